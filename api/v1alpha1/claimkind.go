@@ -1,0 +1,249 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClaimKind registers a kind of claim: on creation, its claims are bound to a
+// class of one of the ClassKinds that name it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,categories=classbind
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.strategy`
+// +kubebuilder:printcolumn:name="Unmatched",type=string,JSONPath=`.spec.whenUnmatched`,priority=1
+// +kubebuilder:printcolumn:name="Failure",type=string,JSONPath=`.spec.failurePolicy`,priority=1
+// +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultClass`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
+type ClaimKind struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:default={}
+	// +optional
+	Spec ClaimKindSpec `json:"spec,omitzero"`
+	// +optional
+	Status ClaimKindStatus `json:"status,omitzero"`
+}
+
+// ClaimKindSpec says how claims of a kind are read, bound and answered. Its
+// defaults fit a Crossplane-shaped claim. (Its rules allow for absent paths
+// because the API server holds the default of spec, which is {}, against them
+// before it fills in the defaults within.)
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.paths) || self.paths.classRef != self.paths.classSelector && !self.paths.classSelector.startsWith(self.paths.classRef + '.') && !self.paths.classRef.startsWith(self.paths.classSelector + '.')",message="paths.classRef and paths.classSelector must not be the same field nor lie within each other",fieldPath=".paths"
+// +kubebuilder:validation:XValidation:rule="!has(self.paths) || !has(self.paths.skipIfSet) || self.paths.skipIfSet.all(p, p != self.paths.classSelector && !self.paths.classSelector.startsWith(p + '.'))",message="paths.skipIfSet must not name paths.classSelector nor a parent of it: no claim with a selector would be bound",fieldPath=".paths.skipIfSet"
+type ClaimKindSpec struct {
+	// Paths of the fields that classbind reads and writes in a claim of the
+	// version that the API server prefers for its kind.
+	// +kubebuilder:default={}
+	// +optional
+	Paths ClaimPaths `json:"paths,omitzero"`
+
+	// ClassRefFormat is the form of the class reference: ObjectReference
+	// ({apiVersion, kind, name}, and namespace for a namespaced class),
+	// TypedLocalObjectReference ({apiGroup, kind, name}), LocalObjectReference
+	// ({name}) or Name (a string). The last two cannot say a kind, so they are
+	// accepted only where the claim kind has one class kind.
+	// +kubebuilder:default=ObjectReference
+	// +optional
+	ClassRefFormat ClassRefFormat `json:"classRefFormat,omitempty"`
+
+	// Strategy by which one of several candidates is chosen: Random gives every
+	// class an equal share, WeightedRandom a share proportional to its weight,
+	// HighestWeight takes the heaviest, with equal shares among ties.
+	// +kubebuilder:default=WeightedRandom
+	// +optional
+	Strategy Strategy `json:"strategy,omitempty"`
+
+	// Seed of the draw: with Claim, the claim's identity, so that the same claim
+	// always gets the same class from the same classes; with Request, a fresh one
+	// for each request. A claim with generateName has no identity yet when it is
+	// bound, and always gets a fresh one.
+	// +kubebuilder:default=Claim
+	// +optional
+	Seed Seed `json:"seed,omitempty"`
+
+	// WhenUnmatched says what becomes of a claim for which there is no class:
+	// Admit creates it without a class, with a warning to its author; Deny
+	// refuses it (403).
+	// +kubebuilder:default=Admit
+	// +optional
+	WhenUnmatched WhenUnmatched `json:"whenUnmatched,omitempty"`
+
+	// FailurePolicy says what becomes of a claim that classbind cannot answer
+	// for: Fail refuses it, Ignore admits it without a class.
+	// +kubebuilder:default=Fail
+	// +optional
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+
+	// NamespaceSelector selects the namespaces whose claims are bound; empty,
+	// all of them. kube-system and classbind's own are always left out.
+	// +kubebuilder:default={}
+	// +optional
+	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`
+}
+
+// ClaimPaths are the fields of a claim that classbind reads and writes.
+type ClaimPaths struct {
+	// ClassSelector is the path of a metav1.LabelSelector over classes. A claim
+	// kind without such a field takes the claim's annotation
+	// classbind.io/class-selector, as any claim kind may.
+	// +kubebuilder:default=".spec.classSelector"
+	// +optional
+	ClassSelector FieldPath `json:"classSelector,omitempty"`
+
+	// ClassRef is the path to which the class reference is written. A claim in
+	// which it is set, to anything but null, is left alone.
+	// +kubebuilder:default=".spec.classRef"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.startsWith('.metadata.') && !self.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these"
+	// +optional
+	ClassRef FieldPath `json:"classRef,omitempty"`
+
+	// SkipIfSet lists further paths: a claim in which any is set, to anything
+	// but null, is left alone.
+	// +kubebuilder:default={".spec.resourceRef"}
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	SkipIfSet []FieldPath `json:"skipIfSet,omitempty"`
+}
+
+// FieldPath is a path into an object as in a CRD's scale subresource: field
+// names, each after a dot, and no indices.
+//
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*)+$')",message="must be a path of field names, each after a dot, such as .spec.classRef"
+type FieldPath string
+
+// ClassRefFormat is the form of a class reference.
+//
+// +kubebuilder:validation:Enum=ObjectReference;LocalObjectReference;TypedLocalObjectReference;Name
+type ClassRefFormat string
+
+// The forms of a class reference.
+const (
+	ObjectReference           ClassRefFormat = "ObjectReference"
+	LocalObjectReference      ClassRefFormat = "LocalObjectReference"
+	TypedLocalObjectReference ClassRefFormat = "TypedLocalObjectReference"
+	Name                      ClassRefFormat = "Name"
+)
+
+// Strategy is a way to choose one of several candidates.
+//
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight
+type Strategy string
+
+// The ways to choose one of several candidates.
+const (
+	Random         Strategy = "Random"
+	WeightedRandom Strategy = "WeightedRandom"
+	HighestWeight  Strategy = "HighestWeight"
+)
+
+// Seed is what a draw is seeded with.
+//
+// +kubebuilder:validation:Enum=Claim;Request
+type Seed string
+
+// The seeds of a draw.
+const (
+	SeedClaim   Seed = "Claim"
+	SeedRequest Seed = "Request"
+)
+
+// WhenUnmatched is the answer to a claim for which there is no class.
+//
+// +kubebuilder:validation:Enum=Admit;Deny
+type WhenUnmatched string
+
+// The answers to a claim for which there is no class.
+const (
+	Admit WhenUnmatched = "Admit"
+	Deny  WhenUnmatched = "Deny"
+)
+
+// FailurePolicy is that of a webhook.
+//
+// +kubebuilder:validation:Enum=Fail;Ignore
+type FailurePolicy string
+
+// The failure policies of a webhook.
+const (
+	Fail   FailurePolicy = "Fail"
+	Ignore FailurePolicy = "Ignore"
+)
+
+// ClaimKindStatus is what classbind's leader has observed.
+type ClaimKindStatus struct {
+	// Classes that claims of this kind can be bound to, of all class kinds.
+	// +optional
+	Classes int32 `json:"classes"`
+
+	// DefaultClass is the kind and name of the default class, and "+N" for N
+	// more that should not be.
+	// +optional
+	DefaultClass string `json:"defaultClass,omitempty"`
+
+	// Conditions are Ready and SingleDefault.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClaimKindList is a list of ClaimKinds.
+//
+// +kubebuilder:object:root=true
+type ClaimKindList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClaimKind `json:"items"`
+}
+
+// NamespaceSelector selects namespaces by their labels. It is a
+// metav1.LabelSelector whose every part the schema checks, so that no
+// registration can spoil the webhook configuration that all of them share.
+type NamespaceSelector struct {
+	// MatchLabels are labels that a namespace must have.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="every key must be a label's: an optional DNS subdomain and a slash, then at most 63 letters, digits, dots, dashes and underscores"
+	// +optional
+	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
+
+	// MatchExpressions are further requirements; all of them must hold.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// NamespaceSelectorRequirement is one requirement of a NamespaceSelector.
+//
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="values are needed with In and NotIn, and not allowed with Exists and DoesNotExist",fieldPath=".values"
+type NamespaceSelectorRequirement struct {
+	// Key of the label.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Key string `json:"key"`
+	// Operator is the relation of the label to Values.
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+	// Values of the label.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Values []LabelValue `json:"values,omitempty"`
+}
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+type LabelValue string

@@ -1,0 +1,92 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClassKind registers a kind of class and says which kinds of claim its classes
+// can satisfy.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,categories=classbind
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
+// +kubebuilder:printcolumn:name="Claims",type=string,JSONPath=`.spec.claimKinds`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
+type ClassKind struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:default={}
+	// +optional
+	Spec ClassKindSpec `json:"spec,omitzero"`
+	// +optional
+	Status ClassKindStatus `json:"status,omitzero"`
+}
+
+// ClassKindSpec says what the classes of a kind can satisfy and how they are read.
+type ClassKindSpec struct {
+	// ClaimKinds that the classes can satisfy, each named <plural>.<group> as
+	// its ClaimKind is, which need not exist yet.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=230
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +listType=set
+	// +optional
+	ClaimKinds []string `json:"claimKinds,omitempty"`
+
+	// Default says where a class is marked as the default: an annotation or a
+	// field that is true.
+	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
+	// +optional
+	Default Source `json:"default,omitzero"`
+
+	// Weight says where a class's weight is found, an integer from 0 to
+	// 1000000; 1 where it is absent.
+	// +kubebuilder:default={annotation: resourceclass.crossplane.io/weight}
+	// +optional
+	Weight Source `json:"weight,omitzero"`
+}
+
+// Source is where a value of a class is found. A path makes classbind watch
+// whole objects, of which it keeps that value; an annotation only their metadata.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.path)",message="name either an annotation or a path"
+type Source struct {
+	// Annotation is the key of an annotation.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +optional
+	Annotation string `json:"annotation,omitempty"`
+
+	// Path is the path of a field.
+	// +optional
+	Path FieldPath `json:"path,omitempty"`
+}
+
+// ClassKindStatus is what classbind's leader has observed.
+type ClassKindStatus struct {
+	// Classes of this kind that are watched.
+	// +optional
+	Classes int32 `json:"classes"`
+
+	// Conditions are Ready and WeightsValid.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClassKindList is a list of ClassKinds.
+//
+// +kubebuilder:object:root=true
+type ClassKindList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClassKind `json:"items"`
+}

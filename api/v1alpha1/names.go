@@ -1,0 +1,83 @@
+package v1alpha1
+
+// Names that other programs and people see, each with who writes and who reads it.
+const (
+	// CordonedAnnotation, "true" on a class, offers it to no new claim. Written
+	// by cluster admins, read by the selector.
+	CordonedAnnotation = "classbind.io/cordoned"
+
+	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
+	// kubectl's --selector. Written by claim authors, mostly for claim kinds
+	// without a selector field, read by the selector.
+	ClassSelectorAnnotation = "classbind.io/class-selector"
+
+	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
+	// role. Written by vendors beside their ClassKinds, read by the API server.
+	AggregateLabel = "classbind.io/aggregate-to-classbind"
+
+	// FieldManager owns the entries of the webhook configurations and the status
+	// of ClaimKinds and ClassKinds. Written by classbind's leader.
+	FieldManager = "classbind"
+
+	// WebhookConfiguration is the name of the MutatingWebhookConfiguration that
+	// deploy/ ships without entries and classbind's leader fills.
+	WebhookConfiguration = "classbind"
+
+	// WebhookSuffix ends the name of each of its entries, which begins with the
+	// claim kind's. Written by classbind's leader, read in API server errors.
+	WebhookSuffix = ".bind.classbind.io"
+
+	// BindPath is where the webhook server binds claims, called by the API server.
+	BindPath = "/bind"
+
+	// WebhookTimeoutSeconds is how long the API server waits for an answer.
+	WebhookTimeoutSeconds = 3
+
+	// CASecret holds the self-signed certificate authority that the replicas
+	// share, in classbind's own namespace. Written by whichever replica is first.
+	CASecret = "classbind-ca" //nolint:gosec // The name of a Secret, not its content.
+
+	// LeaderLease names the leader among the replicas, in classbind's own namespace.
+	LeaderLease = "classbind-leader"
+)
+
+// Condition types and reasons in the status of ClaimKinds and ClassKinds,
+// written by classbind's leader.
+const (
+	// ConditionReady is True for a ClassKind whose classes are offered to
+	// claims, and for a ClaimKind whose claims are bound.
+	ConditionReady = "Ready"
+	// ConditionSingleDefault is False for a ClaimKind with more than one default class.
+	ConditionSingleDefault = "SingleDefault"
+	// ConditionWeightsValid is False for a ClassKind with a class whose weight
+	// cannot be read and so counts as 1.
+	ConditionWeightsValid = "WeightsValid"
+
+	// ReasonServed says that claims are bound, or classes offered, as registered.
+	ReasonServed = "Served"
+	// ReasonNotInstalled says that the API server serves no such resource.
+	ReasonNotInstalled = "NotInstalled"
+	// ReasonUnsuitable says that the resource is served, but cannot be created
+	// (a claim kind) or listed and watched (a class kind).
+	ReasonUnsuitable = "Unsuitable"
+	// ReasonNotPermitted says that classbind may not list and watch the resource.
+	ReasonNotPermitted = "NotPermitted"
+	// ReasonNotSynced says that the API server has not yet listed the classes,
+	// or that the webhook of the claim kind has not yet been configured.
+	ReasonNotSynced = "NotSynced"
+	// ReasonStale says that classes were listed once, that the API server does
+	// not answer any more, and that the last known classes are still offered.
+	ReasonStale = "Stale"
+	// ReasonAmbiguousReference says that the form of reference cannot tell the
+	// claim kind's several class kinds apart.
+	ReasonAmbiguousReference = "AmbiguousReference"
+
+	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
+	ReasonOneDefault      = "OneDefault"
+	ReasonNoDefault       = "NoDefault"
+	ReasonSeveralDefaults = "SeveralDefaults"
+
+	// ReasonWeightsValid and ReasonMalformedWeight say whether all weights can be read.
+	ReasonWeightsValid    = "WeightsValid"
+	ReasonMalformedWeight = "MalformedWeight"
+)

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+)
+
+const (
+	defaultNamespace = "classbind-system"
+	// podNamespace is where a pod finds the namespace of its ServiceAccount.
+	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// options of serve.
+type options struct {
+	namespace      string
+	service        string
+	webhookURL     string
+	webhookAddress string
+	probeAddress   string
+	metricsAddress string
+	pprofAddress   string
+	leaderElect    bool
+	logLevel       string
+	logFormat      string
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	goFlags := flag.NewFlagSet("", flag.ContinueOnError)
+	config.RegisterFlags(goFlags)
+	fs.AddGoFlagSet(goFlags)
+	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, then ~/.kube/config"
+
+	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Lease")
+	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
+	fs.StringVar(&o.webhookURL, "webhook-url", "", "`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, instead of --webhook-service")
+	fs.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "`host:port` on which the webhook server listens")
+	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
+	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers claims. Without it this one writes them")
+	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
+	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
+}
+
+func ownNamespace() string {
+	if b, err := os.ReadFile(podNamespace); err == nil {
+		if ns := strings.TrimSpace(string(b)); ns != "" {
+			return ns
+		}
+	}
+	return defaultNamespace
+}
+
+// validate says everything that is wrong, flag by flag.
+func (o *options) validate() error {
+	var errs []error
+	wrong := func(name, value, text string) {
+		errs = append(errs, fmt.Errorf("--%s=%q: %s", name, value, text))
+	}
+	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 {
+		wrong("namespace", o.namespace, strings.Join(e, "; "))
+	}
+	if e := validation.IsDNS1035Label(o.service); len(e) > 0 {
+		wrong("webhook-service", o.service, strings.Join(e, "; "))
+	}
+	if _, err := o.webhookHost(); err != nil {
+		wrong("webhook-url", o.webhookURL, err.Error())
+	}
+	for _, a := range []struct {
+		name, value string
+		off         bool
+	}{
+		{"webhook-bind-address", o.webhookAddress, false},
+		{"health-probe-bind-address", o.probeAddress, o.probeAddress == "0"},
+		{"metrics-bind-address", o.metricsAddress, o.metricsAddress == "0"},
+		{"pprof-bind-address", o.pprofAddress, o.pprofAddress == ""},
+	} {
+		if a.off {
+			continue
+		}
+		if _, _, err := splitAddress(a.value); err != nil {
+			wrong(a.name, a.value, err.Error())
+		}
+	}
+	if _, err := o.logger(io.Discard); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// webhookHost is the name for which the API server asks, empty without --webhook-url.
+func (o *options) webhookHost() (string, error) {
+	if o.webhookURL == "" {
+		return "", nil
+	}
+	u, err := url.Parse(o.webhookURL)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("must be a URL: %w", err)
+	case u.Scheme != "https":
+		return "", errors.New("must begin with https://: the API server calls nothing else")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("must have no user, query or fragment")
+	case net.ParseIP(u.Hostname()) != nil:
+		return "", errors.New("must name a host, such as localhost: certificates are issued for names, not for addresses")
+	}
+	if e := validation.IsDNS1123Subdomain(u.Hostname()); len(e) > 0 {
+		return "", fmt.Errorf("must name a host: %s", strings.Join(e, "; "))
+	}
+	return u.Hostname(), nil
+}
+
+// certificateNames are the names by which the API server calls the webhook server.
+func (o *options) certificateNames() []string {
+	if host, _ := o.webhookHost(); host != "" {
+		return []string{host}
+	}
+	return []string{
+		fmt.Sprintf("%s.%s.svc", o.service, o.namespace),
+		fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace),
+	}
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, errors.New("must be host:port, or :port for all addresses")
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q must be a number from 1 to 65535", text)
+	}
+	return host, port, nil
+}
+
+func (o *options) logger(to io.Writer) (logr.Logger, error) {
+	var level slog.Level
+	switch o.logLevel {
+	case "debug", "info", "warn", "error":
+		_ = level.UnmarshalText([]byte(o.logLevel)) // It knows these four.
+	default:
+		return logr.Discard(), fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel)
+	}
+	handler := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(to, handler)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(to, handler)), nil
+	}
+	return logr.Discard(), fmt.Errorf("--log-format=%q: must be json or text", o.logFormat)
+}

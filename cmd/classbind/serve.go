@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/certs"
+	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/webhook"
+)
+
+func newServeCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the webhook that binds claims",
+		Long: `Serve the webhook that binds claims to classes.
+
+The kinds of claim and class to look after are registered at any time by
+ClaimKind and ClassKind objects; no flag names them. The cluster must have
+classbind's CRDs and its MutatingWebhookConfiguration, both from deploy/.`,
+		Example: `  # In a pod, behind the Service classbind:
+  classbind serve
+
+  # Beside a control plane on this machine, the one that kubectl uses:
+  classbind serve --webhook-url=https://localhost:9443 --log-format=text`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return serve(c.Context(), o)
+		},
+	}
+	o.addFlags(c.Flags())
+	return c
+}
+
+// serve until the context ends.
+func serve(ctx context.Context, o *options) error {
+	log, err := o.logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client-go"))
+
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("cannot make the scheme: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("cannot make the scheme: %w", err)
+	}
+
+	cluster, err := config.GetConfig()
+	if err != nil {
+		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
+	}
+	// A claim waits for what a full bucket would delay; the API server's own
+	// priority and fairness protects it better.
+	cluster.QPS = -1
+	certificates := certs.NewSelfSigned(cluster, o.namespace, o.certificateNames()...)
+	host, port, err := splitAddress(o.webhookAddress)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme: scheme,
+		Logger: log,
+		WebhookServer: webhookserver.NewServer(webhookserver.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
+			func(c *tls.Config) { c.GetCertificate, c.MinVersion = certificates.GetCertificate, tls.VersionTLS13 },
+		}}),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.probeAddress,
+		PprofBindAddress:              o.pprofAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              v1alpha1.LeaderLease,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Cache:                         cacheOptions(o.namespace),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	if _, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
+		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy/base: %w", err)
+	}
+	if err := mgr.Add(certificates); err != nil {
+		return fmt.Errorf("cannot add the certificates: %w", err)
+	}
+
+	registration, err := controller.NewRegistration(mgr)
+	if err != nil {
+		return err
+	}
+	if err := registration.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Fresh: rand.Uint64}
+	mgr.GetWebhookServer().Register(v1alpha1.BindPath, webhook.Reviewer(binder.Review))
+
+	configurator := &controller.WebhookConfigurator{
+		Registration: registration, Client: mgr.GetClient(),
+		Namespace: o.namespace, URL: o.webhookURL, Service: o.service,
+	}
+	if err := configurator.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	status := &controller.StatusWriter{Registration: registration, Client: mgr.GetClient()}
+	if err := status.SetupWithManager(mgr); err != nil {
+		return err
+	}
+
+	for name, ready := range map[string]healthz.Checker{
+		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
+		"certificate":    certificates.Ready,
+		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
+	} {
+		if err := mgr.AddReadyzCheck(name, ready); err != nil {
+			return fmt.Errorf("cannot add the readiness check %q: %w", name, err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("cannot add the health check: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("cannot go on: %w", err)
+	}
+	return nil
+}
+
+// cacheOptions keep what is cached to what is read: one webhook configuration,
+// one Secret, and of CRDs that they changed.
+func cacheOptions(namespace string) cache.Options {
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&admissionregistrationv1.MutatingWebhookConfiguration{}: {Field: named(v1alpha1.WebhookConfiguration)},
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(v1alpha1.CASecret)}}},
+		controller.CRD(): {Transform: func(object any) (any, error) {
+			if m, err := meta.Accessor(object); err == nil {
+				m.SetAnnotations(nil)
+				m.SetManagedFields(nil)
+			}
+			return object, nil
+		}},
+	}}
+}

@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// classClient reads classes of any kind: their metadata alone, unless the kind
+// needs more of them.
+type classClient struct {
+	metadata metadata.Interface
+	dynamic  dynamic.Interface
+}
+
+func newClassClient(config *rest.Config) (*classClient, error) {
+	m, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for metadata: %w", err)
+	}
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
+	}
+	return &classClient{metadata: m, dynamic: d}, nil
+}
+
+func (c *classClient) list(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (runtime.Object, error) {
+	if kind.MetadataOnly() {
+		return c.metadata.Resource(kind.Resource()).List(ctx, o)
+	}
+	return c.dynamic.Resource(kind.Resource()).List(ctx, o)
+}
+
+func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (apiwatch.Interface, error) {
+	if kind.MetadataOnly() {
+		return c.metadata.Resource(kind.Resource()).Watch(ctx, o)
+	}
+	return c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
+}
+
+// classes reads the classes out of a list.
+func classes(kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
+	result := make([]*selector.Class, 0, meta.LenList(list))
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		c, err := class(kind, o)
+		result = append(result, c)
+		return err
+	})
+	return result, err
+}
+
+func class(kind *selector.ClassKind, object any) (*selector.Class, error) {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a class of %q: %w", kind.Name, err)
+	}
+	var content map[string]any
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		content = u.Object
+	}
+	return kind.NewClass(m, content), nil
+}

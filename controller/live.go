@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// Live returns the view with the classes that a claim asks for read from the
+// API server now: all class kinds at once, the selector pushed down. A kind that
+// the API server has refused to list for a while keeps its last known classes,
+// so that it blocks no claim; that the API server does not answer is an error.
+func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+	labelSelector := ""
+	if claim.Selector != nil {
+		labelSelector = claim.Selector.String()
+	}
+	read, ctx := errgroup.WithContext(ctx)
+	indexes := make([]*selector.Index, len(view.Classes))
+	for i, x := range view.Classes {
+		read.Go(func() error {
+			var err error
+			indexes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
+			if answered := apierrors.APIStatus(nil); errors.As(err, &answered) && r.state(x.Kind.Name).reason == v1alpha1.ReasonStale {
+				indexes[i], err = x, nil
+			}
+			return err
+		})
+	}
+	if err := read.Wait(); err != nil {
+		return nil, err
+	}
+	return selector.NewView(view.Kind, indexes), nil
+}
+
+func (r *Registration) read(ctx context.Context, k readKey) (*selector.Index, error) {
+	list, err := r.classes.list(ctx, k.kind, metav1.ListOptions{LabelSelector: k.selector})
+	if apierrors.IsNotFound(err) { // Its CRD was deleted a moment ago.
+		return selector.NewIndex(k.kind, nil), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, err)
+	}
+	found, err := classes(k.kind, list)
+	if err != nil {
+		return nil, err
+	}
+	return selector.NewIndex(k.kind, found), nil
+}
+
+// reads shares equal reads. One is under way at a time; those who come
+// meanwhile share the next, because the one under way may have begun before
+// what they look for was there.
+type reads struct {
+	mu   sync.Mutex
+	next map[readKey]*sharedRead
+	busy map[readKey]bool
+}
+
+type readKey struct {
+	kind     *selector.ClassKind
+	selector string
+}
+
+type sharedRead struct {
+	done  chan struct{}
+	index *selector.Index
+	err   error
+}
+
+func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Index, error)) (*selector.Index, error) {
+	r.mu.Lock()
+	s := r.next[k]
+	if s == nil {
+		s = &sharedRead{done: make(chan struct{})}
+		r.next[k] = s
+	}
+	if !r.busy[k] {
+		r.busy[k] = true
+		go r.run(k, read)
+	}
+	r.mu.Unlock()
+	select {
+	case <-s.done:
+		return s.index, s.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, context.Cause(ctx))
+	}
+}
+
+// run reads as long as somebody waits.
+func (r *reads) run(k readKey, read func(context.Context, readKey) (*selector.Index, error)) {
+	for {
+		r.mu.Lock()
+		s := r.next[k]
+		delete(r.next, k)
+		if s == nil {
+			delete(r.busy, k)
+		}
+		r.mu.Unlock()
+		if s == nil {
+			return
+		}
+		// No claim's context: those who share the read do not share its end.
+		ctx, cancel := context.WithTimeout(context.Background(), v1alpha1.WebhookTimeoutSeconds*time.Second)
+		s.index, s.err = read(ctx, k)
+		cancel()
+		close(s.done)
+	}
+}

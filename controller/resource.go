@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// errNotInstalled says that the API server answered, and serves no such resource.
+var errNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
+
+// errUnsuitable says that the resource is served, without the verbs needed.
+var errUnsuitable = errors.New("the resource is not suited")
+
+// resource is a registered one as the API server serves it.
+type resource struct {
+	schema.GroupVersionKind
+	namespaced bool
+}
+
+// resolver asks the API server for resources by their name, <plural>.<group>.
+// It asks for the group alone and caches nothing: what was looked up before a
+// CRD came, went or changed is no help, and an aggregated API server that is
+// down is told apart from a group that is not there.
+type resolver struct {
+	client rest.Interface
+}
+
+func newResolver(config *rest.Config) (resolver, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return resolver{}, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	return resolver{client: d.RESTClient()}, nil
+}
+
+// resolve returns the resource in the version that the API server prefers
+// among those that serve it with all of the verbs.
+func (r resolver) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
+	plural, group, _ := strings.Cut(name, ".")
+	versions, err := r.versions(ctx, group)
+	if err != nil {
+		return resource{}, err
+	}
+	result := errNotInstalled
+	for _, v := range versions {
+		list := &metav1.APIResourceList{}
+		err := r.client.Get().AbsPath(prefix(group), v).Do(ctx).Into(list)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
+		}
+		i := slices.IndexFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == plural })
+		if i < 0 {
+			continue
+		}
+		found := list.APIResources[i]
+		if missing := slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return slices.Contains(found.Verbs, verb) }); len(missing) > 0 {
+			result = fmt.Errorf("%w: the API server does not serve it with the verbs %q", errUnsuitable, missing)
+			continue
+		}
+		return resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced}, nil
+	}
+	return resource{}, result
+}
+
+// versions of a group, the preferred one first.
+func (r resolver) versions(ctx context.Context, group string) ([]string, error) {
+	if group == "" {
+		return []string{"v1"}, nil
+	}
+	g := &metav1.APIGroup{}
+	err := r.client.Get().AbsPath(prefix(group)).Do(ctx).Into(g)
+	if apierrors.IsNotFound(err) {
+		return nil, errNotInstalled
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up the API group %q: %w", group, err)
+	}
+	versions := []string{g.PreferredVersion.Version}
+	for _, v := range g.Versions {
+		if v.Version != g.PreferredVersion.Version {
+			versions = append(versions, v.Version)
+		}
+	}
+	return versions, nil
+}
+
+func prefix(group string) string {
+	if group == "" {
+		return "/api"
+	}
+	return "/apis/" + group
+}

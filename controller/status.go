@@ -1,0 +1,222 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// statusDelay gathers what changes within it into one write.
+const statusDelay = 200 * time.Millisecond
+
+// StatusWriter tells admins, in the status of what they registered, what came
+// of it. It runs on the leader.
+type StatusWriter struct {
+	Registration *Registration
+	Client       client.Client
+}
+
+// SetupWithManager adds the two controllers.
+func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
+	ownGeneration := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
+		For(&v1alpha1.ClassKind{}, ownGeneration).
+		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
+		Complete(byName(s.reconcileClassKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
+	}
+	allClaimKinds := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
+		kinds := &v1alpha1.ClaimKindList{}
+		_ = s.Client.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
+		requests := make([]ctrl.Request, len(kinds.Items))
+		for i := range kinds.Items {
+			requests[i].Name = kinds.Items[i].Name
+		}
+		return requests
+	})
+	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
+		For(&v1alpha1.ClaimKind{}, ownGeneration).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, allClaimKinds).
+		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
+		Complete(byName(s.reconcileClaimKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
+	}
+	return nil
+}
+
+// changes is a source of requests for the objects that a changed class kind touches.
+func (s *StatusWriter) changes(touched func(*selector.ClassKind) []string) source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		s.Registration.onChange(func(k *selector.ClassKind) {
+			for _, name := range touched(k) {
+				queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, statusDelay)
+			}
+		})
+		return nil
+	})
+}
+
+func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClassKind{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	state := s.Registration.state(name)
+	if state.reason == v1alpha1.ReasonNotSynced && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+		// We have just started, and a predecessor offered these classes: replicas
+		// that start must wait for them, so the status stands until we know.
+		return ctrl.Result{}, nil
+	}
+	status := k.Status.DeepCopy()
+	status.Classes = 0
+	ready := metav1.ConditionFalse
+	if state.index != nil {
+		status.Classes = int32(len(state.index.Classes)) //nolint:gosec // No API server holds two thousand million classes.
+		ready = metav1.ConditionTrue
+		setCondition(&status.Conditions, weightsValid(state.index), k.Generation)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
+	}
+	setCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready, Reason: state.reason, Message: state.message}, k.Generation)
+	if equality.Semantic.DeepEqual(&k.Status, status) {
+		return ctrl.Result{}, nil
+	}
+	k.Status = *status
+	return ctrl.Result{}, s.update(ctx, k)
+}
+
+func weightsValid(x *selector.Index) metav1.Condition {
+	var first *selector.Class
+	count := 0
+	for _, c := range x.Classes {
+		if c.WeightErr != nil {
+			count++
+			if first == nil {
+				first = c
+			}
+		}
+	}
+	if count == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
+		Message: fmt.Sprintf("%d classes count as weight 1, the first of them %q: %v", count, first, first.WeightErr),
+	}
+}
+
+func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClaimKind{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	view := s.Registration.Inventory.Snapshot()[name]
+	if view == nil {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is not open yet, or is about to hear of this kind.
+	}
+	status := k.Status.DeepCopy()
+	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
+	single, text := singleDefault(view)
+	status.DefaultClass = text
+	setCondition(&status.Conditions, single, k.Generation)
+	ready, err := s.claimKindReady(ctx, view)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	setCondition(&status.Conditions, ready, k.Generation)
+	result := ctrl.Result{}
+	if ready.Status == metav1.ConditionFalse {
+		result.RequeueAfter = retryAfter
+	}
+	if equality.Semantic.DeepEqual(&k.Status, status) {
+		return result, nil
+	}
+	k.Status = *status
+	return result, s.update(ctx, k)
+}
+
+func singleDefault(view *selector.View) (condition metav1.Condition, column string) {
+	defaults := view.Defaults()
+	condition = metav1.Condition{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}
+	switch len(defaults) {
+	case 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonNoDefault, "a claim without a selector finds no class"
+		return condition, ""
+	case 1:
+		condition.Reason, condition.Message = v1alpha1.ReasonOneDefault, "a claim without a selector gets the default class"
+		return condition, defaults[0].String()
+	}
+	names := make([]string, len(defaults))
+	for i, c := range defaults {
+		names[i] = c.String()
+	}
+	condition.Status = metav1.ConditionFalse
+	condition.Reason = v1alpha1.ReasonSeveralDefaults
+	condition.Message = fmt.Sprintf("a claim without a selector gets any of %d classes; leave the mark on one of %s", len(names), selector.List(names))
+	return condition, fmt.Sprintf("%s +%d", names[0], len(names)-1)
+}
+
+// claimKindReady says whether the API server asks us about claims of the kind,
+// and whether we can answer.
+func (s *StatusWriter) claimKindReady(ctx context.Context, view *selector.View) (metav1.Condition, error) {
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	if view.Fault != nil {
+		ready.Reason, ready.Message = v1alpha1.ReasonAmbiguousReference, view.Fault.Error()
+		return ready, nil
+	}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
+		return ready, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	if entryOf(configuration, view.Kind.Name) != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
+		return ready, nil
+	}
+	_, err := s.Registration.resolver.resolve(ctx, view.Kind.Name, "create")
+	switch {
+	case errors.Is(err, errNotInstalled):
+		ready.Reason, ready.Message = v1alpha1.ReasonNotInstalled, err.Error()
+	case errors.Is(err, errUnsuitable):
+		ready.Reason, ready.Message = v1alpha1.ReasonUnsuitable, err.Error()
+	case err != nil:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, err.Error()
+	default:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, "the webhook configuration has no entry for it yet"
+	}
+	return ready, nil
+}
+
+func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
+	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
+	c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
+	c.ObservedGeneration = generation
+	meta.SetStatusCondition(conditions, c)
+}
+
+// update writes a status with the resourceVersion that was read: whoever lost
+// the leadership without knowing it overwrites nothing.
+func (s *StatusWriter) update(ctx context.Context, object client.Object) error {
+	if err := s.Client.Status().Update(ctx, object, client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot write the status of %q: %w", object.GetName(), err)
+	}
+	return nil
+}

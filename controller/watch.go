@@ -1,0 +1,171 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// watch follows the classes of one kind. It is the store of a Reflector rather
+// than an informer's handler, so that a class is held once, as the few fields
+// that choosing needs, and not a second time as an object.
+type watch struct {
+	kind    *selector.ClassKind
+	publish func(*selector.Index)
+	stop    context.CancelFunc
+
+	// dirty holds an item while there are changes to publish: however many come
+	// while an index is made, one more index shows them all.
+	dirty chan struct{}
+
+	mu        sync.Mutex
+	classes   map[types.NamespacedName]*selector.Class
+	published *selector.Index
+	// err is what the API server last answered instead of the classes.
+	err error
+}
+
+// startWatch follows the classes until it is stopped. Both publish, with every
+// new index, and failed, with a change for better or worse of what the API
+// server answers, are called from its own goroutines.
+func startWatch(client *classClient, kind *selector.ClassKind, publish func(*selector.Index), failed func()) *watch {
+	// A watch outlives the reconciliation that started it.
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
+	observe := func(err error) {
+		if ctx.Err() == nil && w.observe(err) {
+			failed()
+		}
+	}
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := client.list(ctx, kind, o)
+			observe(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			w, err := client.watch(ctx, kind, o)
+			observe(err)
+			return w, err
+		},
+	}, client.metadata)
+	reflector := cache.NewReflectorWithOptions(lw, nil, w, cache.ReflectorOptions{
+		Name: kind.Name, TypeDescription: kind.Name,
+		// A role that a vendor grants later is noticed within seconds, where the
+		// default would wait for up to a minute.
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second},
+	})
+	go reflector.RunWithContext(ctx)
+	go w.publishUntil(ctx)
+	return w
+}
+
+func (w *watch) publishUntil(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.dirty:
+		}
+		w.mu.Lock()
+		classes := slices.Collect(maps.Values(w.classes))
+		w.mu.Unlock()
+		index := selector.NewIndex(w.kind, classes)
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		w.published = index
+		w.mu.Unlock()
+		w.publish(index)
+	}
+}
+
+// observe records what the API server answered and says whether that is news.
+func (w *watch) observe(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := (err == nil) != (w.err == nil) || err != nil && err.Error() != w.err.Error()
+	w.err = err
+	return news
+}
+
+// state is the index that was last published, nil before the first, and the
+// API server's last error.
+func (w *watch) state() (*selector.Index, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.published, w.err
+}
+
+func (w *watch) update(change func(map[types.NamespacedName]*selector.Class)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(w.classes)
+	select {
+	case w.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync.
+func (w *watch) Add(object any) error {
+	c, err := class(w.kind, object)
+	if err != nil {
+		return err
+	}
+	w.update(func(classes map[types.NamespacedName]*selector.Class) { classes[key(c)] = c })
+	return nil
+}
+
+// Update a class.
+func (w *watch) Update(object any) error { return w.Add(object) }
+
+// Delete a class.
+func (w *watch) Delete(object any) error {
+	c, err := class(w.kind, object)
+	if err != nil {
+		return err
+	}
+	w.update(func(classes map[types.NamespacedName]*selector.Class) { delete(classes, key(c)) })
+	return nil
+}
+
+// Replace all classes.
+func (w *watch) Replace(objects []any, _ string) error {
+	all := make(map[types.NamespacedName]*selector.Class, len(objects))
+	for _, object := range objects {
+		c, err := class(w.kind, object)
+		if err != nil {
+			return err
+		}
+		all[key(c)] = c
+	}
+	w.mu.Lock()
+	w.classes = all
+	w.mu.Unlock()
+	w.update(func(map[types.NamespacedName]*selector.Class) {})
+	return nil
+}
+
+// Resync has nothing to do.
+func (w *watch) Resync() error { return nil }
+
+func key(c *selector.Class) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+}

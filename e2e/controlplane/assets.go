@@ -1,0 +1,150 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// envAssets is envtest's own variable: whoever has its binaries already need not build any.
+const envAssets = "KUBEBUILDER_ASSETS"
+
+var binaries = []string{"etcd", "kube-apiserver", "kubectl"}
+
+// Assets returns the absolute path of a folder with etcd, kube-apiserver and
+// kubectl: $KUBEBUILDER_ASSETS where that is set, else one in the user's cache,
+// which it builds from e2e/kube the first time. That takes minutes, so progress
+// (may be nil) is told what goes on. Any number of processes may call it at once:
+// one builds, the others wait. The working directory must be in the e2e module,
+// unless $KUBEBUILDER_ASSETS is set.
+func Assets(ctx context.Context, progress io.Writer) (string, error) {
+	if dir := os.Getenv(envAssets); dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err == nil {
+			err = complete(dir)
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot use $%s: %w; unset it to have the binaries built from source", envAssets, err)
+		}
+		return dir, nil
+	}
+
+	src, err := findSource(ctx)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the source of %s: %w; run this in the e2e module or set $%s to a folder that has them",
+			strings.Join(binaries, ", "), err, envAssets)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot find a folder for caches: %w", err)
+	}
+	cache = filepath.Join(cache, "classbind")
+	dir := filepath.Join(cache, "kubernetes-"+src.version+"-"+src.key)
+	if complete(dir) == nil {
+		return dir, nil
+	}
+
+	if progress == nil {
+		progress = io.Discard
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", fmt.Errorf("cannot create a folder for caches: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(cache, "build.lock"), progress)
+	if err != nil {
+		return "", fmt.Errorf("cannot lock the cache: %w", err)
+	}
+	defer unlock()
+	if complete(dir) == nil { // by the one we waited for
+		return dir, nil
+	}
+	if err := src.build(ctx, dir, progress); err != nil {
+		return "", fmt.Errorf("cannot build %s: %w", strings.Join(binaries, ", "), err)
+	}
+	return dir, nil
+}
+
+// complete says which of the binaries dir lacks.
+func complete(dir string) error {
+	for _, name := range binaries {
+		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("no executable %q in %q: %w", name, dir, errors.Unwrap(err))
+		}
+	}
+	return nil
+}
+
+// source is what the binaries are built from.
+type source struct {
+	dir     string // of the e2e module
+	version string // of Kubernetes, as in "v1.36.3"
+	key     string // changes with anything that the binaries are made of
+}
+
+func findSource(ctx context.Context) (source, error) {
+	dir, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/classbind/classbind/e2e")
+	if err != nil {
+		return source{}, err
+	}
+	version, err := goOutput(ctx, dir, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return source{}, err
+	}
+	toolchain, err := goOutput(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH")
+	if err != nil {
+		return source{}, err
+	}
+
+	files, err := filepath.Glob(filepath.Join(dir, "kube", "*.go"))
+	if err != nil {
+		return source{}, err
+	}
+	h := sha256.New()
+	h.Write([]byte(toolchain))
+	for _, name := range append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return source{}, err
+		}
+		h.Write(fmt.Appendf(nil, "%s %d\n", filepath.Base(name), len(b)))
+		h.Write(b)
+	}
+	return source{dir: dir, version: version, key: hex.EncodeToString(h.Sum(nil))[:12]}, nil
+}
+
+// lock takes the file's advisory lock, which the kernel gives back however its holder ends.
+func lock(ctx context.Context, name string, progress io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for waiting := false; ; waiting = true {
+		// Not blocking: a blocked flock would not hear of ctx.
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, err
+		}
+		if !waiting {
+			_, _ = fmt.Fprintf(progress, "waiting for another process that is building %s\n", strings.Join(binaries, ", "))
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package controlplane
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAssetsGiven(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		files  map[string]os.FileMode
+		err    string // "" for none
+	}{
+		"Complete": {
+			reason: "We should take what setup-envtest lays out",
+			files:  map[string]os.FileMode{"etcd": 0o755, "kube-apiserver": 0o755, "kubectl": 0o755},
+		},
+		"Empty": {
+			reason: "We should name the first missing file",
+			err:    `cannot use $KUBEBUILDER_ASSETS: no executable "etcd" in`,
+		},
+		"OneMissing": {
+			reason: "We should name the only missing file",
+			files:  map[string]os.FileMode{"etcd": 0o755, "kube-apiserver": 0o755},
+			err:    `no executable "kubectl" in`,
+		},
+		"NotExecutable": {
+			reason: "We should not wait for the start to find out",
+			files:  map[string]os.FileMode{"etcd": 0o755, "kube-apiserver": 0o644, "kubectl": 0o755},
+			err:    "permission denied; unset it",
+		},
+		"Folder": {
+			reason: "We should not take a folder for a program",
+			files:  map[string]os.FileMode{"etcd": os.ModeDir | 0o755},
+			err:    `no executable "etcd" in`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, mode := range tc.files {
+				if mode.IsDir() {
+					require.NoError(t, os.Mkdir(filepath.Join(dir, file), mode.Perm()))
+				} else {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, file), nil, mode))
+				}
+			}
+			t.Chdir(dir)
+			for _, given := range []string{dir, "."} {
+				t.Setenv(envAssets, given)
+				got, err := Assets(t.Context(), nil)
+				if tc.err != "" {
+					require.ErrorContains(t, err, tc.err, tc.reason)
+					continue
+				}
+				require.NoError(t, err, tc.reason)
+				assert.Equal(t, dir, got, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAssetsOutsideTheModule(t *testing.T) {
+	t.Setenv(envAssets, "")
+	t.Chdir(t.TempDir())
+	_, err := Assets(t.Context(), nil)
+	require.ErrorContains(t, err, "set $KUBEBUILDER_ASSETS")
+}
+
+// A module of the same name, with a kube that builds in a second, goes the same way as ours.
+func TestAssetsBuilt(t *testing.T) {
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	require.NoError(t, err)
+	t.Setenv("GOCACHE", string(bytes.TrimSpace(cache)))
+	t.Setenv(envAssets, "")
+	for _, home := range []string{"HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(home, t.TempDir())
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write := func(name, content string) {
+		t.Helper()
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o644))
+	}
+	write("go.mod", `module github.com/classbind/classbind/e2e
+go 1.26.0
+require k8s.io/kubernetes v1.99.5
+replace k8s.io/kubernetes => ./kubernetes
+`)
+	write("go.sum", "")
+	write("kubernetes/go.mod", "module k8s.io/kubernetes\n")
+
+	write("kube/main.go", "package main\nfunc main() { undefined() }\n")
+	var progress bytes.Buffer
+	_, err = Assets(t.Context(), &progress)
+	require.ErrorContains(t, err, "undefined: undefined", "the compiler's words")
+	assert.Contains(t, progress.String(), "building etcd, kube-apiserver and kubectl v1.99.5 from source")
+
+	write("kube/main.go", `package main
+import "os"
+func main() { os.Stdout.WriteString(os.Args[0]) }
+`)
+	var wg sync.WaitGroup
+	var built [3]bytes.Buffer
+	var dirs [3]string
+	for i := range built {
+		wg.Go(func() {
+			var err error
+			dirs[i], err = Assets(t.Context(), &built[i])
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, dirs[0], dirs[1])
+	assert.Equal(t, dirs[0], dirs[2])
+	all := built[0].String() + built[1].String() + built[2].String()
+	assert.Equal(t, 1, strings.Count(all, "built in"), "one builds, the others wait: %s", all)
+	for _, name := range binaries {
+		out, err := exec.Command(filepath.Join(dirs[0], name)).Output()
+		require.NoError(t, err)
+		assert.Equal(t, name, filepath.Base(string(out)), "called by its own name")
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(dirs[0]), "*"))
+	require.NoError(t, err)
+	assert.Len(t, left, 2, "the lock, the one folder, and nothing of the failed build: %v", left)
+
+	write("kube/main.go", "package main\nfunc main() {}\n")
+	other, err := Assets(t.Context(), nil)
+	require.NoError(t, err)
+	assert.NotEqual(t, dirs[0], other, "another source is another folder")
+
+	src, err := findSource(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "-s -w -X k8s.io/component-base/version.gitVersion=v1.99.5"+
+		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=99", src.ldflags())
+}

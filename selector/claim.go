@@ -1,0 +1,145 @@
+package selector
+
+import (
+	"github.com/cespare/xxhash/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// ClaimKind is a registered kind of claim, compiled once.
+type ClaimKind struct {
+	// Name is <plural>.<group>.
+	Name string
+	// Deny refuses a claim for which there is no class.
+	Deny bool
+	// Strategy chooses among several candidates.
+	Strategy Strategy
+
+	format     v1alpha1.ClassRefFormat
+	classRef   path
+	selector   path
+	skipIfSet  []path
+	freshSeeds bool
+}
+
+// NewClaimKind compiles a ClaimKind.
+func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
+	c := &ClaimKind{
+		Name:       k.Name,
+		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
+		Strategy:   strategies[k.Spec.Strategy],
+		format:     k.Spec.ClassRefFormat,
+		classRef:   newPath(k.Spec.Paths.ClassRef),
+		selector:   newPath(k.Spec.Paths.ClassSelector),
+		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+	}
+	for _, p := range k.Spec.Paths.SkipIfSet {
+		c.skipIfSet = append(c.skipIfSet, newPath(p))
+	}
+	return c
+}
+
+// Claim is what choosing needs to know of a claim.
+type Claim struct {
+	// Name is empty while the API server has yet to generate it.
+	Namespace, Name string
+	// Selector is nil for a claim that has no opinion.
+	Selector labels.Selector
+	// Settled names the field for which the claim is left alone; empty, it is ours to bind.
+	Settled string
+}
+
+// NewClaim reads a claim of this kind. Its errors are its author's.
+func (k *ClaimKind) NewClaim(namespace, name string, object map[string]any) (Claim, field.ErrorList) {
+	c := Claim{Namespace: namespace, Name: name}
+	for _, p := range append([]path{k.classRef}, k.skipIfSet...) {
+		v, err := p.lookup(object)
+		if err != nil {
+			return c, field.ErrorList{err}
+		}
+		if v != nil {
+			c.Settled = p.String()
+			return c, nil
+		}
+	}
+	var errs field.ErrorList
+	c.Selector, errs = k.classSelector(object)
+	return c, errs
+}
+
+func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
+	value, err := k.selector.lookup(object)
+	if err != nil {
+		return nil, field.ErrorList{err}
+	}
+	annotation := path{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}
+	text, err := annotation.lookup(object)
+	at := field.NewPath("metadata", "annotations").Key(v1alpha1.ClassSelectorAnnotation)
+	switch {
+	case err != nil:
+		return nil, field.ErrorList{err}
+	case value != nil && text != nil:
+		return nil, field.ErrorList{field.Forbidden(at, "give either the annotation or the field "+k.selector.String()+", not both")}
+	case value != nil:
+		return parseSelector(value, k.selector.field())
+	case text != nil:
+		return parseSelectorText(text, at)
+	}
+	return nil, nil
+}
+
+func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be an object, a label selector")}
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	}
+	// Strictly: an unknown field that is passed over would widen the selector,
+	// at worst to every class.
+	s := &metav1.LabelSelector{}
+	strict, err := kjson.UnmarshalStrict(raw, s)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	}
+	if errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at); len(errs) > 0 {
+		return nil, errs
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	}
+	return parsed, nil
+}
+
+func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+	text, ok := value.(string)
+	if !ok {
+		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be a string")}
+	}
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, text, err.Error())}
+	}
+	return parsed, nil
+}
+
+// Seed of the draw for a claim: the claim's identity, or the fresh one where
+// it has none yet or the kind asks for it.
+func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
+	if k.freshSeeds || c.Name == "" {
+		return fresh
+	}
+	return xxhash.Sum64String(k.Name + "/" + c.Namespace + "/" + c.Name)
+}

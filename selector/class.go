@@ -1,0 +1,177 @@
+package selector
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const (
+	maxWeight     = 1_000_000
+	defaultWeight = 1
+)
+
+// ClassKind is a registered kind of class, compiled once.
+type ClassKind struct {
+	// Name is <plural>.<group>.
+	Name string
+	// GroupVersionKind as the API server prefers it.
+	GroupVersionKind schema.GroupVersionKind
+	// Namespaced classes are offered where the reference can name a namespace,
+	// and otherwise to the claims of their own.
+	Namespaced bool
+	// ClaimKinds are the names of those that the classes can satisfy.
+	ClaimKinds []string
+
+	isDefault, weight source
+}
+
+// NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
+func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
+	return &ClassKind{
+		Name:             k.Name,
+		GroupVersionKind: kind,
+		Namespaced:       namespaced,
+		ClaimKinds:       k.Spec.ClaimKinds,
+		isDefault:        newSource(k.Spec.Default),
+		weight:           newSource(k.Spec.Weight),
+	}
+}
+
+// Resource is that of the kind's classes.
+func (k *ClassKind) Resource() schema.GroupVersionResource {
+	plural, _, _ := strings.Cut(k.Name, ".")
+	return k.GroupVersionKind.GroupVersion().WithResource(plural)
+}
+
+// MetadataOnly says that nothing but metadata is read from the kind's classes.
+func (k *ClassKind) MetadataOnly() bool { return k.isDefault.path == nil && k.weight.path == nil }
+
+// Class is what choosing needs to know of a class. It is immutable.
+type Class struct {
+	Kind            *ClassKind
+	Namespace, Name string
+	Labels          labels.Set
+
+	Default     bool
+	Cordoned    bool
+	Terminating bool
+	// Weight is from 0 to 1000000.
+	Weight int64
+	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
+	WeightErr error
+
+	hash uint64
+}
+
+// NewClass reads a class of this kind. The content is the whole object, and
+// needed only where the kind is not MetadataOnly.
+func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
+	annotations := meta.GetAnnotations()
+	c := &Class{
+		Kind:        k,
+		Namespace:   meta.GetNamespace(),
+		Name:        meta.GetName(),
+		Labels:      meta.GetLabels(),
+		Cordoned:    annotations[v1alpha1.CordonedAnnotation] == "true",
+		Terminating: meta.GetDeletionTimestamp() != nil,
+	}
+	switch v := k.isDefault.value(annotations, content).(type) {
+	case bool:
+		c.Default = v
+	case string:
+		c.Default = v == "true"
+	}
+	if c.Weight, c.WeightErr = parseWeight(k.weight.value(annotations, content)); c.WeightErr != nil {
+		c.WeightErr = fmt.Errorf("%s: %w", k.weight, c.WeightErr)
+	}
+	// The version is left out, so that a new preferred version moves no claim.
+	c.hash = xxhash.Sum64String(k.GroupVersionKind.Group + "/" + k.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name)
+	return c
+}
+
+// String is KIND/NAME as kubectl takes it, or KIND/NAMESPACE/NAME.
+func (c *Class) String() string {
+	if c.Namespace == "" {
+		return c.Kind.GroupVersionKind.Kind + "/" + c.Name
+	}
+	return c.Kind.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name
+}
+
+// before is the order of classes: by class kind, namespace and name.
+func (c *Class) before(o *Class) bool {
+	switch {
+	case c.Kind.Name != o.Kind.Name:
+		return c.Kind.Name < o.Kind.Name
+	case c.Namespace != o.Namespace:
+		return c.Namespace < o.Namespace
+	}
+	return c.Name < o.Name
+}
+
+func parseWeight(value any) (int64, error) {
+	var (
+		weight int64
+		err    error
+	)
+	switch v := value.(type) {
+	case nil:
+		return defaultWeight, nil
+	case int64:
+		weight = v
+	case float64: // JSON's 3.0, and integers that are too large for an int64
+		if v != math.Trunc(v) || math.Abs(v) > maxWeight {
+			weight = -1
+		} else {
+			weight = int64(v)
+		}
+	case string:
+		weight, err = strconv.ParseInt(v, 10, 64)
+	default:
+		weight = -1
+	}
+	if err != nil || weight < 0 || weight > maxWeight {
+		return defaultWeight, fmt.Errorf("%q is not an integer from 0 to %d", fmt.Sprint(value), maxWeight)
+	}
+	return weight, nil
+}
+
+// source is where a value of a class is found.
+type source struct {
+	annotation string
+	path       path
+}
+
+func newSource(s v1alpha1.Source) source {
+	if s.Path == "" {
+		return source{annotation: s.Annotation}
+	}
+	return source{path: newPath(s.Path)}
+}
+
+// value is nil where the class has none.
+func (s source) value(annotations map[string]string, content map[string]any) any {
+	if s.path == nil {
+		if v, ok := annotations[s.annotation]; ok {
+			return v
+		}
+		return nil
+	}
+	v, _ := s.path.lookup(content) // A path through something that is not an object leads nowhere: no value.
+	return v
+}
+
+func (s source) String() string {
+	if s.path == nil {
+		return fmt.Sprintf("annotation %q", s.annotation)
+	}
+	return fmt.Sprintf("field %q", s.path.String())
+}

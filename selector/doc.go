@@ -1,0 +1,36 @@
+// Package selector chooses the class of a claim. It is the engine alone: it
+// knows nothing of admission, of a cluster or of the time, and whatever
+// randomness it needs is passed in, so that a decision can be made again, and
+// explained, anywhere.
+//
+// # What a claim gets
+//
+//	the claim                                  the outcome
+//	has a class reference, or a skipIfSet path Untouched: it is not ours to bind
+//	selector with labels and/or expressions    one of the classes, of every class kind, that match all of it
+//	selector {}                                one of all classes
+//	no selector                                one of the classes marked default
+//	malformed selector                         an error that names the field
+//
+// A field that is null counts as absent, and any other value as set: the empty
+// storageClassName of a PersistentVolumeClaim says that it wants no class.
+//
+// Of those candidates the [filters] drop some, in their order. Then:
+//
+//	candidates left                            the outcome
+//	none                                       Unmatched
+//	one                                        Bound to it
+//	several                                    Bound to the one that the strategy draws
+//	several, marked default                    the same, and [Decision.Warning] names them
+//
+// # The draw
+//
+// Weighted rendezvous hashing (Thaler and Ravishankar 1998, "Using name-based
+// mappings to increase hit rates"; weighted as in Schindelhauer and Schomaker
+// 2005, "Weighted distributed hash tables"): a candidate's key is -ln(u)/weight
+// with u = hash(seed, candidate) in (0,1), and the smallest key wins. With a
+// fresh seed that is weighted random choice; with the claim's identity as seed
+// it is the same draw made reproducible, and a new class takes only the share
+// that is its own. Equal keys go to the class that is first by class kind,
+// namespace and name.
+package selector

@@ -1,0 +1,36 @@
+package selector
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// path is the names of nested fields, from the outermost in.
+type path []string
+
+func newPath(p v1alpha1.FieldPath) path {
+	return strings.Split(strings.TrimPrefix(string(p), "."), ".")
+}
+
+func (p path) String() string { return strings.Join(p, ".") }
+
+func (p path) field() *field.Path { return field.NewPath(p[0], p[1:]...) }
+
+// lookup returns the value at the path, nil where it is null or absent. It is
+// an error that something on the way is no object.
+func (p path) lookup(object map[string]any) (any, *field.Error) {
+	for i, name := range p[:len(p)-1] {
+		switch v := object[name].(type) {
+		case map[string]any:
+			object = v
+		case nil:
+			return nil, nil
+		default:
+			return nil, field.TypeInvalid(p[:i+1].field(), v, "must be an object")
+		}
+	}
+	return object[p[len(p)-1]], nil
+}

@@ -1,0 +1,122 @@
+// Package webhook answers the API server: it decodes an AdmissionReview, has
+// the selector decide, and encodes the answer. Whose fault it is that a request
+// cannot be granted decides the form of the answer:
+//
+//   - its author's: HTTP 200, not allowed, with the 4xx status that says why;
+//   - ours: HTTP 503, so that the failurePolicy that the admin chose decides. A
+//     review that is not allowed would be a refusal even under Ignore;
+//   - the caller's, which is no API server: HTTP 4xx in plain text.
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const (
+	// maxReview is more than two of the largest objects that etcd takes (1.5 MiB)
+	// and the little that a review adds to them.
+	maxReview = 4 << 20
+
+	// deadline is shorter than the API server's, so that it gets our answer, and
+	// not its own timeout.
+	deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
+)
+
+// Reviewer answers one admission request. Its error is a fault of ours.
+type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+
+// badRequest is a fault of the caller.
+type badRequest struct {
+	status int
+	text   string
+}
+
+func (b *badRequest) Error() string { return b.text }
+
+// ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
+func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), deadline)
+	defer cancel()
+	log := logf.FromContext(ctx)
+
+	request, err := decode(w, r)
+	if err != nil {
+		status := http.StatusBadRequest
+		if bad := (*badRequest)(nil); errors.As(err, &bad) {
+			status = bad.status
+		}
+		log.Info("Refused a request that is no admission review", "error", err.Error(), "from", r.RemoteAddr)
+		http.Error(w, err.Error(), status)
+		return
+	}
+	response, err := review(ctx, request)
+	if bad := (*badRequest)(nil); errors.As(err, &bad) {
+		http.Error(w, bad.text, bad.status)
+		return
+	}
+	if err != nil {
+		log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
+		http.Error(w, "classbind cannot answer: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	response.UID = request.UID
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	})
+	if err != nil {
+		http.Error(w, fmt.Sprintf("classbind cannot encode its answer: %v", err), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(body); err != nil {
+		log.V(1).Info("The API server did not wait for the answer", "error", err.Error())
+	}
+}
+
+func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, error) {
+	if r.Method != http.MethodPost {
+		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", r.Method)}
+	}
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
+		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", r.Header.Get("Content-Type"))}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the request: %w", err)
+	}
+	if len(body) == 0 {
+		return nil, errors.New("the request is empty: POST an AdmissionReview")
+	}
+	review := admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, fmt.Errorf("cannot decode the request as JSON: %w", err)
+	}
+	switch {
+	case review.APIVersion != admissionv1.SchemeGroupVersion.String():
+		return nil, fmt.Errorf("apiVersion %q: must be %q", review.APIVersion, admissionv1.SchemeGroupVersion)
+	case review.Kind != "AdmissionReview":
+		return nil, fmt.Errorf("kind %q: must be \"AdmissionReview\"", review.Kind)
+	case review.Request == nil:
+		return nil, errors.New("request: must be set")
+	case review.Request.UID == "":
+		return nil, errors.New("request.uid: must be set")
+	}
+	return review.Request, nil
+}
