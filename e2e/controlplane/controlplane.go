@@ -1,7 +1,8 @@
 // Package controlplane runs a real Kubernetes control plane, etcd and
-// kube-apiserver, on loopback, for tests and demonstrations. There are no nodes,
-// no controllers and no scheduler: a Deployment stays an object, and classbind
-// runs beside it as a process of the host. Nothing is fsynced: its latencies are
+// kube-apiserver, on loopback, for tests and demonstrations. Of the controllers
+// there is only the one that aggregates ClusterRoles, and there are no nodes and
+// no scheduler: a Deployment stays an object, and classbind runs beside it as a
+// process of the host. Nothing is fsynced: its latencies are
 // not those of a disk.
 package controlplane
 
@@ -18,10 +19,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -60,14 +65,15 @@ type ControlPlane struct {
 	Config *rest.Config
 	// Kubeconfig is the path of the admin's kubeconfig file, in Dir.
 	Kubeconfig string
+	// Assets is the folder of etcd, kube-apiserver and kubectl.
+	Assets string
 	// Dir has all state and the logs etcd.log and kube-apiserver.log. Stop removes it.
 	Dir string
 	// AuditLog is the path of the audit log, one JSON event a line; empty without Options.Audit.
 	AuditLog string
 
-	kubectl string
-	plane   envtest.ControlPlane
-	stop    func() error
+	plane envtest.ControlPlane
+	stop  func() error
 }
 
 // Start returns once the API server is ready and the default namespace exists.
@@ -82,13 +88,15 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a folder for the control plane: %w", err)
 	}
-	c := &ControlPlane{Dir: dir, kubectl: filepath.Join(assets, "kubectl")}
+	c := &ControlPlane{Dir: dir, Assets: assets}
+	controllers, stopControllers := context.WithCancel(context.Background())
 	c.stop = sync.OnceValue(func() error {
+		stopControllers()
 		return errors.Join(c.plane.Stop(), os.RemoveAll(dir))
 	})
-	err = c.run(assets, o)
+	err = c.run(o)
 	if err == nil {
-		err = c.connect(ctx)
+		err = c.connect(ctx, controllers)
 	}
 	if err != nil {
 		_ = c.Stop()
@@ -103,7 +111,7 @@ func (c *ControlPlane) Stop() error { return c.stop() }
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.
 func (c *ControlPlane) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, c.kubectl, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Assets, "kubectl"), args...)
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.Kubeconfig,
 		// Its usual cache is per address, and another control plane may have had this port a minute ago.
@@ -125,9 +133,9 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) (string, er
 }
 
 // run starts the two processes.
-func (c *ControlPlane) run(assets string, o Options) error {
-	etcd := &envtest.Etcd{Path: filepath.Join(assets, "etcd"), DataDir: filepath.Join(c.Dir, "etcd"), StartTimeout: startTimeout}
-	api := &envtest.APIServer{Path: filepath.Join(assets, "kube-apiserver"), CertDir: filepath.Join(c.Dir, "kube-apiserver"), StartTimeout: startTimeout}
+func (c *ControlPlane) run(o Options) error {
+	etcd := &envtest.Etcd{Path: filepath.Join(c.Assets, "etcd"), DataDir: filepath.Join(c.Dir, "etcd"), StartTimeout: startTimeout}
+	api := &envtest.APIServer{Path: filepath.Join(c.Assets, "kube-apiserver"), CertDir: filepath.Join(c.Dir, "kube-apiserver"), StartTimeout: startTimeout}
 	for _, dir := range []string{etcd.DataDir, api.CertDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
@@ -170,8 +178,9 @@ func (c *ControlPlane) run(assets string, o Options) error {
 	return nil
 }
 
-// connect makes the admin and waits for what every client expects.
-func (c *ControlPlane) connect(ctx context.Context) error {
+// connect makes the admin, waits for what every client expects, and starts the
+// controllers, which run until their context ends.
+func (c *ControlPlane) connect(ctx, controllers context.Context) error {
 	var err error
 	if c.Config, c.Kubeconfig, err = c.addUser("admin", "system:masters"); err != nil {
 		return err
@@ -181,10 +190,19 @@ func (c *ControlPlane) connect(ctx context.Context) error {
 		return err
 	}
 	// The API server is ready a little before it has made its own namespaces, of which this is the last.
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		return err == nil, client.IgnoreNotFound(err)
 	})
+	if err != nil {
+		return err
+	}
+	informer := informers.NewSharedInformerFactory(clientset, 0)
+	aggregation := clusterroleaggregation.NewClusterRoleAggregation(informer.Rbac().V1().ClusterRoles(), clientset.RbacV1())
+	controllers = klog.NewContext(controllers, logr.Discard())
+	informer.StartWithContext(controllers)
+	go aggregation.Run(controllers, 1)
+	return nil
 }
 
 func (c *ControlPlane) addUser(name string, groups ...string) (*rest.Config, string, error) {

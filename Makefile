@@ -1,0 +1,59 @@
+# Every tool is run at a pinned version from its own module: none is in go.mod.
+CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
+GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# The race detector needs a C compiler; where there is none, the tests run without.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+# Kubernetes is built and tested without cgo, always: other flags would build it a second time.
+E2E := cd e2e && CGO_ENABLED=0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Show classbind at work on a control plane of its own, then clean up
+	@$(E2E) go run ./demo
+
+.PHONY: run
+run: ## Do the same, and leave it running with a kubeconfig to play with
+	@$(E2E) go run ./demo --keep
+
+.PHONY: build
+build: ## Build bin/classbind
+	CGO_ENABLED=0 go build -o bin/classbind ./cmd/classbind
+
+.PHONY: generate
+generate: ## Generate deepcopy functions and CRDs from api/
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
+
+.PHONY: lint
+lint: ## Lint both modules
+	CGO_ENABLED=0 $(GOLANGCI_LINT) run
+	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
+
+.PHONY: unit
+unit: ## Run the tests that need no control plane
+	go test $(RACE) ./...
+
+.PHONY: check
+check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
+	go mod tidy -diff
+	cd e2e && go mod tidy -diff
+	git diff --exit-code -- api deploy/crd
+	$(MAKE) lint unit
+
+.PHONY: test
+test: unit ## Run all tests, those on a real control plane included
+	$(E2E) go run ./assets > /dev/null
+	$(E2E) go test -timeout 20m ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks of choosing
+	go test -run '^$$' -bench . -benchmem ./selector
+
+.PHONY: clean
+clean: ## Remove what was built here, but not the cached control plane
+	rm -rf bin

@@ -1,0 +1,23 @@
+// Command assets builds etcd, kube-apiserver and kubectl from source, unless it
+// did before, and prints the folder that holds them: what KUBEBUILDER_ASSETS is for.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	dir, err := controlplane.Assets(ctx, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+}

@@ -1,0 +1,166 @@
+// Package classbind runs classbind's server as a process of this host, beside
+// a control plane.
+package classbind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Namespace, User and Groups are those of the ServiceAccount in deploy/base.
+const (
+	Namespace = "classbind-system"
+	User      = "system:serviceaccount:" + Namespace + ":classbind"
+)
+
+// Groups of User.
+var Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
+
+// Deploy is the path of the folder deploy.
+func Deploy(ctx context.Context) (string, error) {
+	dir, err := root(ctx)
+	return filepath.Join(dir, "deploy"), err
+}
+
+// root is the folder of the module that this one is beside.
+func root(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/classbind/classbind").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find classbind's source: %w; run this in the e2e module", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Build the command, and return its path in dir.
+func Build(ctx context.Context, dir string, flags ...string) (string, error) {
+	root, err := root(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "classbind")
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, flags...), "-o", path, "./cmd/classbind")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build classbind: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Process is a replica that runs.
+type Process struct {
+	// URL of the webhook server, and of the metrics and the probes.
+	URL, MetricsURL, ProbeURL string
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error
+}
+
+// Start a replica with the built command, for the cluster of a kubeconfig, on
+// free ports. Its log goes to the writer. It does not wait until it is ready.
+func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process, error) {
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{
+		URL:        "https://localhost:" + ports[0],
+		MetricsURL: "http://localhost:" + ports[1] + "/metrics",
+		ProbeURL:   "http://localhost:" + ports[2],
+		exited:     make(chan struct{}),
+	}
+	p.cmd = exec.Command(command, append([]string{
+		"serve", "--kubeconfig=" + kubeconfig, "--namespace=" + Namespace,
+		"--webhook-url=" + p.URL, "--webhook-bind-address=localhost:" + ports[0],
+		"--metrics-bind-address=localhost:" + ports[1], "--health-probe-bind-address=localhost:" + ports[2],
+	}, flags...)...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start classbind: %w", err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Ready waits until the replica says that it is.
+func (p *Process) Ready(ctx context.Context) error {
+	why := errors.New("it did not answer")
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.exited:
+			return false, fmt.Errorf("classbind ended: %w", p.err)
+		default:
+		}
+		why = p.Probe(ctx)
+		return why == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("classbind is not ready: %w: %w", err, why)
+	}
+	return nil
+}
+
+// Probe asks once whether the replica is ready.
+func (p *Process) Probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.ProbeURL+"/readyz?verbose", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(string(body))
+	}
+	return err
+}
+
+// Stop asks the replica to end and waits until it has. Its error is that of the
+// process, which the race detector makes one, too.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	<-p.exited
+	return p.err
+}
+
+// Kill ends the replica at once.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Signal(os.Kill)
+	<-p.exited
+}
+
+// freePorts were free a moment ago; all are held until the last is found.
+func freePorts(n int) ([]string, error) {
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer func() { _ = l.Close() }()
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}

@@ -1,0 +1,213 @@
+// Command demo shows classbind at work: on a real control plane, with the
+// samples of deploy/samples/crossplane, it creates one claim after the other
+// and prints what class each got and why.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running after the claims, until interrupted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *keep)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, keep bool) (err error) {
+	step("Starting etcd and kube-apiserver")
+	plane, err := controlplane.Start(ctx, controlplane.Options{Progress: os.Stdout, Audit: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plane.Stop()) }()
+
+	step("Building classbind")
+	command, err := classbind.Build(ctx, plane.Dir)
+	if err != nil {
+		return err
+	}
+	deploy, err := classbind.Deploy(ctx)
+	if err != nil {
+		return err
+	}
+	samples := filepath.Join(deploy, "samples", "crossplane")
+
+	step("Applying deploy/base and starting classbind with the rights of its ServiceAccount")
+	if err := kubectl(ctx, plane, "apply", "-k", filepath.Join(deploy, "base")); err != nil {
+		return err
+	}
+	kubeconfig, err := plane.UserKubeconfig(classbind.User, classbind.Groups...)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(plane.Dir, "classbind.log"))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if text, _ := os.ReadFile(log.Name()); err != nil {
+			err = fmt.Errorf("%w\nclassbind's log:\n%s", err, text)
+		}
+		_ = log.Close()
+	}()
+	server, err := classbind.Start(command, kubeconfig, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+
+	step("Applying deploy/samples/crossplane: CRDs, registrations and classes")
+	for _, args := range [][]string{
+		{"apply", "-k", filepath.Join(samples, "crds")},
+		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"},
+		{"apply", "-k", samples},
+		{"wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s"},
+	} {
+		if err := kubectl(ctx, plane, args...); err != nil {
+			return err
+		}
+	}
+	out, _, err := plane.Kubectl(ctx, nil, "get", "claimkinds,classkinds")
+	if err != nil {
+		return err
+	}
+	fmt.Println(out)
+
+	step("Creating the claims of deploy/samples/crossplane/claims.yaml")
+	if err := createClaims(ctx, plane, filepath.Join(samples, "claims.yaml")); err != nil {
+		return err
+	}
+	if keep {
+		step("Running until you interrupt it; in another shell:")
+		fmt.Printf("\nexport KUBECONFIG=%s PATH=%s:$PATH\nkubectl get claim --namespace acme-team\ntail -f %s\n\n", plane.Kubeconfig, plane.Assets, log.Name())
+		<-ctx.Done()
+	}
+	step("Cleaning up")
+	return nil
+}
+
+var started = time.Now()
+
+func step(text string) {
+	fmt.Printf("==> %s (%.1f s)\n", text, time.Since(started).Seconds())
+}
+
+func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...string) error {
+	_, _, err := plane.Kubectl(ctx, nil, args...)
+	return err
+}
+
+func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	documents := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(f), 4096)
+	for {
+		claim := &unstructured.Unstructured{}
+		if err := documents.Decode(claim); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("cannot read %q: %w", file, err)
+		}
+		manifest, err := claim.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		_, warnings, err := plane.Kubectl(ctx, bytes.NewReader(manifest), "apply", "-f", "-")
+		if err != nil {
+			return err
+		}
+		if claim.GetKind() == "Namespace" {
+			continue
+		}
+		resource := fmt.Sprintf("%s.%s.%s", claim.GetKind(), claim.GroupVersionKind().Version, claim.GroupVersionKind().Group)
+		out, _, err := plane.Kubectl(ctx, nil, "get", resource, claim.GetName(), "--namespace", claim.GetNamespace(), "-o", "json")
+		if err != nil {
+			return err
+		}
+		stored := &unstructured.Unstructured{}
+		if err := stored.UnmarshalJSON([]byte(out)); err != nil {
+			return err
+		}
+		why, err := reason(plane.AuditLog, claim)
+		if err != nil {
+			return err
+		}
+		spec, _ := json.Marshal(claim.Object["spec"])
+		fmt.Printf("\n%s/%s\n  spec    %s\n  before  %s\n  after   %s\n  why     %s\n", claim.GetKind(), claim.GetName(), spec, classRef(claim), classRef(stored), why)
+		for line := range strings.Lines(warnings) {
+			fmt.Printf("  %s", line)
+		}
+	}
+}
+
+func classRef(claim *unstructured.Unstructured) string {
+	ref, found, _ := unstructured.NestedStringMap(claim.Object, "spec", "classRef")
+	if !found {
+		return "no class"
+	}
+	return fmt.Sprintf("%s %s/%s", ref["apiVersion"], ref["kind"], ref["name"])
+}
+
+// reason is what classbind annotated in the API server's audit log.
+func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
+	f, err := os.Open(auditLog)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	events := json.NewDecoder(f)
+	for {
+		e := auditv1.Event{}
+		if err := events.Decode(&e); errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("the audit log does not have the creation of %q", claim.GetName())
+		} else if err != nil {
+			return "", fmt.Errorf("cannot read the audit log: %w", err)
+		}
+		if (e.Verb != "create" && e.Verb != "patch") || e.ObjectRef == nil || e.ObjectRef.Namespace != claim.GetNamespace() || !strings.Contains(e.RequestURI, "/"+strings.ToLower(claim.GetKind())) {
+			continue
+		}
+		if e.ObjectRef.Name != claim.GetName() {
+			continue
+		}
+		annotations := map[string]string{}
+		for key, value := range e.Annotations {
+			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1alpha1.WebhookSuffix) {
+				annotations[name] = value
+			}
+		}
+		if len(annotations) == 0 {
+			return "the API server did not ask classbind: the claim is settled", nil
+		}
+		return fmt.Sprintf("%s, of %s candidates, by %s", annotations["reason"], annotations["candidates"], annotations["strategy"]), nil
+	}
+}
