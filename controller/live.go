@@ -86,7 +86,8 @@ func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, re
 	}
 	if !r.busy[k] {
 		r.busy[k] = true
-		go r.run(k, read)
+		// No claim's context: those who share a read do not share its end.
+		go r.run(context.WithoutCancel(ctx), k, read)
 	}
 	r.mu.Unlock()
 	select {
@@ -98,7 +99,7 @@ func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, re
 }
 
 // run reads as long as somebody waits.
-func (r *reads) run(k readKey, read func(context.Context, readKey) (*selector.Index, error)) {
+func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Index, error)) {
 	for {
 		r.mu.Lock()
 		s := r.next[k]
@@ -110,8 +111,7 @@ func (r *reads) run(k readKey, read func(context.Context, readKey) (*selector.In
 		if s == nil {
 			return
 		}
-		// No claim's context: those who share the read do not share its end.
-		ctx, cancel := context.WithTimeout(context.Background(), v1alpha1.WebhookTimeoutSeconds*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, v1alpha1.WebhookTimeoutSeconds*time.Second)
 		s.index, s.err = read(ctx, k)
 		cancel()
 		close(s.done)

@@ -167,7 +167,7 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 	kind := selector.NewClassKind(k, found.GroupVersionKind, found.namespaced)
 	entry := &registered{generation: k.Generation, resource: found}
 	r.kinds[k.Name] = entry
-	entry.watch = startWatch(r.classes, kind, func(x *selector.Index) { r.publish(entry, x) }, func() { r.notify(kind) })
+	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind, func(x *selector.Index) { r.publish(entry, x) }, func() { r.notify(kind) })
 	logf.FromContext(ctx).Info("Watching the classes of a kind", "classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
 }
 
@@ -330,13 +330,7 @@ func (r *Registration) state(name string) state {
 		return state{reason: v1alpha1.ReasonNotSynced, message: "not looked up yet"}
 	}
 	if k.watch == nil {
-		switch {
-		case errors.Is(k.err, errNotInstalled):
-			return state{reason: v1alpha1.ReasonNotInstalled, message: k.err.Error()}
-		case errors.Is(k.err, errUnsuitable):
-			return state{reason: v1alpha1.ReasonUnsuitable, message: k.err.Error()}
-		}
-		return state{reason: v1alpha1.ReasonNotSynced, message: k.err.Error()}
+		return state{reason: reasonFor(k.err), message: k.err.Error()}
 	}
 	index, err := k.watch.state()
 	switch {

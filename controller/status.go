@@ -192,17 +192,23 @@ func (s *StatusWriter) claimKindReady(ctx context.Context, view *selector.View) 
 		return ready, nil
 	}
 	_, err := s.Registration.resolver.resolve(ctx, view.Kind.Name, "create")
-	switch {
-	case errors.Is(err, errNotInstalled):
-		ready.Reason, ready.Message = v1alpha1.ReasonNotInstalled, err.Error()
-	case errors.Is(err, errUnsuitable):
-		ready.Reason, ready.Message = v1alpha1.ReasonUnsuitable, err.Error()
-	case err != nil:
-		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, err.Error()
-	default:
-		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, "the webhook configuration has no entry for it yet"
+	ready.Reason = reasonFor(err)
+	ready.Message = "the webhook configuration has no entry for it yet"
+	if err != nil {
+		ready.Message = err.Error()
 	}
 	return ready, nil
+}
+
+// reasonFor a resource that is not served, for want of the resource or of an answer.
+func reasonFor(err error) string {
+	switch {
+	case errors.Is(err, errNotInstalled):
+		return v1alpha1.ReasonNotInstalled
+	case errors.Is(err, errUnsuitable):
+		return v1alpha1.ReasonUnsuitable
+	}
+	return v1alpha1.ReasonNotSynced
 }
 
 func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {

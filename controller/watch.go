@@ -37,12 +37,11 @@ type watch struct {
 	err error
 }
 
-// startWatch follows the classes until it is stopped. Both publish, with every
+// startWatch follows the classes until it is stopped or the context ends. Both publish, with every
 // new index, and failed, with a change for better or worse of what the API
 // server answers, are called from its own goroutines.
-func startWatch(client *classClient, kind *selector.ClassKind, publish func(*selector.Index), failed func()) *watch {
-	// A watch outlives the reconciliation that started it.
-	ctx, stop := context.WithCancel(context.Background())
+func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), failed func()) *watch {
+	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
 	observe := func(err error) {
 		if ctx.Err() == nil && w.observe(err) {

@@ -74,7 +74,9 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		if err != nil {
 			return nil, err
 		}
-		decision = live.Choose(claim, b.Fresh())
+		if decision = live.Choose(claim, b.Fresh()); decision.Class == nil {
+			decision.View = view // What was read is what matches; the message says among how many.
+		}
 	}
 	logDecision(ctx, request, decision)
 	response, err := answer(request, object, decision)

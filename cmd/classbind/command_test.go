@@ -1,0 +1,108 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func run(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	var b strings.Builder
+	c := newCommand()
+	c.SetArgs(args)
+	c.SetOut(&b)
+	c.SetErr(&b)
+	err = c.ExecuteContext(t.Context())
+	return b.String(), err
+}
+
+func TestVersion(t *testing.T) {
+	out, err := run(t, "version")
+	require.NoError(t, err)
+	assert.Regexp(t, `^classbind \S+ go1\.\S.* [a-z0-9]+/[a-z0-9]+\n$`, out, "We should print one line that a bug report can quote.")
+}
+
+func TestHelp(t *testing.T) {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, args...)
+			require.NoError(t, err, "We should help.")
+			assert.Contains(t, out, "Usage:\n  classbind", "We should say how to go on.")
+		})
+	}
+}
+
+func TestCommandRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Command": {
+			reason: "We should refuse a command that there is not, rather than print help and succeed.",
+			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind"`,
+		},
+		"Flag": {
+			reason: "We should refuse a flag that there is not.",
+			args:   []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port",
+		},
+		"FlagOfTheRoot": {
+			reason: "We should refuse a flag that stands before its command.",
+			args:   []string{"--log-level=debug"}, want: "unknown flag: --log-level",
+		},
+		"FlagValue": {
+			reason: "We should name the flag whose value has the wrong type.",
+			args:   []string{"serve", "--leader-elect=perhaps"}, want: `invalid argument "perhaps" for "--leader-elect" flag`,
+		},
+		"ArgumentOfServe": {
+			reason: "We should refuse an argument that would be passed over, such as a flag without its dashes.",
+			args:   []string{"serve", "leader-elect=false"}, want: `"leader-elect=false"`,
+		},
+		"ArgumentOfVersion": {
+			reason: "We should refuse an argument that would be passed over.",
+			args:   []string{"version", "short"}, want: `"short"`,
+		},
+		"Options": {
+			reason: "We should refuse wrong flags before we look for a cluster.",
+			args:   []string{"serve", "--kubeconfig=absent", "--log-level=verbose"}, want: `--log-level="verbose": must be debug, info, warn or error`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, tc.args...)
+			require.ErrorContains(t, err, tc.want, tc.reason)
+			assert.Empty(t, out, "We should leave it to main to print the error.")
+		})
+	}
+}
+
+func TestServeWithoutACluster(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
+	for name, tc := range map[string]struct {
+		reason string
+		env    string
+		args   []string
+	}{
+		"Flag": {
+			reason: "We should name the file of --kubeconfig that does not exist.",
+			args:   []string{"serve", "--kubeconfig=" + absent},
+		},
+		"Environment": {
+			reason: "We should name the file of $KUBECONFIG that does not exist.",
+			env:    absent,
+			args:   []string{"serve"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tc.env)
+			_, err := run(t, tc.args...)
+			require.ErrorContains(t, err, "cannot find a cluster: ", "We should say what we cannot do.")
+			assert.Contains(t, err.Error(), absent, tc.reason)
+			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
+			assert.NotContains(t, err.Error(), "KUBERNETES_MASTER", "We should not name a variable that we do not read.")
+		})
+	}
+}

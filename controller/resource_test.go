@@ -1,0 +1,187 @@
+package controller
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// newAPIServer answers each path with a Status, which is an error, or another object; and
+// any other path as an API server does that has nothing there.
+func newAPIServer(t *testing.T, answers map[string]any) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			answer = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if s, ok := answer.(*metav1.Status); ok {
+			w.WriteHeader(int(s.Code))
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(answer))
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, QPS: -1}
+}
+
+func failure(code int32, reason metav1.StatusReason) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: string(reason),
+	}
+}
+
+// apiGroup with the preferred version first.
+func apiGroup(versions ...string) *metav1.APIGroup {
+	g := &metav1.APIGroup{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}, Name: "example.org"}
+	for _, v := range versions {
+		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: "example.org/" + v, Version: v})
+	}
+	g.PreferredVersion = g.Versions[0]
+	// The API server lists them by their own order, whichever it prefers.
+	g.Versions[0], g.Versions[len(versions)-1] = g.Versions[len(versions)-1], g.Versions[0]
+	return g
+}
+
+func apiResources(resources ...metav1.APIResource) *metav1.APIResourceList {
+	return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, APIResources: resources}
+}
+
+func TestResolve(t *testing.T) {
+	golds := metav1.APIResource{Name: "golds", Kind: "Gold", Verbs: metav1.Verbs{"create", "get", "list", "watch"}}
+	status := metav1.APIResource{Name: "golds/status", Kind: "Gold", Verbs: metav1.Verbs{"get"}}
+	silvers := metav1.APIResource{Name: "silvers", Kind: "Silver", Verbs: metav1.Verbs{"list", "watch"}}
+	namespaced := golds
+	namespaced.Namespaced = true
+	listOnly := golds
+	listOnly.Verbs = metav1.Verbs{"list"}
+	unavailable := failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	gold := func(version string) resource {
+		return resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Gold"}}
+	}
+
+	type want struct {
+		resource resource
+		err      error // one of the sentinels
+		text     string
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		name    string
+		answers map[string]any
+		want    want
+	}{
+		"Preferred": {
+			reason: "We should take the version that the API server prefers.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": apiGroup("v1", "v2"), "/apis/example.org/v1": apiResources(status, golds), "/apis/example.org/v2": apiResources(golds),
+			},
+			want: want{resource: gold("v1")},
+		},
+		"Namespaced": {
+			reason:  "We should say that a resource is namespaced.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(namespaced)},
+			want:    want{resource: resource{GroupVersionKind: gold("v1").GroupVersionKind, namespaced: true}},
+		},
+		"Core": {
+			reason:  "We should find a resource of the core group.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": apiResources(golds)},
+			want:    want{resource: resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
+		},
+		"Fallback": {
+			reason: "We should take another version where the preferred one does not have the resource.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": apiGroup("v1", "v2"), "/apis/example.org/v1": apiResources(silvers), "/apis/example.org/v2": apiResources(golds),
+			},
+			want: want{resource: gold("v2")},
+		},
+		"FallbackForVerbs": {
+			reason: "We should take another version where the preferred one lacks a verb.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": apiGroup("v1", "v2"), "/apis/example.org/v1": apiResources(listOnly), "/apis/example.org/v2": apiResources(golds),
+			},
+			want: want{resource: gold("v2")},
+		},
+		"VersionGone": {
+			reason:  "We should pass over a version that went between two requests.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": apiGroup("v1", "v2"), "/apis/example.org/v2": apiResources(golds)},
+			want:    want{resource: gold("v2")},
+		},
+		"NoGroup": {
+			reason: "We should say that it is not installed where there is no such group.",
+			name:   "golds.example.org",
+			want:   want{err: errNotInstalled, text: "install its CRD"},
+		},
+		"NoPlural": {
+			reason:  "We should say that it is not installed where the group has other resources.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(silvers, status)},
+			want:    want{err: errNotInstalled, text: "install its CRD"},
+		},
+		"NoCorePlural": {
+			reason:  "We should say that it is not installed where the core group has other resources.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": apiResources(silvers)},
+			want:    want{err: errNotInstalled, text: "install its CRD"},
+		},
+		"MissingVerbs": {
+			reason:  "We should name the verbs that are missing.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(listOnly)},
+			want:    want{err: errUnsuitable, text: `does not serve it with the verbs ["watch"]`},
+		},
+		"GroupUnavailable": {
+			reason:  "We should not take an API server that is down for a resource that is not there.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": unavailable},
+			want:    want{text: `cannot look up the API group "example.org": `},
+		},
+		"VersionUnavailable": {
+			reason: "We should not take the next version because the preferred one's API server is down.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": apiGroup("v1", "v2"), "/apis/example.org/v1": unavailable, "/apis/example.org/v2": apiResources(golds),
+			},
+			want: want{text: `cannot look up "golds.example.org": `},
+		},
+		"CoreUnavailable": {
+			reason:  "We should not take an API server that is down for a resource that is not there.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": unavailable},
+			want:    want{text: `cannot look up "golds": `},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := newResolver(newAPIServer(t, tc.answers))
+			require.NoError(t, err)
+			found, err := r.resolve(t.Context(), tc.name, "list", "watch")
+			assert.Equal(t, tc.want.resource, found, tc.reason)
+			if tc.want.text == "" {
+				assert.NoError(t, err, tc.reason)
+				return
+			}
+			require.ErrorContains(t, err, tc.want.text, tc.reason)
+			for _, sentinel := range []error{errNotInstalled, errUnsuitable} {
+				if sentinel == tc.want.err { //nolint:errorlint // Which of the sentinels is wanted.
+					assert.ErrorIs(t, err, sentinel, tc.reason)
+				} else {
+					assert.NotErrorIs(t, err, sentinel, tc.reason)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+const outcomeKinds = `
+apiVersion: classbind.io/v1alpha1
+kind: ClaimKind
+metadata: {name: databases.outcome.test}
+---
+apiVersion: classbind.io/v1alpha1
+kind: ClaimKind
+metadata: {name: caches.outcome.test}
+spec: {whenUnmatched: Deny, strategy: Random, failurePolicy: Ignore}
+---
+apiVersion: classbind.io/v1alpha1
+kind: ClassKind
+metadata: {name: bigclasses.outcome.test}
+spec: {claimKinds: [databases.outcome.test, caches.outcome.test]}
+---
+apiVersion: classbind.io/v1alpha1
+kind: ClassKind
+metadata: {name: smallclasses.outcome.test}
+spec: {claimKinds: [databases.outcome.test]}
+`
+
+const outcomeClasses = `
+apiVersion: outcome.test/v1
+kind: BigClass
+metadata: {name: gold, labels: {tier: gold, region: eu}}
+---
+apiVersion: outcome.test/v1
+kind: SmallClass
+metadata: {name: standard, labels: {tier: standard, region: us}, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}
+---
+apiVersion: outcome.test/v1
+kind: SmallClass
+metadata: {name: cordoned, labels: {tier: retired}, annotations: {classbind.io/cordoned: "true"}}
+---
+apiVersion: outcome.test/v1
+kind: BigClass
+metadata: {name: weightless, labels: {tier: free}, annotations: {resourceclass.crossplane.io/weight: "0"}}
+---
+apiVersion: outcome.test/v1
+kind: SmallClass
+metadata: {name: terminating, labels: {tier: leaving}, finalizers: [outcome.test/stay]}
+`
+
+// TestOutcome has every row of the table in README, as the API server shows it.
+func TestOutcome(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	w.resources(t, "Database databases.outcome.test Namespaced", "Cache caches.outcome.test Namespaced",
+		"BigClass bigclasses.outcome.test Cluster", "SmallClass smallclasses.outcome.test Cluster")
+	w.apply(t, vendor("outcome.test")+"---"+outcomeKinds)
+	w.awaitClaims(t, "databases.outcome.test")
+	w.awaitClaims(t, "caches.outcome.test")
+	w.apply(t, outcomeClasses)
+	w.kubectl(t, "delete", "smallclass", "terminating", "--wait=false")
+	w.awaitClasses(t, "bigclasses.outcome.test", 2)
+	w.awaitClasses(t, "smallclasses.outcome.test", 3)
+
+	type want struct {
+		class   string
+		code    int32
+		message []string // parts of the error or of the warning
+		causes  []string // fields
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		kind       string // Database unless set
+		spec       string
+		annotation string
+		want       want
+	}{
+		"ClassReference": {
+			reason: "We should leave a claim with a class reference alone.",
+			spec:   "{classRef: {kind: Any, name: mine}}", want: want{class: "Any/mine"},
+		},
+		"EmptyClassReference": {
+			reason: "We should leave a claim alone whose reference is there, though it is empty.",
+			spec:   "{classRef: {}}", want: want{class: "/"},
+		},
+		"NullClassReference": {
+			reason: "We should bind a claim whose reference is null.",
+			spec:   "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"},
+		},
+		"ResourceReference": {
+			reason: "We should leave a static claim alone.",
+			spec:   "{resourceRef: {name: db-1}}", want: want{class: ""},
+		},
+		"Labels": {
+			reason: "We should bind to a class that has the labels.",
+			spec:   "{classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"},
+		},
+		"Expressions": {
+			reason: "We should bind to a class that meets the expressions, and not pass over them.",
+			spec:   "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", want: want{class: "BigClass/gold"},
+		},
+		"LabelsAndExpressions": {
+			reason: "We should bind to a class that has the labels and meets the expressions.",
+			spec:   "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", want: want{class: "SmallClass/standard"},
+		},
+		"EmptySelector": {
+			reason: "We should take any class for an empty selector.",
+			spec:   "{classSelector: {}}", want: want{class: "*"},
+		},
+		"NoSelector": {
+			reason: "We should take the default class for a claim without a selector.",
+			spec:   "{size: 1}", want: want{class: "SmallClass/standard"},
+		},
+		"NoSpec": {
+			reason: "We should take the default class for a claim without a spec, and add one.",
+			want:   want{class: "SmallClass/standard"},
+		},
+		"NullSpec": {
+			reason: "We should take the default class for a claim whose spec is null.",
+			spec:   "null", want: want{class: "SmallClass/standard"},
+		},
+		"SelectorAnnotation": {
+			reason:     "We should take the selector from the annotation.",
+			annotation: "tier in (gold,silver),region=eu", spec: "{}", want: want{class: "BigClass/gold"},
+		},
+		"UnmatchedAdmitted": {
+			reason: "We should admit an unmatched claim with a warning of what was looked for.",
+			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, "among 5 classes of bigclasses.outcome.test, smallclasses.outcome.test"}},
+		},
+		"UnmatchedDenied": {
+			reason: "We should refuse an unmatched claim of a kind that says so.",
+			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses.outcome.test"}},
+		},
+		"NoDefaultDenied": {
+			reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.",
+			kind:   "Cache", spec: "{size: 1}", want: want{code: http.StatusForbidden, message: []string{"no class is marked default"}},
+		},
+		"Cordoned": {
+			reason: "We should not offer a cordoned class.",
+			spec:   "{classSelector: {matchLabels: {tier: retired}}}", want: want{message: []string{"1 cordoned"}},
+		},
+		"WeightZero": {
+			reason: "We should not offer a class of weight 0 under a weighted strategy.",
+			spec:   "{classSelector: {matchLabels: {tier: free}}}", want: want{message: []string{"1 of weight 0"}},
+		},
+		"WeightZeroRandom": {
+			reason: "We should offer a class of weight 0 under a strategy that does not weigh.",
+			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{class: "BigClass/weightless"},
+		},
+		"Terminating": {
+			reason: "We should not offer a class that is being deleted.",
+			spec:   "{classSelector: {matchLabels: {tier: leaving}}}", want: want{message: []string{"1 being deleted"}},
+		},
+		"UnknownOperator": {
+			reason: "We should refuse an operator that there is not.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].operator"}},
+		},
+		"InWithoutValues": {
+			reason: "We should refuse In without values.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: In}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
+		},
+		"NotInWithoutValues": {
+			reason: "We should refuse NotIn without values.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
+		},
+		"ExistsWithValues": {
+			reason: "We should refuse Exists with values.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
+		},
+		"DoesNotExistWithValues": {
+			reason: "We should refuse DoesNotExist with values.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
+		},
+		"SelectorIsText": {
+			reason: "We should refuse a selector that is not an object.",
+			spec:   "{classSelector: tier=gold}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector"}},
+		},
+		"SelectorMisspelt": {
+			reason: "We should refuse a field that we do not know, and not take it for an empty selector.",
+			spec:   "{classSelector: {matchLabel: {tier: gold}}}", want: want{code: http.StatusUnprocessableEntity, message: []string{`"matchLabel"`}, causes: []string{"spec.classSelector"}},
+		},
+		"SpecIsText": {
+			reason: "We should refuse a spec that is not an object.",
+			spec:   "gold, please", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec"}},
+		},
+		"MalformedAnnotation": {
+			reason:     "We should refuse an annotation that is no selector.",
+			annotation: "tier in gold", spec: "{}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}},
+		},
+		"FieldAndAnnotation": {
+			reason:     "We should refuse a selector in both places.",
+			annotation: "tier=gold", spec: "{classSelector: {}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := tc.kind
+			if kind == "" {
+				kind = "Database"
+			}
+			manifest := fmt.Sprintf("apiVersion: outcome.test/v1\nkind: %s\nmetadata: {namespace: default, name: %s", kind, strings.ToLower(name))
+			if tc.annotation != "" {
+				manifest += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
+			}
+			manifest += "}\n"
+			if tc.spec != "" {
+				manifest += "spec: " + tc.spec
+			}
+			claim, warnings, err := w.create(t, manifest)
+			if tc.want.code != 0 {
+				status := apierrors.APIStatus(nil)
+				require.ErrorAs(t, err, &status, tc.reason)
+				assert.Equal(t, tc.want.code, status.Status().Code, "%s: %v", tc.reason, err)
+				for _, part := range tc.want.message {
+					assert.ErrorContains(t, err, part, tc.reason)
+				}
+				if tc.want.causes != nil {
+					assert.Equal(t, tc.want.causes, fields(status.Status()), "%s: %v", tc.reason, err)
+				}
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			if tc.want.class == "*" {
+				assert.NotEmpty(t, classOf(claim), tc.reason)
+			} else {
+				assert.Equal(t, tc.want.class, classOf(claim), tc.reason)
+			}
+			for _, part := range tc.want.message {
+				assert.Contains(t, strings.Join(warnings, "\n"), part, tc.reason)
+			}
+			if tc.want.message == nil {
+				assert.Empty(t, warnings, tc.reason)
+			}
+		})
+	}
+
+	t.Run("NotACreation", func(t *testing.T) {
+		claim, _, err := w.create(t, "apiVersion: outcome.test/v1\nkind: Database\nmetadata: {namespace: default, name: updated}\nspec: {resourceRef: {name: db-1}}")
+		require.NoError(t, err)
+		unstructured.RemoveNestedField(claim.Object, "spec", "resourceRef")
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Empty(t, classOf(claim), "We should bind at creation, and never after.")
+	})
+
+	t.Run("SeveralDefaults", func(t *testing.T) {
+		w.kubectl(t, "annotate", "bigclass", "gold", "resourceclass.crossplane.io/is-default-class=true")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			claim, warnings, err := w.create(t, "apiVersion: outcome.test/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
+			require.NoError(c, err)
+			require.Contains(c, []string{"BigClass/gold", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
+			require.Contains(c, strings.Join(warnings, "\n"), "BigClass/gold, SmallClass/standard", "We should name the defaults in a warning.")
+		}, patience, 20*time.Millisecond)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, "BigClass/gold +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", "databases.outcome.test", "-o",
+				`jsonpath={.status.defaultClass} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
+		}, patience, 100*time.Millisecond, "We should say so in the status.")
+	})
+}
+
+func fields(status metav1.Status) []string {
+	var names []string
+	for _, c := range status.Details.Causes {
+		names = append(names, c.Field)
+	}
+	return names
+}

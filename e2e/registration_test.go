@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// TestRegistration changes what is registered while one replica runs.
+func TestRegistration(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+
+	t.Run("ClassKindAtRuntime", func(t *testing.T) {
+		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
+		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
+		w.awaitClaims(t, "claims.runtime.test")
+		unbound, warnings, err := w.create(t, claim("runtime.test", "before"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(unbound))
+		assert.Contains(t, fmt.Sprint(warnings), "no class kind serves it")
+
+		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [claims.runtime.test]}"))
+		w.awaitClasses(t, "classes.runtime.test", 1)
+		bound, _, err := w.create(t, claim("runtime.test", "with"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should use a ClassKind for the next claim.")
+
+		w.kubectl(t, "delete", "classkind", "classes.runtime.test")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			unbound, _, err := w.create(t, claim("runtime.test", "after"), client.DryRunAll)
+			require.NoError(c, err)
+			require.Empty(c, classOf(unbound))
+		}, patience, 20*time.Millisecond, "We should stop to use a ClassKind that is deleted.")
+
+		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
+			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
+			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
+			require.Empty(c, warnings)
+		}, patience, 20*time.Millisecond, "We should leave claims alone whose ClaimKind is deleted.")
+	})
+
+	t.Run("CRDsComeAndGo", func(t *testing.T) {
+		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [claims.later.test]}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.later.test", v1alpha1.ReasonNotInstalled)
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
+
+		w.resources(t, "Claim claims.later.test Namespaced", "Class classes.later.test Cluster")
+		w.awaitClaims(t, "claims.later.test")
+		w.apply(t, class("later.test", "Class", "only", ""))
+		w.awaitClasses(t, "classes.later.test", 1)
+		bound, _, err := w.create(t, claim("later.test", "with"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should start by ourselves when the CRDs appear.")
+
+		w.kubectl(t, "delete", "crd", "classes.later.test")
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
+		unbound, _, err := w.create(t, claim("later.test", "without"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(unbound), "We should not offer classes of a CRD that is deleted.")
+	})
+
+	t.Run("NotPermitted", func(t *testing.T) {
+		w.resources(t, "Claim claims.secret.test Namespaced", "Class classes.secret.test Cluster", "Open opens.open.test Cluster")
+		w.apply(t, vendor("open.test")+claimKind("claims.secret.test", "{}")+
+			classKind("classes.secret.test", "{claimKinds: [claims.secret.test]}")+classKind("opens.open.test", "{claimKinds: [claims.secret.test]}")+
+			class("secret.test", "Class", "hidden", "")+class("open.test", "Open", "visible", ""))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.secret.test", v1alpha1.ReasonNotPermitted)
+		w.awaitClasses(t, "opens.open.test", 1)
+		w.awaitClaims(t, "claims.secret.test")
+		bound, _, err := w.create(t, claim("secret.test", "one"))
+		require.NoError(t, err)
+		assert.Equal(t, "Open/visible", classOf(bound), "We should bind to the kinds that we may read, though we may not read another.")
+
+		w.apply(t, vendor("secret.test"))
+		w.awaitClasses(t, "classes.secret.test", 1)
+	})
+
+	t.Run("NotSuited", func(t *testing.T) {
+		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [componentstatuses]}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "componentstatuses", v1alpha1.ReasonUnsuitable)
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1alpha1.ReasonUnsuitable)
+	})
+
+	t.Run("ClusterScopedClaim", func(t *testing.T) {
+		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
+		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{}")+classKind("classes.wide.test", "{claimKinds: [claims.wide.test]}")+
+			class("wide.test", "Class", "only", "namespace: default, "))
+		w.awaitClaims(t, "claims.wide.test")
+		w.awaitClasses(t, "classes.wide.test", 1)
+		bound, _, err := w.create(t, claim("wide.test", "one"))
+		require.NoError(t, err)
+		assert.Equal(t, map[string]any{"apiVersion": "wide.test/v1", "kind": "Class", "namespace": "default", "name": "only"},
+			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
+	})
+
+	t.Run("NamespacedClassOutOfReach", func(t *testing.T) {
+		w.resources(t, "Claim claims.local.test Namespaced", "Class classes.local.test Namespaced")
+		w.apply(t, vendor("local.test")+claimKind("claims.local.test", "{classRefFormat: LocalObjectReference}")+
+			classKind("classes.local.test", "{claimKinds: [claims.local.test]}")+
+			class("local.test", "Class", "near", "namespace: default, ")+class("local.test", "Class", "far", "namespace: classbind-system, "))
+		w.awaitClaims(t, "claims.local.test")
+		w.awaitClasses(t, "classes.local.test", 2)
+		for i := range 10 {
+			bound, _, err := w.create(t, claim("local.test", fmt.Sprint("claim-", i)))
+			require.NoError(t, err)
+			assert.Equal(t, map[string]any{"name": "near"}, bound.Object["spec"].(map[string]any)["classRef"],
+				"We should offer classes of the claim's own namespace only, where the reference can name no other.")
+		}
+	})
+
+	t.Run("AmbiguousReference", func(t *testing.T) {
+		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
+		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{classRefFormat: Name, paths: {classRef: .spec.className}}")+
+			classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "One", "one", ""))
+		w.awaitClaims(t, "claims.vague.test")
+		w.awaitClasses(t, "ones.vague.test", 1)
+		bound, _, err := w.create(t, claim("vague.test", "clear"))
+		require.NoError(t, err)
+		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
+
+		w.apply(t, classKind("others.vague.test", "{claimKinds: [claims.vague.test]}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.vague.test", v1alpha1.ReasonAmbiguousReference)
+		_, _, err = w.create(t, claim("vague.test", "unclear"))
+		require.ErrorContains(t, err, "claims.vague.test.bind.classbind.io", "We should leave the claim to the failurePolicy, Fail.")
+
+		w.kubectl(t, "patch", "claimkind", "claims.vague.test", "--type=merge", "-p", `{"spec":{"failurePolicy":"Ignore"}}`)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim("vague.test", "unclear"), client.DryRunAll)
+			require.NoError(c, err, "We should leave the claim to the failurePolicy, Ignore.")
+		}, patience, 20*time.Millisecond)
+	})
+
+	t.Run("ValuesInFields", func(t *testing.T) {
+		w.resources(t, "Claim claims.field.test Namespaced", "Class classes.field.test Cluster")
+		w.apply(t, vendor("field.test")+claimKind("claims.field.test", "{strategy: HighestWeight}")+
+			classKind("classes.field.test", "{claimKinds: [claims.field.test], default: {path: .default}, weight: {path: .spec.weight}}")+
+			class("field.test", "Class", "light", "")+"default: true\nspec: {weight: 2}\n"+
+			class("field.test", "Class", "heavy", "")+"default: false\nspec: {weight: 1000000}\n"+
+			class("field.test", "Class", "huge", "")+"spec: {weight: 99999999999999999999999, note: whatever}\n")
+		w.awaitClaims(t, "claims.field.test")
+		w.awaitClasses(t, "classes.field.test", 3)
+		bound, _, err := w.create(t, claim("field.test", "default"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/heavy", classOf(bound), "We should weigh by the field.")
+		bound, _, err = w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}")
+		require.NoError(t, err)
+		assert.Equal(t, "Class/light", classOf(bound), "We should find the default by the field.")
+		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `1 classes count as weight 1, the first of them "Class/huge": field "spec.weight": "1e+23" is not an integer from 0 to 1000000`)
+	})
+
+	t.Run("MalformedWeight", func(t *testing.T) {
+		w.resources(t, "Class classes.weight.test Cluster")
+		w.apply(t, vendor("weight.test")+classKind("classes.weight.test", "{}"))
+		for weight, want := range map[string]string{
+			"0": "every weight can be read", "1000000": "every weight can be read",
+			"-3":                      `annotation "resourceclass.crossplane.io/weight": "-3" is not an integer from 0 to 1000000`,
+			"1000001":                 `"1000001" is not an integer from 0 to 1000000`,
+			"99999999999999999999999": `"99999999999999999999999" is not an integer from 0 to 1000000`,
+			"heavy":                   `"heavy" is not an integer from 0 to 1000000`,
+			"1.5":                     `"1.5" is not an integer from 0 to 1000000`,
+		} {
+			w.apply(t, class("weight.test", "Class", "one", fmt.Sprintf("annotations: {resourceclass.crossplane.io/weight: %q}, ", weight)))
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				require.Contains(c, w.condition(t, "classes.weight.test", v1alpha1.ConditionWeightsValid), want)
+			}, patience, 100*time.Millisecond, "We should say of the weight %q what is wrong with it.", weight)
+		}
+	})
+
+	t.Run("PersistentVolumeClaim", func(t *testing.T) {
+		w.apply(t, vendor("storage.k8s.io")+
+			claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}, namespaceSelector: {matchLabels: {bound: 'yes'}}}")+
+			classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}")+`---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast, labels: {tier: gold}}
+provisioner: disk.test
+`)
+		w.kubectl(t, "label", "namespace", "default", "bound=yes")
+		w.kubectl(t, "create", "namespace", "unselected")
+		w.awaitClaims(t, "persistentvolumeclaims")
+		w.awaitClasses(t, "storageclasses.storage.k8s.io", 1)
+		pvc := func(namespace, name, class string) string {
+			return fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {namespace: %s, name: %s, annotations: {classbind.io/class-selector: tier=gold}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}
+`, namespace, name, class)
+		}
+		bound, _, err := w.create(t, pvc("default", "data", ""))
+		require.NoError(t, err)
+		assert.Equal(t, "fast", bound.Object["spec"].(map[string]any)["storageClassName"], "We should bind a core kind by its annotation.")
+		none, _, err := w.create(t, pvc("default", "static", `, storageClassName: ""`))
+		require.NoError(t, err)
+		assert.Empty(t, none.Object["spec"].(map[string]any)["storageClassName"], "We should leave a claim alone that wants no class.")
+		other, _, err := w.create(t, pvc("unselected", "data", ""))
+		require.NoError(t, err)
+		assert.NotContains(t, other.Object["spec"], "storageClassName", "We should leave claims of other namespaces alone.")
+	})
+}
+
+// TestSchema has every field of a registration in its wrong form: the API
+// server refuses it, and names the field and what is allowed.
+func TestSchema(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	for name, tc := range map[string]struct{ manifest, want string }{
+		"PathWithoutDot":      {claimKind("a.test", "{paths: {classRef: spec.classRef}}"), "spec.paths.classRef: Invalid value"},
+		"PathWithIndex":       {claimKind("a.test", "{paths: {classSelector: '.spec.list[0]'}}"), "spec.paths.classSelector: Invalid value"},
+		"PathEmpty":           {claimKind("a.test", "{paths: {skipIfSet: ['']}}"), "spec.paths.skipIfSet[0]: Invalid value"},
+		"PathEndsWithDot":     {claimKind("a.test", "{paths: {classRef: .spec.}}"), "must be a path of field names, each after a dot, such as .spec.classRef"},
+		"PathToMetadata":      {claimKind("a.test", "{paths: {classRef: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
+		"PathToStatus":        {claimKind("a.test", "{paths: {classRef: .status}}"), "must not name the apiVersion, kind, metadata or status"},
+		"PathsEqual":          {claimKind("a.test", "{paths: {classRef: .spec.x, classSelector: .spec.x}}"), "paths.classRef and paths.classSelector must not be the same field"},
+		"PathWithinPath":      {claimKind("a.test", "{paths: {classRef: .spec.x, classSelector: .spec.x.y}}"), "nor lie within each other"},
+		"SkipsEverySelector":  {claimKind("a.test", "{paths: {skipIfSet: [.spec]}}"), "no claim with a selector would be bound"},
+		"Format":              {claimKind("a.test", "{classRefFormat: Pointer}"), `spec.classRefFormat: Unsupported value: "Pointer"`},
+		"Strategy":            {claimKind("a.test", "{strategy: Best}"), `spec.strategy: Unsupported value: "Best"`},
+		"StrategyNotYetThere": {claimKind("a.test", "{strategy: LeastClaims}"), `spec.strategy: Unsupported value: "LeastClaims"`},
+		"Seed":                {claimKind("a.test", "{seed: Name}"), `spec.seed: Unsupported value: "Name"`},
+		"WhenUnmatched":       {claimKind("a.test", "{whenUnmatched: Wait}"), `spec.whenUnmatched: Unsupported value: "Wait"`},
+		"FailurePolicy":       {claimKind("a.test", "{failurePolicy: Retry}"), `spec.failurePolicy: Unsupported value: "Retry"`},
+		"NamespaceOperator":   {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: Foo}]}}"), `operator: Unsupported value: "Foo"`},
+		"NamespaceValues":     {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}"), "values are needed with In and NotIn"},
+		"NamespaceNoValues":   {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}"), "not allowed with Exists and DoesNotExist"},
+		"NamespaceKey":        {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a b': c}}}"), "every key must be a label's"},
+		"NamespaceValue":      {claimKind("a.test", "{namespaceSelector: {matchLabels: {a: 'b c'}}}"), "spec.namespaceSelector.matchLabels.a"},
+		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
+		"OwnKind":             {claimKind("claimkinds.classbind.io", "{}"), "classbind itself needs this resource to work"},
+		"Secrets":             {claimKind("secrets", "{}"), "classbind itself needs this resource to work"},
+		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
+		"Webhooks":            {claimKind("mutatingwebhookconfigurations.admissionregistration.k8s.io", "{}"), "classbind itself needs this resource to work"},
+		"ClaimKindName":       {classKind("a.test", "{claimKinds: [A.test]}"), "spec.claimKinds[0]: Invalid value"},
+		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [a.test, a.test]}"), "spec.claimKinds[1]: Duplicate value"},
+		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name either an annotation or a path"},
+		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name either an annotation or a path"},
+		"WeightAnnotation":    {classKind("a.test", "{weight: {annotation: 'a b'}}"), "spec.weight.annotation: Invalid value"},
+		"WeightPath":          {classKind("a.test", "{weight: {path: weight}}"), "spec.weight.path: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := w.create(t, tc.manifest, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			require.Error(t, err)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+	t.Run("Defaults", func(t *testing.T) {
+		_, _, err := w.create(t, claimKind("a.test", "{}"))
+		require.NoError(t, err)
+		got := &v1alpha1.ClaimKind{}
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
+		assert.Equal(t, v1alpha1.ClaimKindSpec{
+			Paths:          v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
+			ClassRefFormat: v1alpha1.ObjectReference, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
+			WhenUnmatched: v1alpha1.Admit, FailurePolicy: v1alpha1.Fail,
+		}, got.Spec, "We should have a default for everything.")
+	})
+}
+
+func (w *world) awaitReason(t *testing.T, object client.Object, name, reason string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
+		var conditions []metav1.Condition
+		switch o := object.(type) {
+		case *v1alpha1.ClaimKind:
+			conditions = o.Status.Conditions
+		case *v1alpha1.ClassKind:
+			conditions = o.Status.Conditions
+		}
+		ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+		require.NotNil(c, ready)
+		require.Equal(c, reason, ready.Reason, "%v", ready)
+		require.Equal(c, metav1.ConditionFalse, ready.Status)
+	}, patience, 50*time.Millisecond)
+}
+
+// condition is the message of a ClassKind's condition.
+func (w *world) condition(t *testing.T, classKind, conditionType string) string {
+	t.Helper()
+	k := &v1alpha1.ClassKind{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
+	if c := meta.FindStatusCondition(k.Status.Conditions, conditionType); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+func claimKind(name, spec string) string { return registration("ClaimKind", name, spec) }
+func classKind(name, spec string) string { return registration("ClassKind", name, spec) }
+
+func registration(kind, name, spec string) string {
+	return fmt.Sprintf("---\napiVersion: classbind.io/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", kind, name, spec)
+}
+
+// class of a kind; metadata is more of it than the name.
+func class(group, kind, name, metadata string) string {
+	return fmt.Sprintf("---\napiVersion: %s/v1\nkind: %s\nmetadata: {%sname: %s}\n", group, kind, metadata, name)
+}
+
+// claim that any class satisfies, in the namespace default.
+func claim(group, name string) string {
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {}}\n", group, name)
+}

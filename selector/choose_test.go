@@ -1,0 +1,282 @@
+package selector
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// golden is a case's want.yaml.
+type golden struct {
+	// Reason is a sentence: We should ...
+	Reason string `json:"reason"`
+	// Settled and Errors are of a claim for which no class is chosen.
+	Settled string        `json:"settled"`
+	Errors  []fieldFailed `json:"errors"`
+	// Candidates are the classes that fresh seeds draw, sorted.
+	Candidates []string `json:"candidates"`
+	// Class is the one that the claim's identity draws, now and in every release
+	// to come: a claim that GitOps creates again gets what it had.
+	Class     string `json:"class"`
+	Reference any    `json:"reference"`
+	Decision  string `json:"decision"`
+	Dropped   string `json:"dropped"`
+	Warning   string `json:"warning"`
+}
+
+// TestChoose takes each folder of testdata for a case: a claim, the classes that
+// there are, and what is wanted. What is registered is the same for all.
+func TestChoose(t *testing.T) {
+	views := registered(t)
+	folders, err := filepath.Glob("testdata/*/want.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+
+	for _, file := range folders {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			var want golden
+			require.NoError(t, yaml.UnmarshalStrict(read(t, file), &want))
+
+			object := unstructured.Unstructured{Object: documents(t, filepath.Join(dir, "claim.yaml"))[0]}
+			resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+			kind := views[resource.GroupResource().String()]
+			require.NotNil(t, kind, "claim kind %s is in testdata/registered.yaml", resource.GroupResource())
+			view := kind(documents(t, filepath.Join(dir, "classes.yaml")))
+
+			claim, errs := view.Kind.NewClaim(object.GetNamespace(), object.GetName(), object.Object)
+			assert.Equal(t, want.Errors, failed(errs), want.Reason)
+			assert.Equal(t, want.Settled, claim.Settled, want.Reason)
+			if len(errs) > 0 || claim.Settled != "" {
+				return
+			}
+
+			got := view.Choose(claim, 0)
+			assert.Equal(t, want.Decision, got.Reason(), want.Reason)
+			assert.Equal(t, want.Dropped, got.DroppedText(), want.Reason)
+			assert.Equal(t, want.Warning, got.Warning(), want.Reason)
+			assert.Equal(t, len(want.Candidates), got.Candidates, want.Reason)
+			if want.Class == "" {
+				assert.Nil(t, got.Class, want.Reason)
+			} else {
+				require.NotNil(t, got.Class, want.Reason)
+				assert.Equal(t, want.Class, got.Class.String(), want.Reason)
+				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reference(got.Class)), want.Reason)
+			}
+			assert.Equal(t, want.Candidates, drawn(view, claim), want.Reason)
+		})
+	}
+}
+
+func TestViewDefaults(t *testing.T) {
+	kind := newKind("cloudsqlinstanceclasses.database.gcp.crossplane.io", "CloudSQLInstanceClass")
+	view := NewView(NewClaimKind(postgres()), []*Index{NewIndex(kind, []*Class{
+		{Kind: kind, Name: "plain"},
+		{Kind: kind, Name: "marked", Default: true},
+		{Kind: kind, Name: "leaving", Default: true, Terminating: true},
+		{Kind: kind, Name: "cordoned", Default: true, Cordoned: true},
+	})})
+
+	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.Defaults()),
+		"We should count every default but those that are being deleted")
+	assert.Equal(t, 4, view.Len(), "We should count every class")
+}
+
+func TestViewFault(t *testing.T) {
+	cases := map[string]struct {
+		reason     string
+		spec       func(*v1alpha1.ClaimKindSpec)
+		classKinds []string
+		want       string // "" for none
+	}{
+		"ReferenceNamesTheKind": {
+			reason:     "We should serve several class kinds where the reference can tell them apart",
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.TypedLocalObjectReference },
+			classKinds: []string{"as.example.org", "bs.example.org"},
+		},
+		"OneKind": {
+			reason:     "We should serve one class kind whatever the reference",
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
+			classKinds: []string{"as.example.org"},
+		},
+		"NameAmongTwoKinds": {
+			reason:     "We should name the kinds, in their order, and what mends it",
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
+			classKinds: []string{"bs.example.org", "as.example.org"},
+			want:       `class kinds ["as.example.org" "bs.example.org"], which a reference of the form Name cannot tell apart: set spec.classRefFormat`,
+		},
+		"LocalObjectReferenceAmongTwoKinds": {
+			reason:     "We should not write a reference that could mean either kind",
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference },
+			classKinds: []string{"as.example.org", "bs.example.org"},
+			want:       "a reference of the form LocalObjectReference cannot tell apart",
+		},
+		"StrategyOfALaterRelease": {
+			reason:     "We should say that we do not know the strategy, and not panic in the first claim",
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "LeastClaims" },
+			classKinds: []string{"as.example.org"},
+			want:       "LeastClaims",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			tc.spec(&k.Spec)
+			var indexes []*Index
+			for _, n := range tc.classKinds {
+				indexes = append(indexes, NewIndex(newKind(n, "Class"), nil))
+			}
+			err := NewView(NewClaimKind(k), indexes).Fault
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.ErrorContains(t, err, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestList(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		names  []string
+		want   string
+	}{
+		"None": {reason: "We should have nothing to say of nothing"},
+		"Four": {reason: "We should name a few", names: []string{"a", "b", "c", "d"}, want: "a, b, c, d"},
+		"Six":  {reason: "We should count the rest", names: []string{"a", "b", "c", "d", "e", "f"}, want: "a, b, c, d and 2 more"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, List(tc.names), tc.reason)
+		})
+	}
+}
+
+// registered returns, for each claim kind of testdata/registered.yaml, what
+// makes a view out of classes.
+func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
+	t.Helper()
+	served := map[string]struct { // by the API server
+		schema.GroupVersionKind
+		namespaced bool
+	}{
+		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {
+			schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false,
+		},
+		"rdsinstanceclasses.database.aws.crossplane.io": {
+			schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false,
+		},
+		"databaseclasses.example.org": {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
+		"queueclasses.example.org":    {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
+		"storageclasses.storage.k8s.io": {
+			schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false,
+		},
+	}
+	var classKinds []*ClassKind
+	views := map[string]func([]map[string]any) *View{}
+	for _, registration := range documents(t, "testdata/registered.yaml") {
+		text, err := json.Marshal(registration)
+		require.NoError(t, err)
+		switch registration["kind"] {
+		case "ClassKind":
+			k := &v1alpha1.ClassKind{Spec: crossplaneClassKind()}
+			require.NoError(t, yaml.UnmarshalStrict(text, k))
+			gvk := served[k.Name]
+			require.NotEmpty(t, gvk.Kind, k.Name)
+			classKinds = append(classKinds, NewClassKind(k, gvk.GroupVersionKind, gvk.namespaced))
+		case "ClaimKind":
+			k := &v1alpha1.ClaimKind{Spec: crossplaneClaimKind()}
+			require.NoError(t, yaml.UnmarshalStrict(text, k))
+			views[k.Name] = func(objects []map[string]any) *View {
+				var indexes []*Index
+				for _, ck := range classKinds {
+					if !slices.Contains(ck.ClaimKinds, k.Name) {
+						continue
+					}
+					var classes []*Class
+					for _, o := range objects {
+						if u := (&unstructured.Unstructured{Object: o}); u.GroupVersionKind() == ck.GroupVersionKind {
+							classes = append(classes, ck.NewClass(u, o))
+						}
+					}
+					indexes = append(indexes, NewIndex(ck, classes))
+				}
+				return NewView(NewClaimKind(k), indexes)
+			}
+		}
+	}
+	return views
+}
+
+// drawn is what a claim like this one can get.
+func drawn(view *View, claim Claim) []string {
+	claim.Name = "" // generated, so that the seed is fresh
+	seen := map[*Class]bool{}
+	var classes []*Class
+	for seed := range uint64(1000) {
+		if c := view.Choose(claim, seed).Class; c != nil && !seen[c] {
+			seen[c] = true
+			classes = append(classes, c)
+		}
+	}
+	return names(classes)
+}
+
+func names(classes []*Class) []string {
+	var all []string
+	for _, c := range classes {
+		all = append(all, c.String())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// encoded is a reference as the claim's author sees it.
+func encoded(t *testing.T, reference any) (decoded any) {
+	t.Helper()
+	text, err := json.Marshal(reference)
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, &decoded))
+	return decoded
+}
+
+// documents of a YAML file, as the webhook would decode them.
+func documents(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	var objects []map[string]any
+	for text := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
+		if o := decode(t, string(text)); len(o) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+func decode(t *testing.T, text string) map[string]any {
+	t.Helper()
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	require.NoError(t, err, text)
+	var object map[string]any
+	require.NoError(t, json.Unmarshal(raw, &object), text)
+	return object
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return content
+}

@@ -1,0 +1,377 @@
+package selector
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// fieldFailed is what of a field's error is for programs.
+type fieldFailed struct {
+	Field string          `json:"field"`
+	Type  field.ErrorType `json:"type"`
+}
+
+func TestNewClaim(t *testing.T) {
+	const (
+		annotated = "metadata.annotations[classbind.io/class-selector]"
+		invalid   = field.ErrorTypeInvalid
+		wrongType = field.ErrorTypeTypeInvalid
+		required  = field.ErrorTypeRequired
+		forbidden = field.ErrorTypeForbidden
+	)
+	type want struct {
+		selector string // "nil" for none
+		settled  string
+		errs     []fieldFailed
+		message  string // within the errors
+	}
+	cases := map[string]struct {
+		reason string
+		claim  string
+		want   want
+	}{
+		"NoSpec": {
+			reason: "We should take a claim without a spec for one without an opinion",
+			claim:  `{metadata: {name: db}}`,
+			want:   want{selector: "nil"},
+		},
+		"SpecIsNull": {
+			reason: "We should take null for absent",
+			claim:  `{spec: null, metadata: null}`,
+			want:   want{selector: "nil"},
+		},
+		"SelectorIsNull": {
+			reason: "We should take null for absent",
+			claim:  `{spec: {classSelector: null, classRef: null, resourceRef: null}, metadata: {annotations: null}}`,
+			want:   want{selector: "nil"},
+		},
+		"EmptySelector": {
+			reason: "We should tell an empty selector, which selects everything, from none",
+			claim:  `{spec: {classSelector: {}}}`,
+			want:   want{selector: ""},
+		},
+		"EmptyParts": {
+			reason: "We should take null parts of a selector for absent ones, as the API server does",
+			claim:  `{spec: {classSelector: {matchLabels: null, matchExpressions: []}}}`,
+			want:   want{selector: ""},
+		},
+		"LabelsAndExpressions": {
+			reason: "We should require labels and expressions",
+			claim: `{spec: {classSelector: {matchLabels: {tier: gold}, matchExpressions: [
+				{key: region, operator: In, values: [us, eu]}, {key: engine, operator: NotIn, values: [mysql]},
+				{key: ssd, operator: Exists}, {key: beta, operator: DoesNotExist, values: []}]}}}`,
+			want: want{selector: "!beta,engine notin (mysql),region in (eu,us),ssd,tier=gold"},
+		},
+		"ClassReferenceIsAnEmptyString": {
+			reason: "We should take an empty string for set: a claim that wants no class says so with it",
+			claim:  `{spec: {classRef: ""}}`,
+			want:   want{selector: "nil", settled: "spec.classRef"},
+		},
+		"ClassReferenceIsAnEmptyObject": {
+			reason: "We should take an empty object for set",
+			claim:  `{spec: {classRef: {}}}`,
+			want:   want{selector: "nil", settled: "spec.classRef"},
+		},
+		"SkipIfSetIsFalse": {
+			reason: "We should take any value but null for set",
+			claim:  `{spec: {resourceRef: false}}`,
+			want:   want{selector: "nil", settled: "spec.resourceRef"},
+		},
+		"SettledWithMalformedSelector": {
+			reason: "We should not judge the selector of a claim that is not ours to bind",
+			claim:  `{spec: {classRef: {name: gold}, classSelector: gold}}`,
+			want:   want{selector: "nil", settled: "spec.classRef"},
+		},
+		"OperatorUnknown": {
+			reason: "We should name the operator",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[1].operator", invalid}}, message: "Foo"},
+		},
+		"OperatorInLowerCase": {
+			reason: "We should refuse the operators of the other syntax",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: in, values: [gold]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}}},
+		},
+		"OperatorAbsent": {
+			reason: "We should ask for the operator",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, values: [gold]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}}},
+		},
+		"InWithoutValues": {
+			reason: "We should ask for the values",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", required}}},
+		},
+		"NotInWithEmptyValues": {
+			reason: "We should ask for the values",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", required}}},
+		},
+		"ExistsWithValues": {
+			reason: "We should not pass over values that the author meant",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", forbidden}}},
+		},
+		"DoesNotExistWithValues": {
+			reason: "We should not pass over values that the author meant",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", forbidden}}},
+		},
+		"ExpressionWithoutKey": {
+			reason: "We should ask for the key",
+			claim:  `{spec: {classSelector: {matchExpressions: [{operator: Exists}]}}}`,
+			want: want{errs: []fieldFailed{ // One that it is empty, one that its form is wrong.
+				{"spec.classSelector.matchExpressions[0].key", invalid},
+				{"spec.classSelector.matchExpressions[0].key", invalid},
+			}},
+		},
+		"ExpressionWithInvalidValue": {
+			reason: "We should name the value that no label can have",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, "not a label"]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values[1]", invalid}}, message: "not a label"},
+		},
+		"SeveralErrors": {
+			reason: "We should name all of them at once",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: a, operator: Foo}, {key: b, operator: In}]}}}`,
+			want: want{errs: []fieldFailed{
+				{"spec.classSelector.matchExpressions[0].operator", invalid},
+				{"spec.classSelector.matchExpressions[1].values", required},
+			}},
+		},
+		"UnknownField": {
+			reason: "We should not pass over a field: the selector would be wider than was meant",
+			claim:  `{spec: {classSelector: {matchLabel: {tier: gold}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchLabel"`},
+		},
+		"UnknownFieldInAnotherCase": {
+			reason: "We should read names as the API server does, by their case",
+			claim:  `{spec: {classSelector: {matchlabels: {tier: gold}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchlabels"`},
+		},
+		"UnknownFieldInExpression": {
+			reason: "We should say where the unknown field is",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold], value: x}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchExpressions[0].value"`},
+		},
+		"MatchLabelsIsAList": {
+			reason: "We should say which field has the wrong type",
+			claim:  `{spec: {classSelector: {matchLabels: [gold]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchLabels"},
+		},
+		"MatchLabelsHasANumber": {
+			reason: "We should refuse what no label can be, not convert it",
+			claim:  `{spec: {classSelector: {matchLabels: {cores: 8}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchLabels"},
+		},
+		"MatchLabelsHasAnInvalidKey": {
+			reason: "We should name the labels",
+			claim:  `{spec: {classSelector: {matchLabels: {"not a key": gold}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", invalid}}, message: "not a key"},
+		},
+		"MatchLabelsHasAnInvalidValue": {
+			reason: "We should name the labels",
+			claim:  `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", invalid}}, message: "-gold-"},
+		},
+		"MatchExpressionsIsAnObject": {
+			reason: "We should say which field has the wrong type",
+			claim:  `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchExpressions"},
+		},
+		"SelectorIsAString": {
+			reason: "We should not take the annotation's syntax in the field",
+			claim:  `{spec: {classSelector: tier=gold}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
+		},
+		"SelectorIsAList": {
+			reason: "We should ask for an object",
+			claim:  `{spec: {classSelector: [{matchLabels: {tier: gold}}]}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
+		},
+		"SelectorIsANumber": {
+			reason: "We should ask for an object",
+			claim:  `{spec: {classSelector: 3}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
+		},
+		"SpecIsAString": {
+			reason: "We should name the field that is no object, not the one that cannot be in it",
+			claim:  `{spec: gold}`,
+			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
+		},
+		"SpecIsAList": {
+			reason: "We should name the field that is no object, not the one that cannot be in it",
+			claim:  `{spec: []}`,
+			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
+		},
+		"Annotation": {
+			reason: "We should read the annotation as kubectl reads its --selector",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`,
+			want:   want{selector: "!beta,cores>4,region in (eu,us),tier=gold"},
+		},
+		"AnnotationIsEmpty": {
+			reason: "We should take an empty annotation for the empty selector, as kubectl does",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
+			want:   want{selector: ""},
+		},
+		"AnnotationAndNullField": {
+			reason: "We should take null for absent",
+			claim:  `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
+			want:   want{selector: "tier=gold"},
+		},
+		"AnnotationAndField": {
+			reason: "We should not guess which of two is meant",
+			claim:  `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
+			want:   want{errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector"},
+		},
+		"AnnotationIsMalformed": {
+			reason: "We should name the annotation",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`,
+			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "tier in"},
+		},
+		"AnnotationHasAnInvalidValue": {
+			reason: "We should name the annotation",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`,
+			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
+		},
+		"AnnotationIsANumber": {
+			reason: "We should refuse what no annotation can be",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: 3}}}`,
+			want:   want{errs: []fieldFailed{{annotated, wrongType}}},
+		},
+		"AnnotationsIsAList": {
+			reason: "We should name the field that is no object",
+			claim:  `{metadata: {annotations: [classbind.io/class-selector]}}`,
+			want:   want{errs: []fieldFailed{{"metadata.annotations", wrongType}}},
+		},
+	}
+	kind := NewClaimKind(postgres())
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, errs := kind.NewClaim("team", "db", decode(t, tc.claim))
+			assert.Equal(t, tc.want.errs, failed(errs), tc.reason)
+			if len(tc.want.errs) > 0 {
+				assert.ErrorContains(t, errs.ToAggregate(), tc.want.message, tc.reason)
+				assert.Nil(t, got.Selector, tc.reason)
+				return
+			}
+			text := "nil"
+			if got.Selector != nil {
+				text = got.Selector.String()
+			}
+			assert.Equal(t, tc.want.selector, text, tc.reason)
+			assert.Equal(t, tc.want.settled, got.Settled, tc.reason)
+			assert.Equal(t, "team/db", got.Namespace+"/"+got.Name, tc.reason)
+		})
+	}
+}
+
+func TestNewClaimOfOtherPaths(t *testing.T) {
+	k := postgres()
+	k.Spec.Paths = v1alpha1.ClaimPaths{
+		ClassSelector: ".selector", ClassRef: ".spec.template.class",
+		SkipIfSet: []v1alpha1.FieldPath{".spec.source.ref", ".spec.resourceRef"},
+	}
+	cases := map[string]struct {
+		reason, claim     string
+		selector, settled string
+		errs              []fieldFailed
+	}{
+		"Selector": {
+			reason: "We should read the selector where the kind says", claim: `{selector: {matchLabels: {tier: gold}}}`, selector: "tier=gold",
+		},
+		"Settled": {
+			reason: "We should name the path that is set", claim: `{spec: {source: {ref: x}}}`, settled: "spec.source.ref",
+		},
+		"ParentIsNull": {
+			reason: "We should take null for absent on the way to a field", claim: `{spec: {source: null, resourceRef: x}}`, settled: "spec.resourceRef",
+		},
+		"ParentIsNoObject": {
+			reason: "We should name the parent that is no object", claim: `{spec: {template: x}}`,
+			errs: []fieldFailed{{"spec.template", field.ErrorTypeTypeInvalid}},
+		},
+		"ParentIsNoObjectInASettledClaim": {
+			reason: "We should leave a settled claim alone, whatever else is in it", claim: `{spec: {source: x, resourceRef: y}}`,
+			settled: "spec.resourceRef",
+		},
+		"MalformedSelector": {
+			reason: "We should name the field where the kind says", claim: `{selector: {matchExpressions: [{key: a, operator: In}]}}`,
+			errs: []fieldFailed{{"selector.matchExpressions[0].values", field.ErrorTypeRequired}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, errs := NewClaimKind(k).NewClaim("", "db", decode(t, tc.claim))
+			assert.Equal(t, tc.errs, failed(errs), tc.reason)
+			assert.Equal(t, tc.settled, got.Settled, tc.reason)
+			if tc.selector != "" {
+				require.NotNil(t, got.Selector, tc.reason)
+				assert.Equal(t, tc.selector, got.Selector.String(), tc.reason)
+			}
+		})
+	}
+}
+
+func TestSeed(t *testing.T) {
+	const fresh = 42
+	cases := map[string]struct {
+		reason string
+		seed   v1alpha1.Seed
+		claim  Claim
+		fresh  bool
+	}{
+		"Claim":         {reason: "We should seed with the claim's identity", seed: v1alpha1.SeedClaim, claim: Claim{Namespace: "team", Name: "db"}},
+		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1alpha1.SeedRequest, claim: Claim{Namespace: "team", Name: "db"}, fresh: true},
+		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1alpha1.SeedClaim, claim: Claim{Namespace: "team"}, fresh: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Seed = tc.seed
+			got := NewClaimKind(k).Seed(tc.claim, fresh)
+			assert.Equal(t, tc.fresh, got == fresh, tc.reason)
+		})
+	}
+
+	seeds := map[uint64]bool{}
+	for _, kind := range []string{"as.example.org", "bs.example.org"} {
+		for _, c := range []Claim{{Name: "db"}, {Name: "db2"}, {Namespace: "team", Name: "db"}, {Namespace: "other", Name: "db"}} {
+			seeds[(&ClaimKind{Name: kind}).Seed(c, fresh)] = true
+		}
+	}
+	assert.Len(t, seeds, 8, "We should tell claims apart by kind, namespace and name")
+}
+
+// postgres is a ClaimKind as the API server would have filled it in.
+func postgres() *v1alpha1.ClaimKind {
+	return &v1alpha1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "postgresqlinstances.database.crossplane.io"},
+		Spec:       crossplaneClaimKind(),
+	}
+}
+
+// crossplaneClaimKind is the CRD's defaults.
+func crossplaneClaimKind() v1alpha1.ClaimKindSpec {
+	return v1alpha1.ClaimKindSpec{
+		Paths: v1alpha1.ClaimPaths{
+			ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"},
+		},
+		ClassRefFormat: v1alpha1.ObjectReference,
+		Strategy:       v1alpha1.WeightedRandom,
+		Seed:           v1alpha1.SeedClaim,
+		WhenUnmatched:  v1alpha1.Admit,
+	}
+}
+
+func failed(errs field.ErrorList) []fieldFailed {
+	var all []fieldFailed
+	for _, err := range errs {
+		all = append(all, fieldFailed{err.Field, err.Type})
+	}
+	return all
+}

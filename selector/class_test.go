@@ -1,0 +1,209 @@
+package selector
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const (
+	defaultAnnotation = "resourceclass.crossplane.io/is-default-class"
+	weightAnnotation  = "resourceclass.crossplane.io/weight"
+)
+
+func TestNewClassWeightByAnnotation(t *testing.T) {
+	weight := func(w string) map[string]string { return map[string]string{weightAnnotation: w} }
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]string
+		want        int64
+		malformed   bool
+	}{
+		"NoAnnotations": {reason: "We should count an absent weight as 1", want: 1},
+		"Others":        {reason: "We should read no other annotation", annotations: map[string]string{"weight": "7"}, want: 1},
+		"Zero":          {reason: "We should take 0, which offers the class to no claim", annotations: weight("0"), want: 0},
+		"Some":          {reason: "We should take an integer", annotations: weight("30"), want: 30},
+		"Largest":       {reason: "We should take the largest weight", annotations: weight("1000000"), want: 1_000_000},
+		"TooLarge":      {reason: "We should say that there is a largest", annotations: weight("1000001"), want: 1, malformed: true},
+		"Huge":          {reason: "We should not overflow", annotations: weight("99999999999999999999999"), want: 1, malformed: true},
+		"Negative":      {reason: "We should refuse a share below nothing", annotations: weight("-3"), want: 1, malformed: true},
+		"Fraction":      {reason: "We should not round", annotations: weight("1.5"), want: 1, malformed: true},
+		"Exponent":      {reason: "We should take integers alone", annotations: weight("1e3"), want: 1, malformed: true},
+		"Hexadecimal":   {reason: "We should take decimals alone", annotations: weight("0x10"), want: 1, malformed: true},
+		"Blank":         {reason: "We should not trim", annotations: weight(" 3"), want: 1, malformed: true},
+		"Word":          {reason: "We should refuse what is no number", annotations: weight("abc"), want: 1, malformed: true},
+		"Empty":         {reason: "We should tell empty from absent", annotations: weight(""), want: 1, malformed: true},
+	}
+	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: tc.annotations}, nil)
+			assert.Equal(t, tc.want, got.Weight, tc.reason)
+			if tc.malformed {
+				assert.ErrorContains(t, got.WeightErr, `annotation "`+weightAnnotation+`": "`+tc.annotations[weightAnnotation]+`" is not`, tc.reason)
+			} else {
+				assert.NoError(t, got.WeightErr, tc.reason)
+			}
+		})
+	}
+}
+
+func TestNewClassWeightByPath(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		class     string
+		want      int64
+		malformed bool
+	}{
+		"Absent":           {reason: "We should count an absent weight as 1", class: `{spec: {}}`, want: 1},
+		"Null":             {reason: "We should take null for absent", class: `{spec: {weight: null}}`, want: 1},
+		"NoSpec":           {reason: "We should count an absent weight as 1", class: `{}`, want: 1},
+		"ParentIsNoObject": {reason: "We should find no weight where none can be", class: `{spec: gold}`, want: 1},
+		"Zero":             {reason: "We should take 0", class: `{spec: {weight: 0}}`, want: 0},
+		"Integer":          {reason: "We should take an integer", class: `{spec: {weight: 1000000}}`, want: 1_000_000},
+		"WholeFloat":       {reason: "We should take a number that is an integer however it is written", class: `{spec: {weight: 3.0}}`, want: 3},
+		"String":           {reason: "We should take a string as an annotation has it", class: `{spec: {weight: "7"}}`, want: 7},
+		"Fraction":         {reason: "We should not round", class: `{spec: {weight: 1.5}}`, want: 1, malformed: true},
+		"Huge":             {reason: "We should not overflow", class: `{spec: {weight: 1e23}}`, want: 1, malformed: true},
+		"HugeNegative":     {reason: "We should not overflow", class: `{spec: {weight: -1e23}}`, want: 1, malformed: true},
+		"Negative":         {reason: "We should refuse a share below nothing", class: `{spec: {weight: -1}}`, want: 1, malformed: true},
+		"TooLarge":         {reason: "We should say that there is a largest", class: `{spec: {weight: 1000001}}`, want: 1, malformed: true},
+		"Bool":             {reason: "We should not take true for 1", class: `{spec: {weight: true}}`, want: 1, malformed: true},
+		"Object":           {reason: "We should refuse an object", class: `{spec: {weight: {value: 3}}}`, want: 1, malformed: true},
+		"Annotation":       {reason: "We should read where the kind says, and nowhere else", class: `{metadata: {annotations: {"` + weightAnnotation + `": "7"}}}`, want: 1},
+	}
+	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
+	kind.weight = newSource(v1alpha1.Source{Path: ".spec.weight"})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, decode(t, tc.class))
+			assert.Equal(t, tc.want, got.Weight, tc.reason)
+			if tc.malformed {
+				assert.ErrorContains(t, got.WeightErr, `field "spec.weight": `, tc.reason)
+			} else {
+				assert.NoError(t, got.WeightErr, tc.reason)
+			}
+		})
+	}
+}
+
+func TestNewClassDefault(t *testing.T) {
+	annotation := v1alpha1.Source{Annotation: defaultAnnotation}
+	path := v1alpha1.Source{Path: ".default"}
+	cases := map[string]struct {
+		reason string
+		source v1alpha1.Source
+		value  string // of the annotation
+		class  string
+		want   bool
+	}{
+		"AnnotationTrue":       {reason: "We should take the mark", source: annotation, value: "true", want: true},
+		"AnnotationCapital":    {reason: "We should take the mark as Kubernetes does for StorageClass: by its exact value", source: annotation, value: "True"},
+		"AnnotationFalse":      {reason: "We should take false for no mark", source: annotation, value: "false"},
+		"AnnotationEmpty":      {reason: "We should take the value, not the key", source: annotation, value: ""},
+		"AnnotationNotTheKind": {reason: "We should read where the kind says, and nowhere else", source: path, value: "true"},
+		"PathTrue":             {reason: "We should take the mark", source: path, class: `{default: true}`, want: true},
+		"PathFalse":            {reason: "We should take false for no mark", source: path, class: `{default: false}`},
+		"PathNull":             {reason: "We should take null for absent", source: path, class: `{default: null}`},
+		"PathString":           {reason: "We should take a string as an annotation has it", source: path, class: `{default: "true"}`, want: true},
+		"PathNumber":           {reason: "We should not take 1 for true", source: path, class: `{default: 1}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
+			kind.isDefault = newSource(tc.source)
+			got := kind.NewClass(&metav1.ObjectMeta{Annotations: map[string]string{defaultAnnotation: tc.value}}, decode(t, tc.class))
+			assert.Equal(t, tc.want, got.Default, tc.reason)
+		})
+	}
+}
+
+func TestNewClass(t *testing.T) {
+	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
+	now := metav1.Now()
+
+	got := kind.NewClass(&metav1.ObjectMeta{
+		Namespace: "team", Name: "gold", Labels: map[string]string{"tier": "gold"}, DeletionTimestamp: &now,
+		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
+	}, nil)
+	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: labels.Set{"tier": "gold"}, Cordoned: true, Terminating: true, Weight: 1}
+	want.hash = got.hash
+	assert.Equal(t, want, got, "We should read everything that choosing needs")
+
+	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, hash: plain.hash}, plain, "We should cordon no class that says false")
+	assert.NotEqual(t, got.hash, plain.hash, "We should tell classes of two namespaces apart")
+}
+
+func TestClassHash(t *testing.T) {
+	hash := func(gvk schema.GroupVersionKind, namespace, name string) uint64 {
+		k := newKind("rdsinstanceclasses.database.aws.crossplane.io", "")
+		k.GroupVersionKind = gvk
+		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).hash
+	}
+	this := hash(schema.GroupVersionKind{Group: "example.org", Version: "v1alpha1", Kind: "Class"}, "", "gold")
+	cases := map[string]struct {
+		reason          string
+		gvk             schema.GroupVersionKind
+		namespace, name string
+		same            bool
+	}{
+		"Version": {
+			reason: "We should move no claim when a new version is preferred", name: "gold", same: true,
+			gvk: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"},
+		},
+		"Group":     {reason: "We should tell groups apart", gvk: schema.GroupVersionKind{Group: "example.com", Kind: "Class"}, name: "gold"},
+		"Kind":      {reason: "We should tell kinds apart", gvk: schema.GroupVersionKind{Group: "example.org", Kind: "OtherClass"}, name: "gold"},
+		"Namespace": {reason: "We should tell namespaces apart", gvk: schema.GroupVersionKind{Group: "example.org", Kind: "Class"}, namespace: "team", name: "gold"},
+		"Name":      {reason: "We should tell names apart", gvk: schema.GroupVersionKind{Group: "example.org", Kind: "Class"}, name: "golden"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.same, this == hash(tc.gvk, tc.namespace, tc.name), tc.reason)
+		})
+	}
+}
+
+func TestClassKind(t *testing.T) {
+	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "rdsinstanceclasses.database.aws.crossplane.io"}, Spec: crossplaneClassKind()}
+	k.Spec.ClaimKinds = []string{"postgresqlinstances.database.crossplane.io"}
+	gvk := schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1beta1", Kind: "RDSInstanceClass"}
+
+	kind := NewClassKind(k, gvk, true)
+	assert.Equal(t, gvk.GroupVersion().WithResource("rdsinstanceclasses"), kind.Resource(), "We should read the preferred version")
+	assert.True(t, kind.Namespaced)
+	assert.Equal(t, k.Spec.ClaimKinds, kind.ClaimKinds)
+	assert.True(t, kind.MetadataOnly(), "We should need no more than annotations")
+	assert.Equal(t, "RDSInstanceClass/gold", (&Class{Kind: kind, Name: "gold"}).String())
+	assert.Equal(t, "RDSInstanceClass/team/gold", (&Class{Kind: kind, Namespace: "team", Name: "gold"}).String())
+
+	k.Spec.Weight = v1alpha1.Source{Path: ".spec.weight"}
+	assert.False(t, NewClassKind(k, gvk, true).MetadataOnly(), "We should need the objects for the weight")
+	k.Spec = crossplaneClassKind()
+	k.Spec.Default = v1alpha1.Source{Path: ".default"}
+	assert.False(t, NewClassKind(k, gvk, true).MetadataOnly(), "We should need the objects for the default")
+
+	core := NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
+	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
+}
+
+// newKind is a cluster-scoped ClassKind with the CRD's defaults.
+func newKind(name, kind string, claimKinds ...string) *ClassKind {
+	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}
+	k.Spec.ClaimKinds = claimKinds
+	return NewClassKind(k, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), false)
+}
+
+// crossplaneClassKind is the CRD's defaults.
+func crossplaneClassKind() v1alpha1.ClassKindSpec {
+	return v1alpha1.ClassKindSpec{
+		Default: v1alpha1.Source{Annotation: defaultAnnotation},
+		Weight:  v1alpha1.Source{Annotation: weightAnnotation},
+	}
+}

@@ -1,0 +1,277 @@
+package selector
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestInventory(t *testing.T) {
+	const databases, queues, topics = "databases.example.org", "queues.example.org", "topics.example.org"
+	claimKind := func(name string) *ClaimKind {
+		k := postgres()
+		k.Name = name
+		return NewClaimKind(k)
+	}
+	set := func(i *Inventory, classKind, class string, claimKinds ...string) {
+		kind := newKind(classKind, classKind[:1], claimKinds...)
+		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: class}}))
+	}
+	cases := map[string]struct {
+		reason string
+		do     func(*Inventory)
+		want   map[string][]string // the classes of each view, nil for a nil view
+	}{
+		"Empty": {
+			reason: "We should show that nothing is registered",
+			do:     func(*Inventory) {},
+			want:   map[string][]string{},
+		},
+		"ClaimKindWithoutClasses": {
+			reason: "We should have an empty view of a claim kind that no class kind serves",
+			do:     func(i *Inventory) { i.SetClaimKind(claimKind(databases)) },
+			want:   map[string][]string{databases: {}},
+		},
+		"ClassesWithoutClaimKind": {
+			reason: "We should know no claim kind that is not registered, whoever serves it",
+			do:     func(i *Inventory) { set(i, "as", "gold", databases) },
+			want:   map[string][]string{},
+		},
+		"ClassesFirst": {
+			reason: "We should put them together in whichever order they come",
+			do: func(i *Inventory) {
+				set(i, "as", "gold", databases)
+				i.SetClaimKind(claimKind(databases))
+			},
+			want: map[string][]string{databases: {"a/gold"}},
+		},
+		"SeveralKinds": {
+			reason: "We should offer the classes of every class kind to every claim kind that it serves",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				i.SetClaimKind(claimKind(queues))
+				set(i, "bs", "gold", databases, queues)
+				set(i, "as", "gold", databases, topics)
+			},
+			want: map[string][]string{databases: {"a/gold", "b/gold"}, queues: {"b/gold"}},
+		},
+		"ClassesReplaced": {
+			reason: "We should put the new classes in the place of the old",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				set(i, "as", "gold", databases)
+				set(i, "as", "silver", databases)
+			},
+			want: map[string][]string{databases: {"a/silver"}},
+		},
+		"ClassKindMoves": {
+			reason: "We should take the classes from the claim kind that they serve no more",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				i.SetClaimKind(claimKind(queues))
+				set(i, "as", "gold", databases)
+				set(i, "bs", "gold", databases)
+				set(i, "as", "gold", queues)
+			},
+			want: map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
+		},
+		"ClassesDeleted": {
+			reason: "We should offer no class of a kind that is gone",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				i.SetClaimKind(claimKind(queues))
+				set(i, "as", "gold", databases, queues)
+				set(i, "bs", "gold", databases)
+				i.DeleteClasses("as")
+			},
+			want: map[string][]string{databases: {"b/gold"}, queues: {}},
+		},
+		"ClaimKindRetired": {
+			reason: "We should tell a claim kind that is registered no more from one that never was",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				i.SetClaimKind(claimKind(queues))
+				set(i, "as", "gold", databases, queues)
+				i.DeleteClaimKind(databases)
+			},
+			want: map[string][]string{databases: nil, queues: {"a/gold"}},
+		},
+		"ClassesOfRetiredClaimKind": {
+			reason: "We should not bring a claim kind back for its classes",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				i.DeleteClaimKind(databases)
+				set(i, "as", "gold", databases)
+			},
+			want: map[string][]string{databases: nil},
+		},
+		"ClaimKindBack": {
+			reason: "We should offer all classes again when a claim kind comes back",
+			do: func(i *Inventory) {
+				i.SetClaimKind(claimKind(databases))
+				set(i, "as", "gold", databases)
+				i.DeleteClaimKind(databases)
+				set(i, "bs", "gold", databases)
+				i.SetClaimKind(claimKind(databases))
+			},
+			want: map[string][]string{databases: {"a/gold", "b/gold"}},
+		},
+		"UnknownDeleted": {
+			reason: "We should not mind what is not there",
+			do: func(i *Inventory) {
+				i.DeleteClaimKind(databases)
+				i.DeleteClasses("as")
+			},
+			want: map[string][]string{},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			opened, closed := NewInventory(), NewInventory()
+			opened.Open()
+			tc.do(opened)
+			assert.Equal(t, tc.want, shown(opened.Snapshot()), tc.reason)
+
+			tc.do(closed)
+			assert.Nil(t, closed.Snapshot(), "We should show nothing before we know everything")
+			closed.Open()
+			assert.Equal(t, tc.want, shown(closed.Snapshot()), tc.reason)
+			for _, k := range []string{databases, queues, topics} {
+				assert.Equal(t, tc.want[k] != nil, closed.HasClaimKind(k), tc.reason)
+			}
+		})
+	}
+}
+
+func TestInventoryReplacesClaimKind(t *testing.T) {
+	i := NewInventory()
+	i.Open()
+	kind := newKind("as", "A", postgres().Name)
+	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	for _, deny := range []bool{false, true} {
+		k := NewClaimKind(postgres())
+		k.Deny = deny
+		i.SetClaimKind(k)
+		assert.Equal(t, deny, i.Snapshot()[k.Name].Kind.Deny, "We should answer as the claim kind now says")
+		assert.Equal(t, 1, i.Snapshot()[k.Name].Len(), "We should keep its classes")
+	}
+}
+
+func TestInventorySnapshotsStay(t *testing.T) {
+	i := NewInventory()
+	i.Open()
+	empty := i.Snapshot()
+	i.SetClaimKind(NewClaimKind(postgres()))
+	kind := newKind("as", "A", postgres().Name)
+	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	full := i.Snapshot()
+	want := map[string][]string{postgres().Name: {"A/gold"}}
+	require.Equal(t, want, shown(full))
+
+	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "silver"}}))
+	i.DeleteClasses("as")
+	i.DeleteClaimKind(postgres().Name)
+	assert.Equal(t, want, shown(full), "We should not change what a claim is being chosen from")
+	assert.Empty(t, empty, "We should not change what a claim is being chosen from")
+}
+
+func TestInventorySharesViews(t *testing.T) {
+	i := NewInventory()
+	i.Open()
+	i.SetClaimKind(NewClaimKind(postgres()))
+	before := i.Snapshot()[postgres().Name]
+	other := newKind("bs", "B", "others.example.org")
+	i.SetClasses(NewIndex(other, []*Class{{Kind: other, Name: "gold"}}))
+	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
+}
+
+// Class kinds wander between two claim kinds while claims are chosen for: each
+// snapshot must show each of them in one place, and all of them once all are known.
+func TestInventoryRaces(t *testing.T) {
+	const moves, readers = 300, 4
+	claimKinds := []string{"databases.example.org", "queues.example.org"}
+	classKinds := []string{"as", "bs", "cs"}
+	i := NewInventory()
+	setClaimKind := func(name string) {
+		k := postgres()
+		k.Name = name
+		i.SetClaimKind(NewClaimKind(k))
+	}
+	setClasses := func(classKind, claimKind string) {
+		kind := newKind(classKind, "Class", claimKind)
+		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold", Labels: map[string]string{"tier": "gold"}, Weight: 1}}))
+	}
+	for _, k := range claimKinds {
+		setClaimKind(k)
+	}
+	for _, k := range classKinds {
+		setClasses(k, claimKinds[0])
+	}
+	i.Open()
+
+	var writing, reading sync.WaitGroup
+	var written atomic.Bool
+	for _, k := range classKinds {
+		writing.Go(func() {
+			for n := range moves {
+				setClasses(k, claimKinds[n%2])
+			}
+		})
+	}
+	writing.Go(func() {
+		for n := range moves {
+			setClaimKind(claimKinds[n%2])
+			i.SetClaimKind(NewClaimKind(postgres()))
+			i.DeleteClaimKind(postgres().Name)
+			i.DeleteClasses("unknown")
+		}
+	})
+	for range readers {
+		reading.Go(func() {
+			for last := false; !last; {
+				last = written.Load()
+				s := i.Snapshot()
+				seen := map[string]int{}
+				for _, k := range claimKinds {
+					for _, x := range s[k].Classes {
+						assert.Contains(t, x.Kind.ClaimKinds, k, "We should offer no class to a claim kind that it does not serve")
+						seen[x.Kind.Name]++
+					}
+					d := s[k].Choose(claim(0), 0)
+					assert.Equal(t, len(s[k].Classes), d.Candidates)
+				}
+				if !assert.Equal(t, map[string]int{"as": 1, "bs": 1, "cs": 1}, seen, "We should move a class kind at once") {
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	written.Store(true)
+	reading.Wait()
+
+	final := claimKinds[(moves-1)%2]
+	assert.Equal(t, []string{"Class/gold", "Class/gold", "Class/gold"}, shown(i.Snapshot())[final], fmt.Sprintf("We should end with all in %q", final))
+}
+
+// shown is the classes of each view.
+func shown(s Snapshot) map[string][]string {
+	all := map[string][]string{}
+	for k, v := range s {
+		if v == nil {
+			all[k] = nil
+			continue
+		}
+		var classes []*Class
+		for _, x := range v.Classes {
+			classes = append(classes, x.Classes...)
+		}
+		all[k] = append([]string{}, names(classes)...)
+	}
+	return all
+}
+

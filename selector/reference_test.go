@@ -1,0 +1,82 @@
+package selector
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func TestReference(t *testing.T) {
+	cluster := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}}
+	namespaced := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1beta1", Kind: "QueueClass"}, Namespaced: true}
+	core := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
+	cases := map[string]struct {
+		reason string
+		format v1alpha1.ClassRefFormat
+		class  *Class
+		want   string
+	}{
+		"ObjectReference": {
+			reason: "We should name version, kind and name, and no uid",
+			format: v1alpha1.ObjectReference,
+			class:  &Class{Kind: cluster, Name: "fast"},
+			want:   `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`,
+		},
+		"ObjectReferenceWithNamespace": {
+			reason: "We should name the namespace of a class that has one",
+			format: v1alpha1.ObjectReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`,
+		},
+		"ObjectReferenceOfTheCoreGroup": {
+			reason: "We should write a core version without a group",
+			format: v1alpha1.ObjectReference,
+			class:  &Class{Kind: core, Name: "fast"},
+			want:   `{"apiVersion":"v1","kind":"Node","name":"fast"}`,
+		},
+		"TypedLocalObjectReference": {
+			reason: "We should name the group without its version",
+			format: v1alpha1.TypedLocalObjectReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`,
+		},
+		"TypedLocalObjectReferenceOfTheCoreGroup": {
+			reason: "We should leave out the core group, as Kubernetes does",
+			format: v1alpha1.TypedLocalObjectReference,
+			class:  &Class{Kind: core, Name: "fast"},
+			want:   `{"kind":"Node","name":"fast"}`,
+		},
+		"LocalObjectReference": {
+			reason: "We should name the class alone",
+			format: v1alpha1.LocalObjectReference,
+			class:  &Class{Kind: cluster, Name: "fast"},
+			want:   `{"name":"fast"}`,
+		},
+		"Name": {
+			reason: "We should write a string",
+			format: v1alpha1.Name,
+			class:  &Class{Kind: cluster, Name: "fast"},
+			want:   `"fast"`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.ClassRefFormat = tc.format
+			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class))
+			require.NoError(t, err, tc.reason)
+			assert.JSONEq(t, tc.want, string(got), tc.reason)
+		})
+	}
+}
+
+func TestReferencePath(t *testing.T) {
+	k := postgres()
+	k.Spec.Paths.ClassRef = ".spec.template.class_ref"
+	assert.Equal(t, []string{"spec", "template", "class_ref"}, NewClaimKind(k).ReferencePath(), "We should lead from the outermost field in")
+}
