@@ -30,7 +30,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 		read.Go(func() error {
 			var err error
 			indexes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
-			if answered := apierrors.APIStatus(nil); errors.As(err, &answered) && r.state(x.Kind.Name).reason == v1alpha1.ReasonStale {
+			if answered := apierrors.APIStatus(nil); errors.As(err, &answered) && r.state(x.Kind.Name).reason != v1alpha1.ReasonServed {
 				indexes[i], err = x, nil
 			}
 			return err

@@ -3,7 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -165,7 +165,7 @@ func TestReadsOfOthersAreNotShared(t *testing.T) {
 			h.results <- nil
 		}
 		for _, c := range all {
-			assert.NoError(t, (<-c).err)
+			require.NoError(t, (<-c).err)
 		}
 		assertNothingLeft(t, r)
 	})
@@ -215,9 +215,9 @@ func TestReadsShareTheirError(t *testing.T) {
 		h.results <- nil
 		failure := errors.New("connection refused")
 		h.results <- failure
-		assert.NoError(t, (<-first).err, "We should not give the first another's error.")
-		assert.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
-		assert.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
+		require.NoError(t, (<-first).err, "We should not give the first another's error.")
+		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
+		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
 		assertNothingLeft(t, r)
 	})
 }
@@ -289,7 +289,8 @@ func TestLive(t *testing.T) {
 					w.WriteHeader(tc.code)
 					return
 				}
-				fmt.Fprint(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[{"metadata":{"name":"new","labels":{"tier":"gold"}}}]}`)
+				_, err := io.WriteString(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[{"metadata":{"name":"new","labels":{"tier":"gold"}}}]}`)
+				assert.NoError(t, err)
 			}))
 			defer server.Close()
 			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})

@@ -285,7 +285,10 @@ func (r *Registration) Ready(ctx context.Context) error {
 	if r.Inventory.Snapshot() != nil {
 		return nil
 	}
-	return r.missing(ctx)
+	if err := r.missing(ctx); err != nil {
+		return err
+	}
+	return errors.New("all that is registered is known, and is about to be used")
 }
 
 // missing says what of all that is registered is not in the inventory yet. A

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -75,11 +76,16 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, name string) (ctrl.
 		return ctrl.Result{}, nil // Whichever replica makes it, its event comes back here.
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get the CA: %w", err)
+	} else if len(ca.Data[corev1.ServiceAccountRootCAKey]) == 0 {
+		return ctrl.Result{}, nil // Whoever fills it, the event comes back here.
 	}
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot list claim kinds: %w", err)
 	}
+
+	// The cache has no order, and every new order would be a change.
+	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
 
 	// The uid makes the API server refuse, rather than create the object anew,
 	// if it was deleted meanwhile, as it is by an uninstallation.

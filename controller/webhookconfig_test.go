@@ -249,6 +249,10 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			reason: "We should write no entry without its CA.",
 			client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
 		},
+		"EmptyCA": {
+			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
+			client: &cached{configuration: configuration, ca: &corev1.Secret{}, kinds: kinds("a.example.org")},
+		},
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
 			client: &cached{configuration: configured, ca: ca},

@@ -256,8 +256,8 @@ func TestNewClaim(t *testing.T) {
 			got, errs := kind.NewClaim("team", "db", decode(t, tc.claim))
 			assert.Equal(t, tc.want.errs, failed(errs), tc.reason)
 			if len(tc.want.errs) > 0 {
-				assert.ErrorContains(t, errs.ToAggregate(), tc.want.message, tc.reason)
 				assert.Nil(t, got.Selector, tc.reason)
+				require.ErrorContains(t, errs.ToAggregate(), tc.want.message, tc.reason)
 				return
 			}
 			text := "nil"

@@ -43,6 +43,33 @@ func TestIndexMatchesNothing(t *testing.T) {
 	assert.Empty(t, slices.Collect(x.matching(labels.Nothing())), "We should not take the selector of nothing, which has no requirements, for that of everything")
 }
 
+// How many classes are looked at is what makes a claim among 100,000 classes as quick as among ten.
+func TestIndexTakesTheShortestWay(t *testing.T) {
+	_, classes := crowd("as.example.org", 1000, 0, 1) // 10 of gold, 50 in each region, 10 of each team
+	x := NewIndex(classes[0].Kind, classes)
+	cases := map[string]struct {
+		reason, selector string
+		want             int
+	}{
+		"Everything":    {"We should look at all classes where all match", "", 1000},
+		"Label":         {"We should look at the classes that have the label", "region=region-1", 50},
+		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10},
+		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100},
+		"Exists":        {"We should look at the classes that have the key", "nothing", 0},
+		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0},
+		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000},
+		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, err := labels.Parse(tc.selector)
+			require.NoError(t, err)
+			requirements, _ := s.Requirements()
+			assert.Len(t, slices.Concat(x.shortest(requirements)...), tc.want, tc.reason)
+		})
+	}
+}
+
 func TestIndexStops(t *testing.T) {
 	x := manyClasses("as.example.org", 10, 10)
 	either := labels.NewSelector().Add(requirement(t, "tier", selection.In, "gold", "other"))

@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -255,7 +254,7 @@ func TestInventoryRaces(t *testing.T) {
 	reading.Wait()
 
 	final := claimKinds[(moves-1)%2]
-	assert.Equal(t, []string{"Class/gold", "Class/gold", "Class/gold"}, shown(i.Snapshot())[final], fmt.Sprintf("We should end with all in %q", final))
+	assert.Equal(t, []string{"Class/gold", "Class/gold", "Class/gold"}, shown(i.Snapshot())[final], "We should end with all in %q", final)
 }
 
 // shown is the classes of each view.
@@ -274,4 +273,3 @@ func shown(s Snapshot) map[string][]string {
 	}
 	return all
 }
-

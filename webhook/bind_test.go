@@ -454,10 +454,11 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inventory := newInventory(tc.kind, index(sqlClasses,
-				"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0", "silver tier=silver"))
-			binder := newBinder(t, inventory)
-			binder.Live = asLive(inventory.Snapshot()[claimKindName])
+			golds := []string{"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0"}
+			binder := newBinder(t, newInventory(tc.kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
+			// The API server selects, so the live view has the matches alone; the
+			// message should still say among how many classes we looked.
+			binder.Live = asLive(selector.NewView(tc.kind, []*selector.Index{index(sqlClasses, golds...)}))
 			response, err := binder.Review(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			want := &admissionv1.AdmissionResponse{Allowed: tc.want.allowed, AuditAnnotations: tc.want.audit}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -69,7 +70,7 @@ func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
-		http.Error(w, "classbind cannot answer: "+err.Error(), http.StatusServiceUnavailable)
+		unavailable(w, err)
 		return
 	}
 	response.UID = request.UID
@@ -78,13 +79,28 @@ func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Response: response,
 	})
 	if err != nil {
-		http.Error(w, fmt.Sprintf("classbind cannot encode its answer: %v", err), http.StatusServiceUnavailable)
+		unavailable(w, fmt.Errorf("cannot encode the answer: %w", err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(body); err != nil {
 		log.V(1).Info("The API server did not wait for the answer", "error", err.Error())
 	}
+}
+
+// unavailable says so as a Status, of which the API server shows the message to
+// whoever created the claim, where it would not show plain text.
+func unavailable(w http.ResponseWriter, err error) {
+	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = w.Write(body) // Whoever does not wait for the answer has decided already.
 }
 
 func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, error) {

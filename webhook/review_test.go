@@ -42,7 +42,7 @@ func send(t *testing.T, method, url, contentType, body string) (status int, medi
 	}
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
-	defer response.Body.Close()
+	defer func() { assert.NoError(t, response.Body.Close()) }()
 	b, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	return response.StatusCode, response.Header.Get("Content-Type"), string(b)

@@ -16,7 +16,6 @@ func newCommand() *cobra.Command {
 PostgreSQLInstance, a PersistentVolumeClaim, a Gateway) is created, it chooses
 a class among those of all registered kinds and writes the claim's class
 reference before the claim is stored.`,
-		Args:          cobra.NoArgs,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}

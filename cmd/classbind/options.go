@@ -113,13 +113,18 @@ func (o *options) webhookHost() (string, error) {
 		return "", fmt.Errorf("must be a URL: %w", err)
 	case u.Scheme != "https":
 		return "", errors.New("must begin with https://: the API server calls nothing else")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case u.User != nil || strings.ContainsAny(o.webhookURL, "?#"):
 		return "", errors.New("must have no user, query or fragment")
 	case net.ParseIP(u.Hostname()) != nil:
 		return "", errors.New("must name a host, such as localhost: certificates are issued for names, not for addresses")
 	}
 	if e := validation.IsDNS1123Subdomain(u.Hostname()); len(e) > 0 {
 		return "", fmt.Errorf("must name a host: %s", strings.Join(e, "; "))
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if err := checkPort(port); err != nil {
+			return "", err
+		}
 	}
 	return u.Hostname(), nil
 }
@@ -147,20 +152,31 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
+func checkPort(text string) error {
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("port %q must be a number from 1 to 65535", text)
+	}
+	return nil
+}
+
 func (o *options) logger(to io.Writer) (logr.Logger, error) {
 	var level slog.Level
+	var errs []error
 	switch o.logLevel {
 	case "debug", "info", "warn", "error":
 		_ = level.UnmarshalText([]byte(o.logLevel)) // It knows these four.
 	default:
-		return logr.Discard(), fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel)
+		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))
+	}
+	if o.logFormat != "json" && o.logFormat != "text" {
+		errs = append(errs, fmt.Errorf("--log-format=%q: must be json or text", o.logFormat))
+	}
+	if len(errs) > 0 {
+		return logr.Discard(), errors.Join(errs...)
 	}
 	handler := &slog.HandlerOptions{Level: level}
-	switch o.logFormat {
-	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(to, handler)), nil
-	case "text":
+	if o.logFormat == "text" {
 		return logr.FromSlogHandler(slog.NewTextHandler(to, handler)), nil
 	}
-	return logr.Discard(), fmt.Errorf("--log-format=%q: must be json or text", o.logFormat)
+	return logr.FromSlogHandler(slog.NewJSONHandler(to, handler)), nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -66,6 +69,7 @@ func serve(ctx context.Context, o *options) error {
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
+	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // net/http's own complaints
 
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -76,6 +80,9 @@ func serve(ctx context.Context, o *options) error {
 	}
 
 	cluster, err := config.GetConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
 	}

@@ -141,10 +141,11 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill ends the replica at once.
+// Kill ends the replica at once, as a crash would; that is no error of Stop then.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(os.Kill)
 	<-p.exited
+	p.err = nil
 }
 
 // freePorts were free a moment ago; all are held until the last is found.

@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// TestApplyTogether applies files that hold a class and the claim that needs
+// it: no watch is that fast, so each is bound by a live read.
+func TestApplyTogether(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	w.resources(t, "Claim claims.together.test Namespaced", "Class classes.together.test Cluster", "Other others.together.test Cluster")
+	w.apply(t, vendor("together.test")+claimKind("claims.together.test", "{}")+
+		classKind("classes.together.test", "{claimKinds: [claims.together.test]}")+classKind("others.together.test", "{claimKinds: [claims.together.test]}"))
+	w.awaitClaims(t, "claims.together.test")
+	w.awaitClasses(t, "classes.together.test", 0)
+	w.awaitClasses(t, "others.together.test", 0)
+
+	const files = 100
+	dir := t.TempDir()
+	for i := range files {
+		kind := []string{"Class", "Other"}[i%2]
+		manifest := class("together.test", kind, fmt.Sprint("class-", i), fmt.Sprintf("labels: {for: claim-%d}, ", i)) +
+			fmt.Sprintf("---\napiVersion: together.test/v1\nkind: Claim\nmetadata: {namespace: default, name: claim-%d}\nspec: {classSelector: {matchLabels: {for: claim-%d}}}\n", i, i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), []byte(manifest), 0o600))
+	}
+	w.kubectl(t, "apply", "-f", dir)
+	out := w.kubectl(t, "get", "claims.together.test", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.classRef.name}{"\n"}{end}`)
+	bound := 0
+	for line := range strings.Lines(out) {
+		name, class, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if class == strings.Replace(name, "claim", "class", 1) {
+			bound++
+		}
+	}
+	assert.Equal(t, files, bound, "We should bind every claim to the class before it in its file.")
+}
+
+// TestSpared counts at the server which claims the API server calls it for.
+func TestSpared(t *testing.T) {
+	w := newWorld(t, controlplane.Options{Audit: true})
+	r := w.serve(t)
+	w.resources(t, "Claim claims.spared.test Namespaced", "Class classes.spared.test Cluster")
+	w.apply(t, vendor("spared.test")+
+		claimKind("claims.spared.test", "{paths: {skipIfSet: [.spec.resourceRef, .spec.in.namespace, .spec.a-b]}}")+
+		classKind("classes.spared.test", "{claimKinds: [claims.spared.test]}")+class("spared.test", "Class", "only", ""))
+	w.awaitClaims(t, "claims.spared.test")
+	w.awaitClasses(t, "classes.spared.test", 1)
+
+	for name, tc := range map[string]struct {
+		reason string
+		spec   string
+		calls  int
+	}{
+		"ClassReference":      {"We should not be called for a claim with a class reference.", "{classRef: {name: mine}}", 0},
+		"EmptyClassReference": {"We should not be called for a claim with an empty class reference.", "{classRef: ''}", 0},
+		"ResourceReference":   {"We should not be called for a static claim.", "{resourceRef: {name: db}}", 0},
+		"Keywords":            {"We should not be called for a field with the name of a CEL keyword.", "{in: {namespace: x}}", 0},
+		"Dash":                {"We should not be called for a field with a dash.", "{a-b: 1}", 0},
+		"Null":                {"We should be called for references that are null.", "{classRef: null, resourceRef: null}", 1},
+		"ParentIsNoObject":    {"We should be called for a claim with text for an object, to say so.", "{in: text}", 1},
+		"NoSpec":              {"We should be called for a claim without a spec.", "", 1},
+		"SpecIsText":          {"We should be called for a claim with text for a spec, to say so.", "text", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := calls(t, r)
+			manifest := fmt.Sprintf("apiVersion: spared.test/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\n", strings.ToLower(name))
+			if tc.spec != "" {
+				manifest += "spec: " + tc.spec
+			}
+			_, _, err := w.create(t, manifest)
+			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+				require.EqualValues(t, http.StatusUnprocessableEntity, status.Status().Code, "%v", err)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tc.calls, calls(t, r)-before, tc.reason)
+		})
+	}
+
+	t.Run("OtherVerbs", func(t *testing.T) {
+		bound, _, err := w.create(t, claim("spared.test", "other-verbs"))
+		require.NoError(t, err)
+		before := calls(t, r)
+		bound.SetLabels(map[string]string{"a": "b"})
+		require.NoError(t, w.Update(t.Context(), bound))
+		require.NoError(t, w.Delete(t.Context(), bound))
+		assert.Equal(t, before, calls(t, r), "We should be called for creations only.")
+	})
+
+	t.Run("Audited", func(t *testing.T) {
+		assert.Equal(t, map[string]string{
+			"class": "Class/only", "candidates": "1", "strategy": "WeightedRandom", "reason": "MatchingClass",
+		}, w.audited(t, "other-verbs"), "We should say why in the audit log.")
+	})
+}
+
+// calls of the webhook that the replica has answered.
+func calls(t *testing.T, r *replica) int {
+	t.Helper()
+	response, err := http.Get(r.MetricsURL)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	total := 0
+	for _, match := range regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="/bind"\} (\d+)$`).FindAllSubmatch(body, -1) {
+		n, err := strconv.Atoi(string(match[1]))
+		require.NoError(t, err)
+		total += n
+	}
+	return total
+}
+
+// audited is what classbind annotated of a claim's creation.
+func (w *world) audited(t *testing.T, name string) map[string]string {
+	t.Helper()
+	log, err := os.Open(w.AuditLog)
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	annotations := map[string]string{}
+	for events := json.NewDecoder(log); events.More(); {
+		e := auditv1.Event{}
+		require.NoError(t, events.Decode(&e))
+		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Name != name {
+			continue
+		}
+		for key, value := range e.Annotations {
+			if webhook, key, _ := strings.Cut(key, "/"); webhook == "claims.spared.test.bind.classbind.io" {
+				annotations[key] = value
+			}
+		}
+	}
+	return annotations
+}
+
+// TestUnavailable has classbind down, and up but without knowing all classes.
+func TestUnavailable(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	w.resources(t, "Claim claims.strict.test Namespaced", "Claim claims.lenient.test Namespaced", "Other others.strict.test Namespaced",
+		"Class classes.strict.test Cluster")
+	w.apply(t, vendor("strict.test")+vendor("stuck.test")+
+		claimKind("claims.strict.test", "{failurePolicy: Fail}")+claimKind("claims.lenient.test", "{failurePolicy: Ignore}")+
+		classKind("classes.strict.test", "{claimKinds: [claims.strict.test, claims.lenient.test]}")+class("strict.test", "Class", "only", ""))
+	w.awaitClaims(t, "claims.strict.test")
+	w.awaitClaims(t, "claims.lenient.test")
+	w.awaitClasses(t, "classes.strict.test", 1)
+	r.Kill()
+
+	// others is what no ClaimKind names, and secrets what classbind itself needs.
+	others := func(t *testing.T, name string) {
+		t.Helper()
+		_, _, err := w.create(t, fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name))
+		require.NoError(t, err, "We should never block a kind that nobody registered.")
+		_, _, err = w.create(t, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {namespace: default, name: %s}", name))
+		require.NoError(t, err, "We should never block a kind that nobody registered.")
+		_, _, err = w.create(t, strings.ReplaceAll(claim("strict.test", name), "namespace: default", "namespace: kube-system"))
+		require.NoError(t, err, "We should never block kube-system.")
+	}
+	// policies are what decides while classbind cannot.
+	policies := func(t *testing.T, name, message string) {
+		t.Helper()
+		_, _, err := w.create(t, claim("strict.test", name))
+		require.ErrorContains(t, err, message, "We should have the claim refused under Fail.")
+		lenient, _, err := w.create(t, claim("lenient.test", name))
+		require.NoError(t, err, "We should have the claim admitted under Ignore.")
+		assert.Empty(t, classOf(lenient))
+		_, _, err = w.create(t, strings.ReplaceAll(claim("strict.test", name+"-explicit"), "classSelector: {}", "classRef: {name: mine}"))
+		require.NoError(t, err, "We should never block a claim that has its class.")
+	}
+
+	t.Run("Down", func(t *testing.T) {
+		others(t, "down")
+		policies(t, "down", "connection refused")
+	})
+
+	t.Run("Unsynced", func(t *testing.T) {
+		// An aggregated API server that is down: the kind exists, and does not answer.
+		w.apply(t, `---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.stuck.test}
+spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}
+`+classKind("classes.stuck.test", "{claimKinds: [claims.strict.test]}"))
+		w.kubectl(t, "patch", "classkind", "classes.stuck.test", "--subresource=status", "--type=merge", "-p",
+			`{"status":{"classes":1,"conditions":[{"type":"Ready","status":"True","reason":"Served","message":"by a predecessor","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+		r := w.start(t, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"), "--webhook-url="+r.URL)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			err := r.Probe(t.Context())
+			require.ErrorContains(c, err, "[-]classes failed", "We should not be ready.")
+			require.ErrorContains(c, err, "[+]certificate ok", "We should serve TLS.")
+		}, patience, 20*time.Millisecond)
+		before := calls(t, r)
+		others(t, "unsynced")
+		policies(t, "unsynced", "classbind cannot answer: not all registered classes have been listed yet")
+		assert.Equal(t, 2, calls(t, r)-before, "We should have been asked, and have answered 503.")
+
+		w.kubectl(t, "delete", "classkind", "classes.stuck.test")
+		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, r.Probe(t.Context())) }, patience, 20*time.Millisecond)
+		bound, _, err := w.create(t, claim("strict.test", "synced"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind again as soon as nothing is missing.")
+	})
+}
+
+// TestReproducible creates the same claims over and over.
+func TestReproducible(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	w.resources(t, "Claim claims.same.test Namespaced", "Class classes.same.test Cluster")
+	manifest := vendor("same.test") + claimKind("claims.same.test", "{}") + classKind("classes.same.test", "{claimKinds: [claims.same.test]}")
+	const classes, claims = 10, 30
+	for i := range classes {
+		manifest += class("same.test", "Class", fmt.Sprint("class-", i), "")
+	}
+	w.apply(t, manifest)
+	w.awaitClaims(t, "claims.same.test")
+	w.awaitClasses(t, "classes.same.test", classes)
+	all := func(o ...client.CreateOption) map[string]string {
+		got := map[string]string{}
+		for i := range claims {
+			name := fmt.Sprint("claim-", i)
+			c, _, err := w.create(t, claim("same.test", name), o...)
+			require.NoError(t, err)
+			got[name] = classOf(c)
+		}
+		return got
+	}
+	want := all(client.DryRunAll)
+	assert.Equal(t, want, all(), "We should give a claim what --dry-run=server said.")
+	w.kubectl(t, "delete", "claims.same.test", "--all")
+	assert.Equal(t, want, all(), "We should give a claim that is created again the same class.")
+	w.kubectl(t, "delete", "claims.same.test", "--all")
+
+	second := w.serve(t)
+	address := strings.TrimPrefix(r.URL, "https://")
+	require.NoError(t, r.Stop())
+	before := calls(t, second)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
+	}, patience, 50*time.Millisecond, "We should see the second replica lead.")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, claim("same.test", "probe"), client.DryRunAll)
+		require.NoError(c, err)
+	}, patience, 50*time.Millisecond)
+	assert.Equal(t, want, all(), "We should give a claim the same class on a second replica.")
+	assert.Greater(t, calls(t, second), before)
+	w.kubectl(t, "delete", "claims.same.test", "--all")
+
+	require.NoError(t, second.Stop())
+	w.serve(t, "--webhook-bind-address="+address, "--webhook-url=https://"+address)
+	w.awaitClaims(t, "claims.same.test")
+	assert.Equal(t, want, all(), "We should give a claim the same class after a restart.")
+}
