@@ -17,8 +17,8 @@ import (
 
 // Live returns the view with the classes that a claim asks for read from the
 // API server now: all class kinds at once, the selector pushed down. A kind that
-// the API server has refused to list for a while keeps its last known classes,
-// so that it blocks no claim; that the API server does not answer is an error.
+// the API server refuses to list keeps its last known classes, so that it
+// blocks no claim; that the API server does not answer is an error.
 func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
 	labelSelector := ""
 	if claim.Selector != nil {
@@ -30,7 +30,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 		read.Go(func() error {
 			var err error
 			indexes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
-			if answered := apierrors.APIStatus(nil); errors.As(err, &answered) && r.state(x.Kind.Name).reason != v1alpha1.ReasonServed {
+			if r.refused(x.Kind.Name, err) {
 				indexes[i], err = x, nil
 			}
 			return err
@@ -40,6 +40,14 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 		return nil, err
 	}
 	return selector.NewView(view.Kind, indexes), nil
+}
+
+// refused says whether an error is the API server's word that the classes of a
+// kind are not to be had, rather than a fault that may pass.
+func (r *Registration) refused(classKind string, err error) bool {
+	answered := apierrors.APIStatus(nil)
+	return apierrors.IsForbidden(err) ||
+		errors.As(err, &answered) && r.state(classKind).reason != v1alpha1.ReasonServed
 }
 
 func (r *Registration) read(ctx context.Context, k readKey) (*selector.Index, error) {
@@ -98,7 +106,7 @@ func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, re
 	}
 }
 
-// run reads as long as somebody waits.
+// run reads until nobody has come during the last read.
 func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Index, error)) {
 	for {
 		r.mu.Lock()

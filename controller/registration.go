@@ -36,7 +36,7 @@ const (
 	retryAfter = 15 * time.Second
 	// retryCRDAfter is the same while its CRD exists already: the API server
 	// serves it a moment after the CRD is stored.
-	retryCRDAfter = 200 * time.Millisecond
+	retryCRDAfter = time.Second
 )
 
 // Registration fills the inventory from what is registered: it starts to watch
@@ -190,7 +190,9 @@ func (r *Registration) leave(name string, why error) {
 	old := r.kinds[name]
 	r.kinds[name] = &registered{err: why}
 	r.mu.Unlock()
-	r.remove(name, old)
+	if old == nil || old.watch != nil || old.err.Error() != why.Error() {
+		r.remove(name, old)
+	}
 }
 
 // drop forgets a class kind that is not registered any more.

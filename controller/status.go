@@ -120,7 +120,7 @@ func weightsValid(x *selector.Index) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%d classes count as weight 1, the first of them %q: %v", count, first, first.WeightErr),
+		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", map[bool]string{true: "1 class counts", false: fmt.Sprintf("%d classes count", count)}[count == 1], first, first.WeightErr),
 	}
 }
 
@@ -180,7 +180,7 @@ func singleDefault(view *selector.View) (condition metav1.Condition, column stri
 func (s *StatusWriter) claimKindReady(ctx context.Context, view *selector.View) (metav1.Condition, error) {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	if view.Fault != nil {
-		ready.Reason, ready.Message = v1alpha1.ReasonAmbiguousReference, view.Fault.Error()
+		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
 		return ready, nil
 	}
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}

@@ -37,7 +37,7 @@ type watch struct {
 	err error
 }
 
-// startWatch follows the classes until it is stopped or the context ends. Both publish, with every
+// startWatch follows the classes until it is stopped. Both publish, with every
 // new index, and failed, with a change for better or worse of what the API
 // server answers, are called from its own goroutines.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), failed func()) *watch {

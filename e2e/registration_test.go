@@ -157,7 +157,7 @@ func TestRegistration(t *testing.T) {
 		bound, _, err = w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}")
 		require.NoError(t, err)
 		assert.Equal(t, "Class/light", classOf(bound), "We should find the default by the field.")
-		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `1 classes count as weight 1, the first of them "Class/huge": field "spec.weight": "1e+23" is not an integer from 0 to 1000000`)
+		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `1 class counts as weight 1, the first of them "Class/huge": field "spec.weight": "1e+23" is not an integer from 0 to 1000000`)
 	})
 
 	t.Run("MalformedWeight", func(t *testing.T) {

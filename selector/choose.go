@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // View is all that claims of one kind can be bound to. It is immutable.
@@ -13,14 +15,19 @@ type View struct {
 	// Classes of every class kind that serves the claim kind and whose classes
 	// are known, in the order of their names.
 	Classes []*Index
-	// Fault is why no claim of this kind can be bound, for want of a sound registration.
-	Fault error
+	// Fault is why no claim of this kind can be bound, nil if one can.
+	Fault *Fault
 }
+
+// Fault of a registration, as a reason of its Ready condition and a text.
+type Fault struct{ Reason, Text string }
+
+func (f *Fault) Error() string { return f.Text }
 
 // NewView puts the classes of several kinds together.
 func NewView(kind *ClaimKind, classes []*Index) *View {
 	slices.SortFunc(classes, func(a, b *Index) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
-	return &View{Kind: kind, Classes: classes, Fault: kind.ambiguous(classes)}
+	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
 }
 
 // Len is the number of all classes.
@@ -47,17 +54,10 @@ func (v *View) Defaults() []*Class {
 
 // candidates yields the classes that a claim asks for, before any is dropped.
 func (v *View) candidates(claim Claim) iter.Seq[*Class] {
+	query := newQuery(claim.Selector)
 	return func(yield func(*Class) bool) {
 		for _, x := range v.Classes {
-			if claim.Selector == nil {
-				for _, c := range x.Defaults {
-					if !yield(c) {
-						return
-					}
-				}
-				continue
-			}
-			for c := range x.matching(claim.Selector) {
+			for c := range x.matching(query) {
 				if !yield(c) {
 					return
 				}
@@ -66,18 +66,25 @@ func (v *View) candidates(claim Claim) iter.Seq[*Class] {
 	}
 }
 
+// dropping is the place in filters of the first that drops a candidate, -1 if none does.
+func (v *View) dropping(claim Claim, c *Class) int {
+	for i := range filters {
+		if filters[i].drops(v, claim, c) {
+			return i
+		}
+	}
+	return -1
+}
+
 // Choose decides on a claim. Of the candidates that no filter drops, the
 // strategy draws one; fresh seeds the draw where the claim's identity does not.
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
 	d := Decision{View: v, Claim: claim}
 	draw := draw{strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh)}
-candidates:
 	for c := range v.candidates(claim) {
-		for i := range filters {
-			if filters[i].drops(v, claim, c) {
-				d.Dropped[i]++
-				continue candidates
-			}
+		if i := v.dropping(claim, c); i >= 0 {
+			d.Dropped[i]++
+			continue
 		}
 		d.Candidates++
 		draw.offer(c)
@@ -139,10 +146,11 @@ func (d Decision) Warning() string {
 	if d.Claim.Selector != nil || d.Candidates == 1 {
 		return ""
 	}
-	defaults := d.View.Defaults()
-	names := make([]string, len(defaults))
-	for i, c := range defaults {
-		names[i] = c.String()
+	names := make([]string, 0, d.Candidates)
+	for c := range d.View.candidates(d.Claim) {
+		if d.View.dropping(d.Claim, c) < 0 {
+			names = append(names, c.String())
+		}
 	}
 	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
 		d.Candidates, d.View.Kind.Name, d.Class, List(names))
@@ -150,26 +158,25 @@ func (d Decision) Warning() string {
 
 // unmatched says what was looked for, where, and what would help.
 func (d Decision) unmatched() string {
+	kind := d.View.Kind
+	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.Claim.Selector),
+		"change the selector, or create or label a class"
+	if d.Claim.Selector == nil {
+		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default", kind.Name)
+		remedy = fmt.Sprintf("set %s or the annotation %s, or mark a class default", kind.selector, v1alpha1.ClassSelectorAnnotation)
+	}
+	if len(d.View.Classes) == 0 {
+		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds"
+	}
 	kinds := make([]string, len(d.View.Classes))
 	for i, x := range d.View.Classes {
 		kinds[i] = x.Kind.Name
 	}
 	where := fmt.Sprintf("among %d classes of %s", d.View.Len(), List(kinds))
-	if len(kinds) == 0 {
-		where = "because no class kind serves it"
+	if dropped := d.dropped(func(f *filter, n int) string { return fmt.Sprintf("%d %s", n, f.text) }, ", "); dropped != "" {
+		where += "; dropped: " + dropped
 	}
-	what := fmt.Sprintf("no class for this claim of %q matches the selector %q %s", d.View.Kind.Name, d.Claim.Selector, where)
-	remedy := "change the selector, or create or label a class"
-	if d.Claim.Selector == nil {
-		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default %s", d.View.Kind.Name, where)
-		remedy = fmt.Sprintf("set %s, or mark a class default", d.View.Kind.selector)
-	}
-	if d.Dropped.Total() > 0 {
-		return fmt.Sprintf("%s that may be had (%s): %s", what, d.dropped(func(f *filter, n int) string {
-			return fmt.Sprintf("%d %s", n, f.text)
-		}, ", "), remedy)
-	}
-	return what + ": " + remedy
+	return fmt.Sprintf("%s (%s): %s", what, where, remedy)
 }
 
 // List is short enough for a warning, which clients may cut off: a few names and a count.

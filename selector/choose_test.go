@@ -138,12 +138,12 @@ func TestViewFault(t *testing.T) {
 			for _, n := range tc.classKinds {
 				indexes = append(indexes, NewIndex(newKind(n, "Class"), nil))
 			}
-			err := NewView(NewClaimKind(k), indexes).Fault
+			fault := NewView(NewClaimKind(k), indexes).Fault
 			if tc.want == "" {
-				require.NoError(t, err, tc.reason)
+				require.Nil(t, fault, tc.reason)
 				return
 			}
-			require.ErrorContains(t, err, tc.want, tc.reason)
+			require.ErrorContains(t, fault, tc.want, tc.reason)
 		})
 	}
 }

@@ -24,7 +24,7 @@ type ClaimKind struct {
 	format     v1alpha1.ClassRefFormat
 	classRef   path
 	selector   path
-	skipIfSet  []path
+	settledBy  []path // classRef and skipIfSet
 	freshSeeds bool
 }
 
@@ -34,13 +34,15 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Name:       k.Name,
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		Strategy:   strategies[k.Spec.Strategy],
+		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
 		format:     k.Spec.ClassRefFormat,
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
+	c.Strategy.Name = k.Spec.Strategy
 	for _, p := range k.Spec.Paths.SkipIfSet {
-		c.skipIfSet = append(c.skipIfSet, newPath(p))
+		c.settledBy = append(c.settledBy, newPath(p))
 	}
 	return c
 }
@@ -58,17 +60,20 @@ type Claim struct {
 // NewClaim reads a claim of this kind. Its errors are its author's.
 func (k *ClaimKind) NewClaim(namespace, name string, object map[string]any) (Claim, field.ErrorList) {
 	c := Claim{Namespace: namespace, Name: name}
-	for _, p := range append([]path{k.classRef}, k.skipIfSet...) {
+	var errs field.ErrorList
+	for _, p := range k.settledBy {
 		v, err := p.lookup(object)
-		if err != nil {
-			return c, field.ErrorList{err}
-		}
 		if v != nil {
 			c.Settled = p.String()
 			return c, nil
 		}
+		if err != nil && len(errs) == 0 {
+			errs = append(errs, err)
+		}
 	}
-	var errs field.ErrorList
+	if len(errs) > 0 {
+		return c, errs
+	}
 	c.Selector, errs = k.classSelector(object)
 	return c, errs
 }

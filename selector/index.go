@@ -44,15 +44,22 @@ func NewIndex(kind *ClassKind, classes []*Class) *Index {
 	return x
 }
 
-// matching yields the classes that match the selector, by way of its most
-// selective requirement: the work grows with the classes that have that label,
-// not with all classes. A selector that only excludes has no such requirement.
-func (x *Index) matching(s labels.Selector) iter.Seq[*Class] {
+// matching yields the classes that a query asks for, by way of its most
+// selective term: the work grows with the classes that have that label, not
+// with all classes. A selector that only excludes has no such term.
+func (x *Index) matching(q query) iter.Seq[*Class] {
 	return func(yield func(*Class) bool) {
-		requirements, _ := s.Requirements()
-		for _, classes := range x.shortest(requirements) {
+		if q.selector == nil {
+			for _, c := range x.Defaults {
+				if !yield(c) {
+					return
+				}
+			}
+			return
+		}
+		for classes := range x.shortest(q) {
 			for _, c := range classes {
-				if s.Matches(c.Labels) && !yield(c) {
+				if q.selector.Matches(c.Labels) && !yield(c) {
 					return
 				}
 			}
@@ -60,30 +67,67 @@ func (x *Index) matching(s labels.Selector) iter.Seq[*Class] {
 	}
 }
 
-// shortest returns the classes that meet the requirement which the fewest
-// meet, as disjoint lists: one for each value that it allows.
-func (x *Index) shortest(requirements labels.Requirements) [][]*Class {
-	best := [][]*Class{x.Classes}
-	fewest := len(x.Classes)
-	for _, r := range requirements {
-		var lists [][]*Class
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			for _, value := range r.ValuesUnsorted() {
-				lists = append(lists, x.byLabel[label{r.Key(), value}])
-			}
-		case selection.Exists, selection.GreaterThan, selection.LessThan:
-			lists = append(lists, x.byKey[r.Key()])
-		default: // NotIn and DoesNotExist select by absence, which is not indexed.
-			continue
-		}
-		count := 0
-		for _, l := range lists {
-			count += len(l)
+// shortest yields the classes that meet the term which the fewest meet, as
+// disjoint lists: a class has one value for a key.
+func (x *Index) shortest(q query) iter.Seq[[]*Class] {
+	all := func(yield func([]*Class) bool) { yield(x.Classes) }
+	best, fewest := iter.Seq[[]*Class](all), len(x.Classes)
+	for i := range q.terms {
+		lists, count := x.having(&q.terms[i]), 0
+		for classes := range lists {
+			count += len(classes)
 		}
 		if count < fewest {
 			best, fewest = lists, count
 		}
 	}
 	return best
+}
+
+// having yields the classes that meet a term, a list for each of its values.
+func (x *Index) having(t *term) iter.Seq[[]*Class] {
+	return func(yield func([]*Class) bool) {
+		if t.values == nil {
+			yield(x.byKey[t.key])
+			return
+		}
+		for _, value := range t.values {
+			if !yield(x.byLabel[label{t.key, value}]) {
+				return
+			}
+		}
+	}
+}
+
+// query is a selector with those of its requirements that the index knows.
+type query struct {
+	selector labels.Selector
+	terms    []term
+}
+
+// term asks for a key, with one of the values, or with any where there are none.
+type term struct {
+	key    string
+	values []string
+}
+
+// newQuery is made once for the indexes of all kinds.
+func newQuery(s labels.Selector) query {
+	q := query{selector: s}
+	if s == nil {
+		return q
+	}
+	requirements, _ := s.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			values := r.ValuesUnsorted() // A copy, in which values may stand twice.
+			slices.Sort(values)
+			q.terms = append(q.terms, term{r.Key(), slices.Compact(values)})
+		case selection.Exists, selection.GreaterThan, selection.LessThan:
+			q.terms = append(q.terms, term{key: r.Key()})
+		default: // NotIn and DoesNotExist select by absence, which is not indexed.
+		}
+	}
+	return q
 }

@@ -31,7 +31,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 					want = append(want, c)
 				}
 			}
-			require.Equal(t, names(want), names(slices.Collect(x.matching(s))),
+			require.Equal(t, names(want), names(slices.Collect(x.matching(newQuery(s)))),
 				"We should find each class that matches %q, and once", s)
 		}
 	}
@@ -40,7 +40,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 func TestIndexMatchesNothing(t *testing.T) {
 	kind := newKind("as.example.org", "A")
 	x := NewIndex(kind, []*Class{{Kind: kind, Name: "a", Labels: labels.Set{"tier": "gold"}}})
-	assert.Empty(t, slices.Collect(x.matching(labels.Nothing())), "We should not take the selector of nothing, which has no requirements, for that of everything")
+	assert.Empty(t, slices.Collect(x.matching(newQuery(labels.Nothing()))), "We should not take the selector of nothing, which has no requirements, for that of everything")
 }
 
 // How many classes are looked at is what makes a claim among 100,000 classes as quick as among ten.
@@ -64,8 +64,7 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			requirements, _ := s.Requirements()
-			assert.Len(t, slices.Concat(x.shortest(requirements)...), tc.want, tc.reason)
+			assert.Len(t, slices.Concat(slices.Collect(x.shortest(newQuery(s)))...), tc.want, tc.reason)
 		})
 	}
 }
@@ -75,7 +74,7 @@ func TestIndexStops(t *testing.T) {
 	either := labels.NewSelector().Add(requirement(t, "tier", selection.In, "gold", "other"))
 	for _, s := range []labels.Selector{gold, either, labels.Everything()} {
 		n := 0
-		for range x.matching(s) {
+		for range x.matching(newQuery(s)) {
 			n++
 			break
 		}

@@ -50,8 +50,11 @@ func (k *ClaimKind) namesKind() bool {
 	return k.format == v1alpha1.ObjectReference || k.format == v1alpha1.TypedLocalObjectReference
 }
 
-// ambiguous is an error where references cannot tell the class kinds apart.
-func (k *ClaimKind) ambiguous(classes []*Index) error {
+// fault is why no claim can be bound to these classes, nil if one can.
+func (k *ClaimKind) fault(classes []*Index) *Fault {
+	if k.Strategy.place == nil {
+		return &Fault{v1alpha1.ReasonUnknownStrategy, fmt.Sprintf("claim kind %q has the strategy %q, which this release of classbind does not know", k.Name, k.Strategy.Name)}
+	}
 	if len(classes) <= 1 || k.namesKind() {
 		return nil
 	}
@@ -59,5 +62,5 @@ func (k *ClaimKind) ambiguous(classes []*Index) error {
 	for i, x := range classes {
 		names[i] = x.Kind.Name
 	}
-	return fmt.Errorf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)
+	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)}
 }

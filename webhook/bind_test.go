@@ -417,9 +417,9 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
-			`among 3 classes of sqlclasses.example.org that may be had (1 cordoned, 1 of weight 0): change the selector, or create or label a class`
+			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
 		noDefault = `this claim of "postgresqlinstances.database.example.org" has no class selector, and no class is marked default ` +
-			`among 3 classes of sqlclasses.example.org: set spec.classSelector, or mark a class default`
+			`(among 3 classes of sqlclasses.example.org): set spec.classSelector or the annotation classbind.io/class-selector, or mark a class default`
 	)
 	type want struct {
 		allowed bool

@@ -71,6 +71,9 @@ const (
 	// ReasonAmbiguousReference says that the form of reference cannot tell the
 	// claim kind's several class kinds apart.
 	ReasonAmbiguousReference = "AmbiguousReference"
+	// ReasonUnknownStrategy says that this release does not know the strategy,
+	// which one before it accepted.
+	ReasonUnknownStrategy = "UnknownStrategy"
 
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"

@@ -122,7 +122,7 @@ func (o *options) webhookHost() (string, error) {
 		return "", fmt.Errorf("must name a host: %s", strings.Join(e, "; "))
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		if err := checkPort(port); err != nil {
+		if _, err := parsePort(port); err != nil {
 			return "", err
 		}
 	}
@@ -145,27 +145,24 @@ func splitAddress(address string) (host string, port int, err error) {
 	if err != nil {
 		return "", 0, errors.New("must be host:port, or :port for all addresses")
 	}
-	port, err = strconv.Atoi(text)
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("port %q must be a number from 1 to 65535", text)
-	}
-	return host, port, nil
+	port, err = parsePort(text)
+	return host, port, err
 }
 
-func checkPort(text string) error {
-	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
-		return fmt.Errorf("port %q must be a number from 1 to 65535", text)
+func parsePort(text string) (int, error) {
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 {
+		return 0, fmt.Errorf("port %q must be a number from 1 to 65535", text)
 	}
-	return nil
+	return port, nil
 }
 
 func (o *options) logger(to io.Writer) (logr.Logger, error) {
-	var level slog.Level
 	var errs []error
-	switch o.logLevel {
-	case "debug", "info", "warn", "error":
-		_ = level.UnmarshalText([]byte(o.logLevel)) // It knows these four.
-	default:
+	// logr's V(1) is slog's level -1: debug is our own details, and not those of
+	// every request, which client-go logs at higher numbers.
+	level, ok := map[string]slog.Level{"debug": -1, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}[o.logLevel]
+	if !ok {
 		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))
 	}
 	if o.logFormat != "json" && o.logFormat != "text" {
@@ -174,7 +171,12 @@ func (o *options) logger(to io.Writer) (logr.Logger, error) {
 	if len(errs) > 0 {
 		return logr.Discard(), errors.Join(errs...)
 	}
-	handler := &slog.HandlerOptions{Level: level}
+	handler := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if l, ok := a.Value.Any().(slog.Level); ok && l == -1 {
+			a.Value = slog.StringValue(slog.LevelDebug.String())
+		}
+		return a
+	}}
 	if o.logFormat == "text" {
 		return logr.FromSlogHandler(slog.NewTextHandler(to, handler)), nil
 	}
