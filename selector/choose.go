@@ -2,7 +2,6 @@ package selector
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -52,17 +51,11 @@ func (v *View) Defaults() []*Class {
 	return defaults
 }
 
-// candidates yields the classes that a claim asks for, before any is dropped.
-func (v *View) candidates(claim Claim) iter.Seq[*Class] {
-	query := newQuery(claim.Selector)
-	return func(yield func(*Class) bool) {
-		for _, x := range v.Classes {
-			for c := range x.matching(query) {
-				if !yield(c) {
-					return
-				}
-			}
-		}
+// each visits the classes that a claim asks for, before any is dropped.
+func (v *View) each(claim Claim, visit func(*Class)) {
+	q := newQuery(claim.Selector)
+	for _, x := range v.Classes {
+		x.each(q, visit)
 	}
 }
 
@@ -81,14 +74,14 @@ func (v *View) dropping(claim Claim, c *Class) int {
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
 	d := Decision{View: v, Claim: claim}
 	draw := draw{strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh)}
-	for c := range v.candidates(claim) {
+	v.each(claim, func(c *Class) {
 		if i := v.dropping(claim, c); i >= 0 {
 			d.Dropped[i]++
-			continue
+			return
 		}
 		d.Candidates++
 		draw.offer(c)
-	}
+	})
 	d.Class = draw.winner
 	return d
 }
@@ -147,11 +140,11 @@ func (d Decision) Warning() string {
 		return ""
 	}
 	names := make([]string, 0, d.Candidates)
-	for c := range d.View.candidates(d.Claim) {
+	d.View.each(d.Claim, func(c *Class) {
 		if d.View.dropping(d.Claim, c) < 0 {
 			names = append(names, c.String())
 		}
-	}
+	})
 	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
 		d.Candidates, d.View.Kind.Name, d.Class, List(names))
 }

@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,59 +43,54 @@ func NewIndex(kind *ClassKind, classes []*Class) *Index {
 	return x
 }
 
-// matching yields the classes that a query asks for, by way of its most
-// selective term: the work grows with the classes that have that label, not
-// with all classes. A selector that only excludes has no such term.
-func (x *Index) matching(q query) iter.Seq[*Class] {
-	return func(yield func(*Class) bool) {
-		if q.selector == nil {
-			for _, c := range x.Defaults {
-				if !yield(c) {
-					return
-				}
-			}
-			return
+// each visits the classes that a query asks for, by way of its most selective
+// term: the work grows with the classes that have that label, not with all
+// classes. A selector that only excludes has no such term.
+func (x *Index) each(q *query, visit func(*Class)) {
+	if q.selector == nil {
+		for _, c := range x.Defaults {
+			visit(c)
 		}
-		for classes := range x.shortest(q) {
-			for _, c := range classes {
-				if q.selector.Matches(c.Labels) && !yield(c) {
-					return
-				}
+		return
+	}
+	matching := func(classes []*Class) {
+		for _, c := range classes {
+			if q.selector.Matches(c.Labels) {
+				visit(c)
 			}
+		}
+	}
+	switch t, _ := x.shortest(q); {
+	case t == nil:
+		matching(x.Classes)
+	case t.values == nil:
+		matching(x.byKey[t.key])
+	default: // A class has one value for a key: none is visited twice.
+		for _, value := range t.values {
+			matching(x.byLabel[label{t.key, value}])
 		}
 	}
 }
 
-// shortest yields the classes that meet the term which the fewest meet, as
-// disjoint lists: a class has one value for a key.
-func (x *Index) shortest(q query) iter.Seq[[]*Class] {
-	all := func(yield func([]*Class) bool) { yield(x.Classes) }
-	best, fewest := iter.Seq[[]*Class](all), len(x.Classes)
+// shortest is the term that the fewest classes meet, nil where none spares a
+// look at all of them, and how many that is.
+func (x *Index) shortest(q *query) (*term, int) {
+	var best *term
+	fewest := len(x.Classes)
 	for i := range q.terms {
-		lists, count := x.having(&q.terms[i]), 0
-		for classes := range lists {
-			count += len(classes)
-		}
-		if count < fewest {
-			best, fewest = lists, count
-		}
-	}
-	return best
-}
-
-// having yields the classes that meet a term, a list for each of its values.
-func (x *Index) having(t *term) iter.Seq[[]*Class] {
-	return func(yield func([]*Class) bool) {
+		t := &q.terms[i]
+		count := 0
 		if t.values == nil {
-			yield(x.byKey[t.key])
-			return
+			count = len(x.byKey[t.key])
 		}
 		for _, value := range t.values {
-			if !yield(x.byLabel[label{t.key, value}]) {
-				return
-			}
+			count += len(x.byLabel[label{t.key, value}])
+		}
+		if count < fewest {
+			best, fewest = t, count
 		}
 	}
+	return best, fewest
 }
 
 // query is a selector with those of its requirements that the index knows.
@@ -112,8 +106,8 @@ type term struct {
 }
 
 // newQuery is made once for the indexes of all kinds.
-func newQuery(s labels.Selector) query {
-	q := query{selector: s}
+func newQuery(s labels.Selector) *query {
+	q := &query{selector: s}
 	if s == nil {
 		return q
 	}

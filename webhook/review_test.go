@@ -173,9 +173,9 @@ func TestReviewerAnswers(t *testing.T) {
 		"FaultOfOurs": {
 			reason: "We should answer 503 where we cannot decide, so that the failurePolicy does.",
 			review: func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-				return nil, errors.New("cannot list the classes of \"golds\\": context deadline exceeded")
+				return nil, errors.New("cannot list the classes of \"golds\": context deadline exceeded")
 			},
-			want: want{http.StatusServiceUnavailable, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"classbind cannot answer: cannot list the classes of \"golds\\": context deadline exceeded","reason":"ServiceUnavailable","code":503}`},
+			want: want{http.StatusServiceUnavailable, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"classbind cannot answer: cannot list the classes of \"golds\": context deadline exceeded","reason":"ServiceUnavailable","code":503}`},
 		},
 		"FaultOfTheCaller": {
 			reason: "We should answer 4xx to a review that no API server sends.",
