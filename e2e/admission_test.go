@@ -252,6 +252,17 @@ func TestReproducible(t *testing.T) {
 	assert.Equal(t, want, all(), "We should give a claim that is created again the same class.")
 	w.kubectl(t, "delete", "claims.same.test", "--all")
 
+	w.apply(t, class("same.test", "Class", "new", ""))
+	w.awaitClasses(t, "classes.same.test", classes+1)
+	moved := all(client.DryRunAll)
+	for name, class := range want {
+		if moved[name] != "Class/new" {
+			assert.Equal(t, class, moved[name], "We should move only the claims that go to a new class.")
+		}
+	}
+	w.kubectl(t, "delete", "classes.same.test", "new")
+	w.awaitClasses(t, "classes.same.test", classes)
+
 	second := w.serve(t)
 	address := strings.TrimPrefix(r.URL, "https://")
 	require.NoError(t, r.Stop())
