@@ -138,8 +138,10 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	single, text := singleDefault(view)
 	status.DefaultClass = text
 	setCondition(&status.Conditions, single, k.Generation)
-	ready, err := s.claimKindReady(ctx, view)
-	if err != nil {
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	if view.Fault != nil {
+		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
+	} else if err := s.webhookReady(ctx, name, &ready); err != nil {
 		return ctrl.Result{}, err
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
@@ -175,29 +177,23 @@ func singleDefault(view *selector.View) (condition metav1.Condition, column stri
 	return condition, fmt.Sprintf("%s +%d", names[0], len(names)-1)
 }
 
-// claimKindReady says whether the API server asks us about claims of the kind,
-// and whether we can answer.
-func (s *StatusWriter) claimKindReady(ctx context.Context, view *selector.View) (metav1.Condition, error) {
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
-	if view.Fault != nil {
-		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
-		return ready, nil
-	}
+// webhookReady says in the condition whether the API server asks us about the
+// claims of a kind.
+func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready *metav1.Condition) error {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
-		return ready, fmt.Errorf("cannot get the webhook configuration: %w", err)
+		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	if entryOf(configuration, view.Kind.Name) != nil {
+	if entryOf(configuration, claimKind) != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
-		return ready, nil
+		return nil
 	}
-	_, err := s.Registration.resolver.resolve(ctx, view.Kind.Name, "create")
-	ready.Reason = reasonFor(err)
-	ready.Message = "the webhook configuration has no entry for it yet"
+	_, err := s.Registration.resolver.resolve(ctx, claimKind, "create")
+	ready.Reason, ready.Message = reasonFor(err), "the webhook configuration has no entry for it yet"
 	if err != nil {
 		ready.Message = err.Error()
 	}
-	return ready, nil
+	return nil
 }
 
 // reasonFor a resource that is not served, for want of the resource or of an answer.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -193,21 +194,20 @@ func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
 		} else if err != nil {
 			return "", fmt.Errorf("cannot read the audit log: %w", err)
 		}
-		if (e.Verb != "create" && e.Verb != "patch") || e.ObjectRef == nil || e.ObjectRef.Namespace != claim.GetNamespace() || !strings.Contains(e.RequestURI, "/"+strings.ToLower(claim.GetKind())) {
+		// Names are unique among the samples, whatever their kind.
+		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Name != claim.GetName() {
 			continue
 		}
-		if e.ObjectRef.Name != claim.GetName() {
-			continue
-		}
-		annotations := map[string]string{}
+		var why []string
 		for key, value := range e.Annotations {
 			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1alpha1.WebhookSuffix) {
-				annotations[name] = value
+				why = append(why, name+"="+value)
 			}
 		}
-		if len(annotations) == 0 {
-			return "the API server did not ask classbind: the claim is settled", nil
+		if why == nil {
+			return "the API server did not ask: the claim says itself what it wants", nil
 		}
-		return fmt.Sprintf("%s, of %s candidates, by %s", annotations["reason"], annotations["candidates"], annotations["strategy"]), nil
+		slices.Sort(why)
+		return strings.Join(why, ", "), nil
 	}
 }

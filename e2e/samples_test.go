@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// TestSamples applies deploy/samples/crossplane as its kustomization says.
+func TestSamples(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	samples := filepath.Join(w.deploy, "samples", "crossplane")
+	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, "apply", "-k", samples)
+	w.kubectl(t, "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s")
+	for kind, n := range map[string]int{
+		"rdsinstanceclasses.database.aws.crossplane.io": 2, "cloudsqlinstanceclasses.database.gcp.crossplane.io": 2,
+		"cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io": 3, "redisclasses.cache.azure.crossplane.io": 1,
+	} {
+		w.awaitClasses(t, kind, n)
+	}
+	for _, kind := range []string{"postgresqlinstances.database.crossplane.io", "mysqlinstances.database.crossplane.io", "redisclusters.cache.crossplane.io"} {
+		w.awaitClaims(t, kind)
+	}
+	w.kubectl(t, "apply", "-f", filepath.Join(samples, "claims.yaml"))
+
+	out := w.kubectl(t, "get", "postgresqlinstances,mysqlinstances,redisclusters", "--namespace=acme-team", "-o",
+		`jsonpath={range .items[*]}{.metadata.name}={.spec.classRef.kind}/{.spec.classRef.name}{"\n"}{end}`)
+	got := map[string]string{}
+	for line := range strings.Lines(out) {
+		name, class, _ := strings.Cut(strings.TrimSpace(line), "=")
+		got[name] = class
+	}
+	for name, want := range map[string][]string{
+		"gitlab-database":            {"RDSInstanceClass/gitlab-experimental", "CloudSQLInstanceClass/gitlab-experimental"},
+		"gitlab-database-production": {"RDSInstanceClass/gitlab-production", "CloudSQLInstanceClass/gitlab-production"},
+		"app-database":               {"CloudSQLInstanceClass/gitlab-experimental"},
+		"billing-database":           {"/"},
+		"wordpress-database":         {"CloudSQLInstanceClass/gitlab-experimental"},
+		"my-cache":                   {"CloudMemorystoreInstanceClass/gcp-dev", "RedisClass/azure-dev"},
+		"gitlab-cache":               {"CloudMemorystoreInstanceClass/cheap-redis", "CloudMemorystoreInstanceClass/really-quite-a-lot-of-memory"},
+		"session-cache":              {"/"},
+	} {
+		assert.Contains(t, want, got[name], "We should bind %s as its comment says.", name)
+	}
+
+	bound, _, err := w.create(t, `
+apiVersion: cache.crossplane.io/v1alpha1
+kind: RedisCluster
+metadata: {namespace: acme-team, name: large}
+spec: {classSelector: {matchLabels: {stack: gitlab, grade: production}}}`)
+	require.NoError(t, err)
+	assert.Equal(t, "CloudMemorystoreInstanceClass/really-quite-a-lot-of-memory", classOf(bound),
+		"We should be able to use the class with more memory than an integer can count.")
+}
