@@ -16,10 +16,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -221,6 +223,24 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		require.NoError(t, err)
 		assert.Equal(t, "Class/only", classOf(bound), "We should bind again as soon as nothing is missing.")
 	})
+}
+
+// TestUninstall deletes deploy/base while classbind runs.
+func TestUninstall(t *testing.T) {
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	w.resources(t, "Claim claims.gone.test Namespaced")
+	w.apply(t, claimKind("claims.gone.test", "{whenUnmatched: Deny}"))
+	w.awaitClaims(t, "claims.gone.test")
+	// There is no controller here that would end a namespace's deletion.
+	w.kubectl(t, "delete", "-k", filepath.Join(w.deploy, "base"), "--wait=false")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, claim("gone.test", "after"), client.DryRunAll)
+		require.NoError(c, err, "We should block no claim once we are gone.")
+	}, patience, 20*time.Millisecond)
+	assert.Never(t, func() bool {
+		return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
+	}, 2*time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back.")
 }
 
 // TestReproducible creates the same claims over and over.

@@ -59,6 +59,10 @@ func TestFairness(t *testing.T) {
 	w.awaitClasses(t, "mediums.fair.test", 90)
 	w.awaitClasses(t, "smalls.fair.test", 10)
 
+	configuration := func() string {
+		return w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.metadata.resourceVersion}")
+	}
+	before := configuration()
 	for name, tc := range map[string]struct {
 		reason      string
 		group, tier string
@@ -84,6 +88,7 @@ func TestFairness(t *testing.T) {
 			t.Logf("chi-square %.2f, at most %.2f for p > 0.001: %v", statistic, tc.bound, got)
 		})
 	}
+	assert.Equal(t, before, configuration(), "We should not write a webhook configuration anew in which nothing changes.")
 }
 
 // draws counts the classes that so many claims get, without storing them.
