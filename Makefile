@@ -11,15 +11,23 @@ E2E := cd e2e && CGO_ENABLED=0
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# It imports little, and so can tell of its progress while it builds the rest.
+.PHONY: control-plane
+control-plane: ## Build etcd, kube-apiserver and kubectl from source, once
+	@echo "==> Looking for etcd, kube-apiserver and kubectl"
+	@$(E2E) go run ./cmd/assets
 
 .PHONY: demo
-demo: ## Show classbind at work on a control plane of its own, then clean up
-	@$(E2E) go run ./demo
+demo: control-plane ## Show classbind at work on a control plane of its own, then clean up
+	@echo "==> Compiling the demonstration"
+	@$(E2E) go run ./cmd/demo
 
 .PHONY: run
-run: ## Do the same, and leave it running with a kubeconfig to play with
-	@$(E2E) go run ./demo --keep
+run: control-plane ## Do the same, and leave it running with a kubeconfig to play with
+	@echo "==> Compiling the demonstration"
+	@$(E2E) go run ./cmd/demo --keep
 
 .PHONY: build
 build: ## Build bin/classbind
@@ -46,8 +54,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	$(MAKE) lint unit
 
 .PHONY: test
-test: unit ## Run all tests, those on a real control plane included
-	$(E2E) go run ./assets > /dev/null
+test: unit control-plane ## Run all tests, those on a real control plane included
 	$(E2E) go test -timeout 20m ./...
 
 .PHONY: bench

@@ -29,6 +29,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/classbind/classbind/e2e/assets"
 )
 
 // startTimeout is for each of etcd and kube-apiserver. They need 3 s together
@@ -78,9 +80,9 @@ type ControlPlane struct {
 
 // Start returns once the API server is ready and the default namespace exists.
 // Interrupts do not reach the two processes: who starts a control plane stops it.
-// Those built by Assets end by themselves soon after a caller that is killed.
+// Those that the package assets built end by themselves soon after a caller that is killed.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
-	assets, err := Assets(ctx, o.Progress)
+	binaries, err := assets.Dir(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a folder for the control plane: %w", err)
 	}
-	c := &ControlPlane{Dir: dir, Assets: assets}
+	c := &ControlPlane{Dir: dir, Assets: binaries}
 	controllers, stopControllers := context.WithCancel(context.Background())
 	c.stop = sync.OnceValue(func() error {
 		stopControllers()
@@ -228,7 +230,7 @@ func (c *ControlPlane) addUser(name string, groups ...string) (*rest.Config, str
 func (c *ControlPlane) lastWords() string {
 	for _, name := range []string{apiServerLog, etcdLog} {
 		if log, err := os.ReadFile(filepath.Join(c.Dir, name)); err == nil && len(log) > 0 {
-			return fmt.Sprintf("; the end of %s:\n%s", name, tail(string(log), 10))
+			return fmt.Sprintf("; the end of %s:\n%s", name, log[max(0, len(log)-2000):])
 		}
 	}
 	return ""

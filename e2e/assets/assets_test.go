@@ -1,4 +1,4 @@
-package controlplane
+package assets
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func TestAssetsGiven(t *testing.T) {
 			t.Chdir(dir)
 			for _, given := range []string{dir, "."} {
 				t.Setenv(envAssets, given)
-				got, err := Assets(t.Context(), nil)
+				got, err := Dir(t.Context(), nil)
 				if tc.err != "" {
 					require.ErrorContains(t, err, tc.err, tc.reason)
 					continue
@@ -71,7 +71,7 @@ func TestAssetsGiven(t *testing.T) {
 func TestAssetsOutsideTheModule(t *testing.T) {
 	t.Setenv(envAssets, "")
 	t.Chdir(t.TempDir())
-	_, err := Assets(t.Context(), nil)
+	_, err := Dir(t.Context(), nil)
 	require.ErrorContains(t, err, "set $KUBEBUILDER_ASSETS")
 }
 
@@ -99,13 +99,13 @@ replace k8s.io/kubernetes => ./kubernetes
 	write("go.sum", "")
 	write("kubernetes/go.mod", "module k8s.io/kubernetes\n")
 
-	write("kube/main.go", "package main\nfunc main() { undefined() }\n")
+	write("cmd/kube/main.go", "package main\nfunc main() { undefined() }\n")
 	var progress bytes.Buffer
-	_, err = Assets(t.Context(), &progress)
+	_, err = Dir(t.Context(), &progress)
 	require.ErrorContains(t, err, "undefined: undefined", "the compiler's words")
 	assert.Contains(t, progress.String(), "building etcd, kube-apiserver and kubectl v1.99.5 from source")
 
-	write("kube/main.go", `package main
+	write("cmd/kube/main.go", `package main
 import "os"
 func main() { os.Stdout.WriteString(os.Args[0]) }
 `)
@@ -115,7 +115,7 @@ func main() { os.Stdout.WriteString(os.Args[0]) }
 	for i := range built {
 		wg.Go(func() {
 			var err error
-			dirs[i], err = Assets(t.Context(), &built[i])
+			dirs[i], err = Dir(t.Context(), &built[i])
 			assert.NoError(t, err)
 		})
 	}
@@ -133,8 +133,8 @@ func main() { os.Stdout.WriteString(os.Args[0]) }
 	require.NoError(t, err)
 	assert.Len(t, left, 2, "the lock, the one folder, and nothing of the failed build: %v", left)
 
-	write("kube/main.go", "package main\nfunc main() {}\n")
-	other, err := Assets(t.Context(), nil)
+	write("cmd/kube/main.go", "package main\nfunc main() {}\n")
+	other, err := Dir(t.Context(), nil)
 	require.NoError(t, err)
 	assert.NotEqual(t, dirs[0], other, "another source is another folder")
 

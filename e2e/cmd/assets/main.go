@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/assets"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	dir, err := controlplane.Assets(ctx, os.Stderr)
+	dir, err := assets.Dir(ctx, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -1,4 +1,7 @@
-package controlplane
+// Package assets has etcd, kube-apiserver and kubectl: somebody else's, or built
+// from source, once for each version. It imports none of what it builds, so
+// that a first run can tell of its progress within a second.
+package assets
 
 import (
 	"context"
@@ -20,13 +23,13 @@ const envAssets = "KUBEBUILDER_ASSETS"
 
 var binaries = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// Assets returns the absolute path of a folder with etcd, kube-apiserver and
+// Dir returns the absolute path of a folder with etcd, kube-apiserver and
 // kubectl: $KUBEBUILDER_ASSETS where that is set, else one in the user's cache,
-// which it builds from e2e/kube the first time. That takes minutes, so progress
+// which it builds from cmd/kube the first time. That takes minutes, so progress
 // (may be nil) is told what goes on. Any number of processes may call it at once:
 // one builds, the others wait. The working directory must be in the e2e module,
 // unless $KUBEBUILDER_ASSETS is set.
-func Assets(ctx context.Context, progress io.Writer) (string, error) {
+func Dir(ctx context.Context, progress io.Writer) (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
@@ -104,7 +107,7 @@ func findSource(ctx context.Context) (source, error) {
 		return source{}, err
 	}
 
-	files, err := filepath.Glob(filepath.Join(dir, "kube", "*.go"))
+	files, err := filepath.Glob(filepath.Join(dir, "cmd", "kube", "*.go"))
 	if err != nil {
 		return source{}, err
 	}

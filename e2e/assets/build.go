@@ -1,4 +1,4 @@
-package controlplane
+package assets
 
 import (
 	"bytes"
@@ -29,14 +29,14 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 	}
 
 	// This downloads what the build needs, so that the build's own output is packages only.
-	deps, err := s.run(ctx, progress, "downloaded %d modules", "list", "-deps", "./kube")
+	deps, err := s.run(ctx, progress, "downloaded %d modules", "list", "-deps", "./cmd/kube")
 	if err != nil {
 		return err
 	}
 	// go build -v names what it compiles, not what its cache has: hence "at most".
 	compiled := fmt.Sprintf("compiled %%d of at most %d packages", strings.Count(deps, "\n"))
 	if _, err := s.run(ctx, progress, compiled, "build", "-v", "-buildvcs=false", "-ldflags="+s.ldflags(),
-		"-o", filepath.Join(tmp, "kube"), "./kube"); err != nil {
+		"-o", filepath.Join(tmp, "kube"), "./cmd/kube"); err != nil {
 		return err
 	}
 	for _, name := range binaries {
