@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -124,4 +125,16 @@ func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, r
 		cancel()
 		close(s.done)
 	}
+}
+
+// Registered asks the API server itself whether there is a ClaimKind.
+func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
+	err := r.api.Get(ctx, client.ObjectKey{Name: claimKind}, &v1alpha1.ClaimKind{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot get claim kind %q: %w", claimKind, err)
+	}
+	return true, nil
 }

@@ -13,10 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -30,14 +28,14 @@ const statusDelay = 200 * time.Millisecond
 // of it. It runs on the leader.
 type StatusWriter struct {
 	Registration *Registration
+	Configurator *WebhookConfigurator
 	Client       client.Client
 }
 
 // SetupWithManager adds the two controllers.
 func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
-	ownGeneration := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
-		For(&v1alpha1.ClassKind{}, ownGeneration).
+		For(&v1alpha1.ClassKind{}, revisionChanged).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
 		Complete(byName(s.reconcileClassKind))
 	if err != nil {
@@ -53,7 +51,7 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 		return requests
 	})
 	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
-		For(&v1alpha1.ClaimKind{}, ownGeneration).
+		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, allClaimKinds).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		Complete(byName(s.reconcileClaimKind))
@@ -81,10 +79,12 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := s.Registration.state(name)
-	if state.reason == v1alpha1.ReasonNotSynced && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
-		// We have just started, and a predecessor offered these classes: replicas
-		// that start must wait for them, so the status stands until we know.
-		return ctrl.Result{}, nil
+	if pending(k, state) {
+		// Replicas that start must wait for it, as this one does: the status stands until we know.
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+	}
+	if state.revision.UID != "" && state.revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // What is watched is about to be what is registered.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
@@ -130,8 +130,8 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	view := s.Registration.Inventory.Snapshot()[name]
-	if view == nil {
-		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is not open yet, or is about to hear of this kind.
+	if view == nil || view.Kind.Revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to open, or to hear of this.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
@@ -188,10 +188,12 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
 		return nil
 	}
-	_, err := s.Registration.resolver.resolve(ctx, claimKind, "create")
+	_, err := s.Registration.lookUp(ctx, claimKind, "create")
 	ready.Reason, ready.Message = reasonFor(err), "the webhook configuration has no entry for it yet"
 	if err != nil {
 		ready.Message = err.Error()
+	} else if problem := s.Configurator.Problem(); problem != "" {
+		ready.Message += ": " + problem
 	}
 	return nil
 }

@@ -30,34 +30,38 @@ type watch struct {
 	// while an index is made, one more index shows them all.
 	dirty chan struct{}
 
-	mu        sync.Mutex
-	classes   map[types.NamespacedName]*selector.Class
-	published *selector.Index
+	// since is when the watch was started.
+	since time.Time
+
+	mu      sync.Mutex
+	classes map[types.NamespacedName]*selector.Class
 	// err is what the API server last answered instead of the classes.
 	err error
 }
 
 // startWatch follows the classes until it is stopped. Both publish, with every
-// new index, and failed, with a change for better or worse of what the API
-// server answers, are called from its own goroutines.
-func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), failed func()) *watch {
+// new index, and answered, with what the API server answers to a watch when it
+// answers otherwise than before, are called from its own goroutines.
+func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
+	w := &watch{kind: kind, publish: publish, stop: stop, since: time.Now(), dirty: make(chan struct{}, 1)}
 	observe := func(err error) {
 		if ctx.Err() == nil && w.observe(err) {
-			failed()
+			answered(err)
 		}
 	}
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.list(ctx, kind, o)
-			observe(err)
+			if err != nil { // That all is well is for the watch to say.
+				observe(err)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			w, err := client.watch(ctx, kind, o)
+			events, err := client.watch(ctx, kind, o)
 			observe(err)
-			return w, err
+			return events, err
 		},
 	}, client.metadata)
 	reflector := cache.NewReflectorWithOptions(lw, nil, w, cache.ReflectorOptions{
@@ -82,12 +86,6 @@ func (w *watch) publishUntil(ctx context.Context) {
 		classes := slices.Collect(maps.Values(w.classes))
 		w.mu.Unlock()
 		index := selector.NewIndex(w.kind, classes)
-		if ctx.Err() != nil {
-			return
-		}
-		w.mu.Lock()
-		w.published = index
-		w.mu.Unlock()
 		w.publish(index)
 	}
 }
@@ -104,18 +102,17 @@ func (w *watch) observe(err error) bool {
 	return news
 }
 
-// state is the index that was last published, nil before the first, and the
-// API server's last error.
-func (w *watch) state() (*selector.Index, error) {
+// lastError is what the API server last answered instead of the classes.
+func (w *watch) lastError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.published, w.err
+	return w.err
 }
 
-func (w *watch) update(change func(map[types.NamespacedName]*selector.Class)) {
+func (w *watch) update(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	change(w.classes)
+	change()
 	select {
 	case w.dirty <- struct{}{}:
 	default:
@@ -128,7 +125,7 @@ func (w *watch) Add(object any) error {
 	if err != nil {
 		return err
 	}
-	w.update(func(classes map[types.NamespacedName]*selector.Class) { classes[key(c)] = c })
+	w.update(func() { w.classes[key(c)] = c })
 	return nil
 }
 
@@ -141,7 +138,7 @@ func (w *watch) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	w.update(func(classes map[types.NamespacedName]*selector.Class) { delete(classes, key(c)) })
+	w.update(func() { delete(w.classes, key(c)) })
 	return nil
 }
 
@@ -155,10 +152,7 @@ func (w *watch) Replace(objects []any, _ string) error {
 		}
 		all[key(c)] = c
 	}
-	w.mu.Lock()
-	w.classes = all
-	w.mu.Unlock()
-	w.update(func(map[types.NamespacedName]*selector.Class) {})
+	w.update(func() { w.classes = all })
 	return nil
 }
 

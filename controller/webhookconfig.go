@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,16 +17,17 @@ import (
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
+
+// applyTimeout is for one round of the configurator.
+const applyTimeout = 30 * time.Second
 
 // WebhookConfigurator keeps one entry per claim kind in the
 // MutatingWebhookConfiguration. It runs on the leader. An entry is written once
@@ -38,7 +42,27 @@ type WebhookConfigurator struct {
 	URL string
 	// Service in front of the webhook server, in Namespace.
 	Service string
+	// Serving is an error until this replica serves a certificate that the CA verifies.
+	Serving func(ctx context.Context, ca []byte) error
+
+	problem atomic.Pointer[string]
 }
+
+// Problem is why the configuration is not as it should be, empty if it is.
+func (w *WebhookConfigurator) Problem() string {
+	if p := w.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// waiting for something that is not an error, and is looked at again after a while.
+type waiting struct {
+	why   string
+	again time.Duration
+}
+
+func (w *waiting) Error() string { return w.why }
 
 // SetupWithManager adds the controller.
 func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
@@ -49,7 +73,7 @@ func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
 	w.Registration.onOpen(func() { opened <- event.GenericEvent{} })
 	err := ctrl.NewControllerManagedBy(mgr).Named("webhook-configuration").
 		For(&admissionregistrationv1.MutatingWebhookConfiguration{}).
-		Watches(&v1alpha1.ClaimKind{}, toConfiguration, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ClaimKind{}, toConfiguration, revisionChanged).
 		Watches(&corev1.Secret{}, toConfiguration).
 		WatchesMetadata(CRD(), toConfiguration).
 		WatchesRawSource(source.Channel(opened, toConfiguration)).
@@ -64,49 +88,89 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, name string) (ctrl.
 	if w.Registration.Inventory.Snapshot() == nil {
 		return ctrl.Result{}, nil // What opens it comes back here.
 	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	err := w.write(ctx, name)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	w.problem.Store(&problem)
+	if wait := (*waiting)(nil); errors.As(err, &wait) {
+		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
+		return ctrl.Result{RequeueAfter: wait.again}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
 	current := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, current); apierrors.IsNotFound(err) {
-		logf.FromContext(ctx).Info("No claims are bound while the MutatingWebhookConfiguration is missing: kubectl apply -k deploy/base", "name", name)
-		return ctrl.Result{}, nil
+		return &waiting{fmt.Sprintf("there is no MutatingWebhookConfiguration %q: kubectl apply -k deploy/base", name), retryAfter}
 	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
+		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	ca := &corev1.Secret{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: v1alpha1.CASecret}, ca); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil // Whichever replica makes it, its event comes back here.
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot get the CA: %w", err)
-	} else if len(ca.Data[corev1.ServiceAccountRootCAKey]) == 0 {
-		return ctrl.Result{}, nil // Whoever fills it, the event comes back here.
+	secret := &corev1.Secret{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: v1alpha1.CASecret}, secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot get the CA: %w", err)
+	}
+	ca := secret.Data[corev1.ServiceAccountRootCAKey]
+	if err := w.Serving(ctx, ca); err != nil {
+		return &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond}
 	}
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot list claim kinds: %w", err)
+		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
-
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
+	rules, incomplete := w.rules(ctx, kinds.Items, current)
 
 	// The uid makes the API server refuse, rather than create the object anew,
 	// if it was deleted meanwhile, as it is by an uninstallation.
 	desired := admissionregistrationac.MutatingWebhookConfiguration(name).WithUID(current.UID)
-	result := ctrl.Result{}
 	for i := range kinds.Items {
-		k := &kinds.Items[i]
-		rule, err := w.rule(ctx, k.Name, current)
-		if err != nil {
-			// One kind that is not there, or does not answer, must not keep the others waiting.
-			logf.FromContext(ctx).V(1).Info("No webhook for a claim kind", "claimKind", k.Name, "because", err.Error())
-			result.RequeueAfter = retryAfter
-		}
-		if rule != nil {
-			desired.WithWebhooks(w.entry(k, rule, ca.Data[corev1.ServiceAccountRootCAKey]))
+		if rules[i] != nil {
+			desired.WithWebhooks(w.entry(&kinds.Items[i], rules[i], ca))
 		}
 	}
 	if err := w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot apply the webhook configuration: %w", err)
+		return fmt.Errorf("cannot apply the webhook configuration: %w", err)
 	}
-	return result, nil
+	return incomplete
+}
+
+// rules of all claim kinds, nil for one that is to have no entry. One that is
+// not there, or does not answer, keeps no other waiting; the error says what
+// is to be looked at again.
+func (w *WebhookConfigurator) rules(ctx context.Context, kinds []v1alpha1.ClaimKind, current *admissionregistrationv1.MutatingWebhookConfiguration) ([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, error) {
+	rules := make([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, len(kinds))
+	errs := make([]error, len(kinds))
+	var all errgroup.Group
+	all.SetLimit(lookUps)
+	for i := range kinds {
+		all.Go(func() error {
+			rules[i], errs[i] = w.rule(ctx, kinds[i].Name, current)
+			return nil
+		})
+	}
+	_ = all.Wait() // It has none: each is in errs.
+	incomplete := (*waiting)(nil)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if incomplete == nil {
+			incomplete = &waiting{fmt.Sprintf("claim kind %q: %v", kinds[i].Name, err), retryAfter}
+		}
+		if !errors.Is(err, errNotInstalled) && !errors.Is(err, errUnsuitable) {
+			incomplete.again = retryCRDAfter
+		}
+	}
+	if incomplete == nil {
+		return rules, nil
+	}
+	return rules, incomplete
 }
 
 // rule for the claim kind in the version that the API server prefers; other
@@ -116,7 +180,10 @@ func (w *WebhookConfigurator) rule(ctx context.Context, claimKind string, curren
 	plural, group, _ := strings.Cut(claimKind, ".")
 	rule := admissionregistrationac.RuleWithOperations().
 		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
-	found, err := w.Registration.resolver.resolve(ctx, claimKind, "create")
+	if !w.Registration.Inventory.HasClaimKind(claimKind) {
+		return nil, errors.New("it is not registered on this replica yet")
+	}
+	found, err := w.Registration.lookUp(ctx, claimKind, "create")
 	switch {
 	case err == nil:
 		scope := admissionregistrationv1.ClusterScope

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ import (
 )
 
 // Critical values of the chi-square distribution for p = 0.001. What is seeded
-// by claims is the same in every run; fresh seeds fail one run in a thousand.
+// by claims is the same in every run; the two tests of fresh seeds draw twice
+// before they fail, which chance makes them do one time in a million.
 const (
 	chiSquare2 = 13.816 // two degrees of freedom
 	chiSquare9 = 27.877 // nine
@@ -77,11 +79,14 @@ func TestFairness(t *testing.T) {
 		"HighestWeight":   {"We should take only the heaviest.", "heavy.test", "weighed", 500, map[string]float64{"Large/class-6": 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := w.draws(t, tc.group, tc.tier, tc.claims)
-			statistic := 0.0
-			for class, share := range tc.want {
-				expected := share * float64(tc.claims)
-				statistic += (float64(got[class]) - expected) * (float64(got[class]) - expected) / expected
+			var got map[string]int
+			statistic := math.Inf(1)
+			for tries := 0; statistic > tc.bound && tries < 2; tries++ {
+				got, statistic = w.draws(t, tc.group, tc.tier, tc.claims), 0
+				for class, share := range tc.want {
+					expected := share * float64(tc.claims)
+					statistic += (float64(got[class]) - expected) * (float64(got[class]) - expected) / expected
+				}
 			}
 			assert.Len(t, got, len(tc.want), tc.reason)
 			assert.LessOrEqual(t, statistic, tc.bound, "%s %v", tc.reason, got)

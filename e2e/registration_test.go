@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,7 +220,7 @@ func TestSchema(t *testing.T) {
 		"PathWithoutDot":      {claimKind("a.test", "{paths: {classRef: spec.classRef}}"), "spec.paths.classRef: Invalid value"},
 		"PathWithIndex":       {claimKind("a.test", "{paths: {classSelector: '.spec.list[0]'}}"), "spec.paths.classSelector: Invalid value"},
 		"PathEmpty":           {claimKind("a.test", "{paths: {skipIfSet: ['']}}"), "spec.paths.skipIfSet[0]: Invalid value"},
-		"PathEndsWithDot":     {claimKind("a.test", "{paths: {classRef: .spec.}}"), "must be a path of field names, each after a dot, such as .spec.classRef"},
+		"PathEndsWithDot":     {claimKind("a.test", "{paths: {classRef: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
 		"PathToMetadata":      {claimKind("a.test", "{paths: {classRef: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
 		"PathToStatus":        {claimKind("a.test", "{paths: {classRef: .status}}"), "must not name the apiVersion, kind, metadata or status"},
 		"PathsEqual":          {claimKind("a.test", "{paths: {classRef: .spec.x, classSelector: .spec.x}}"), "paths.classRef and paths.classSelector must not be the same field"},
@@ -236,6 +237,13 @@ func TestSchema(t *testing.T) {
 		"NamespaceNoValues":   {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}"), "not allowed with Exists and DoesNotExist"},
 		"NamespaceKey":        {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a b': c}}}"), "every key must be a label's"},
 		"NamespaceValue":      {claimKind("a.test", "{namespaceSelector: {matchLabels: {a: 'b c'}}}"), "spec.namespaceSelector.matchLabels.a"},
+		"NamespaceKeyDots":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a..b/x': z}}}"), "every key must be a label's"},
+		"NamespaceKeyLong":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'"+strings.Repeat("a", 254)+"/x': z}}}"), "every key must be a label's"},
+		"NamespaceExpression": {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a.-b/x, operator: Exists}]}}"), "spec.namespaceSelector.matchExpressions[0].key: Invalid value"},
+		"PathDeep":            {claimKind("a.test", "{paths: {classRef: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
+		"SkipsEverything":     {claimKind("a.test", "{paths: {skipIfSet: [.metadata.name]}}"), "must not name what every claim has"},
+		"Nodes":               {claimKind("nodes", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"AccessReviews":       {claimKind("subjectaccessreviews.authorization.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
 		"OwnKind":             {claimKind("claimkinds.classbind.io", "{}"), "classbind itself needs this resource to work"},
 		"Secrets":             {claimKind("secrets", "{}"), "classbind itself needs this resource to work"},

@@ -152,7 +152,7 @@ func (d Decision) Warning() string {
 // unmatched says what was looked for, where, and what would help.
 func (d Decision) unmatched() string {
 	kind := d.View.Kind
-	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.Claim.Selector),
+	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
 		"change the selector, or create or label a class"
 	if d.Claim.Selector == nil {
 		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default", kind.Name)
@@ -170,6 +170,19 @@ func (d Decision) unmatched() string {
 		where += "; dropped: " + dropped
 	}
 	return fmt.Sprintf("%s (%s): %s", what, where, remedy)
+}
+
+// selectorText is short enough for a warning, of which the remedy is the end.
+func (d Decision) selectorText() string {
+	if d.Claim.Selector == nil {
+		return ""
+	}
+	const most = 200
+	text := d.Claim.Selector.String() // Labels are ASCII.
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
 }
 
 // List is short enough for a warning, which clients may cut off: a few names and a count.

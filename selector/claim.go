@@ -1,10 +1,13 @@
 package selector
 
 import (
+	"strings"
+
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -16,6 +19,8 @@ import (
 type ClaimKind struct {
 	// Name is <plural>.<group>.
 	Name string
+	// Revision of the ClaimKind from which it was compiled.
+	Revision Revision
 	// Deny refuses a claim for which there is no class.
 	Deny bool
 	// Strategy chooses among several candidates.
@@ -32,6 +37,7 @@ type ClaimKind struct {
 func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	c := &ClaimKind{
 		Name:       k.Name,
+		Revision:   Revision{k.UID, k.Generation},
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		Strategy:   strategies[k.Spec.Strategy],
 		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
@@ -45,6 +51,12 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
 	return c
+}
+
+// Revision of a registration. One that is deleted and created again has another uid.
+type Revision struct {
+	UID        types.UID
+	Generation int64
 }
 
 // Claim is what choosing needs to know of a claim.
@@ -132,6 +144,11 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	text, ok := value.(string)
 	if !ok {
 		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be a string")}
+	}
+	// kubectl takes an empty selector for that of everything. In an annotation it
+	// is more likely a template's unset value, and binding is for good.
+	if strings.TrimSpace(text) == "" {
+		return nil, field.ErrorList{field.Required(at, "must be a selector, such as tier=gold; leave the annotation out for the default class")}
 	}
 	parsed, err := labels.Parse(text)
 	if err != nil {

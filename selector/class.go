@@ -23,6 +23,8 @@ const (
 type ClassKind struct {
 	// Name is <plural>.<group>.
 	Name string
+	// Revision of the ClassKind from which it was compiled.
+	Revision Revision
 	// GroupVersionKind as the API server prefers it.
 	GroupVersionKind schema.GroupVersionKind
 	// Namespaced classes are offered where the reference can name a namespace,
@@ -38,12 +40,18 @@ type ClassKind struct {
 func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
 	return &ClassKind{
 		Name:             k.Name,
+		Revision:         Revision{k.UID, k.Generation},
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
+}
+
+// Same says whether classes of both kinds are read and offered in the same way.
+func (k *ClassKind) Same(o *ClassKind) bool {
+	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced
 }
 
 // Resource is that of the kind's classes.

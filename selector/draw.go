@@ -18,13 +18,13 @@ type Strategy struct {
 
 // strategies is all of them; a new one is a new row.
 var strategies = map[v1alpha1.Strategy]Strategy{
-	v1alpha1.Random: {Name: v1alpha1.Random, place: func(u float64, _ int64) (int64, float64) {
+	v1alpha1.Random: {place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
 	}},
-	v1alpha1.WeightedRandom: {Name: v1alpha1.WeightedRandom, Weighted: true, place: func(u float64, weight int64) (int64, float64) {
+	v1alpha1.WeightedRandom: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return 0, -math.Log(u) / float64(weight)
 	}},
-	v1alpha1.HighestWeight: {Name: v1alpha1.HighestWeight, Weighted: true, place: func(u float64, weight int64) (int64, float64) {
+	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
 }

@@ -7,8 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Snapshot is what is registered and known at one moment, by claim kind. A nil
-// view is that of a claim kind that was registered once and is no more.
+// Snapshot is what is registered and known at one moment, by claim kind.
 type Snapshot map[string]*View
 
 // Inventory keeps the current snapshot. Readers never wait: writers, which
@@ -99,9 +98,7 @@ func (i *Inventory) update(claimKinds ...string) {
 	for _, name := range claimKinds {
 		kind := i.claimKinds[name]
 		if kind == nil {
-			if _, ok := i.views[name]; ok {
-				i.views[name] = nil
-			}
+			delete(i.views, name)
 			continue
 		}
 		var classes []*Index

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -25,6 +24,9 @@ type Binder struct {
 	// for a claim for which the snapshot has none: the class may have been
 	// created a moment ago.
 	Live func(context.Context, *selector.View, selector.Claim) (*selector.View, error)
+	// Registered asks the API server itself whether there is a ClaimKind, where
+	// the snapshot has none.
+	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Fresh is a random number.
 	Fresh func() uint64
 }
@@ -42,21 +44,19 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if snapshot == nil {
 		return nil, errors.New("not all registered classes have been listed yet; try again in a moment")
 	}
-	view, known := snapshot[resource.String()]
-	switch {
-	case !known:
-		return nil, fmt.Errorf("claim kind %q is not registered here, or not yet", resource)
-	case view == nil:
-		return untouched("NotRegistered"), nil
-	case view.Fault != nil:
+	view := snapshot[resource.String()]
+	if view == nil {
+		return b.unknown(ctx, resource.String())
+	}
+	if view.Fault != nil {
 		return nil, view.Fault
 	}
 
 	var object map[string]any
 	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
-		return nil, &badRequest{http.StatusBadRequest, fmt.Sprintf("request.object: must be an object: %v", err)}
+		return nil, malformed("request.object: must be an object: %v", err)
 	}
-	if deleted, _ := object["metadata"].(map[string]any); deleted["deletionTimestamp"] != nil {
+	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
 		return untouched("BeingDeleted"), nil
 	}
 	claim, errs := view.Kind.NewClaim(request.Namespace, request.Name, object)
@@ -85,6 +85,20 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	response.AuditAnnotations = auditAnnotations(decision)
 	return response, nil
+}
+
+// unknown answers for a claim kind that the snapshot does not have. Either its
+// ClaimKind was deleted, and what names it in the webhook configuration is about
+// to go, or it was created, and we are about to hear of it.
+func (b *Binder) unknown(ctx context.Context, claimKind string) (*admissionv1.AdmissionResponse, error) {
+	registered, err := b.Registered(ctx, claimKind)
+	if err != nil {
+		return nil, err
+	}
+	if registered {
+		return nil, fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
+	}
+	return untouched("NotRegistered"), nil
 }
 
 func answer(request *admissionv1.AdmissionRequest, object map[string]any, d selector.Decision) (*admissionv1.AdmissionResponse, error) {

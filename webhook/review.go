@@ -47,24 +47,25 @@ type badRequest struct {
 
 func (b *badRequest) Error() string { return b.text }
 
+func malformed(format string, args ...any) *badRequest {
+	return &badRequest{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
 func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), deadline)
 	defer cancel()
 	log := logf.FromContext(ctx)
 
+	// The body has to arrive in that time, too. A writer that knows no deadlines is a test's.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(deadline))
 	request, err := decode(w, r)
-	if err != nil {
-		status := http.StatusBadRequest
-		if bad := (*badRequest)(nil); errors.As(err, &bad) {
-			status = bad.status
-		}
-		log.Info("Refused a request that is no admission review", "error", err.Error(), "from", r.RemoteAddr)
-		http.Error(w, err.Error(), status)
-		return
+	var response *admissionv1.AdmissionResponse
+	if err == nil {
+		response, err = review(ctx, request)
 	}
-	response, err := review(ctx, request)
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
+		log.Info("Refused what is no admission review", "because", bad.text, "from", r.RemoteAddr)
 		http.Error(w, bad.text, bad.status)
 		return
 	}
@@ -105,6 +106,7 @@ func unavailable(w http.ResponseWriter, err error) {
 
 func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", r.Method)}
 	}
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
@@ -115,24 +117,24 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the request: %w", err)
+		return nil, malformed("cannot read the request: %v", err)
 	}
 	if len(body) == 0 {
-		return nil, errors.New("the request is empty: POST an AdmissionReview")
+		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
 	review := admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(body, &review); err != nil {
-		return nil, fmt.Errorf("cannot decode the request as JSON: %w", err)
+		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {
 	case review.APIVersion != admissionv1.SchemeGroupVersion.String():
-		return nil, fmt.Errorf("apiVersion %q: must be %q", review.APIVersion, admissionv1.SchemeGroupVersion)
+		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, admissionv1.SchemeGroupVersion)
 	case review.Kind != "AdmissionReview":
-		return nil, fmt.Errorf("kind %q: must be \"AdmissionReview\"", review.Kind)
+		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.Kind)
 	case review.Request == nil:
-		return nil, errors.New("request: must be set")
+		return nil, malformed("request: must be set")
 	case review.Request.UID == "":
-		return nil, errors.New("request.uid: must be set")
+		return nil, malformed("request.uid: must be set")
 	}
 	return review.Request, nil
 }

@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'apiservices.apiregistration.k8s.io']) && !self.metadata.name.endsWith('.authorization.k8s.io') && !self.metadata.name.endsWith('.authentication.k8s.io')",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
 type ClaimKind struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -109,16 +110,18 @@ type ClaimPaths struct {
 	// but null, is left alone.
 	// +kubebuilder:default={".spec.resourceRef"}
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p in ['.apiVersion', '.kind', '.metadata', '.metadata.name', '.metadata.namespace'])",message="must not name what every claim has: no claim would be bound"
 	// +listType=set
 	// +optional
 	SkipIfSet []FieldPath `json:"skipIfSet,omitempty"`
 }
 
 // FieldPath is a path into an object as in a CRD's scale subresource: field
-// names, each after a dot, and no indices.
+// names, each after a dot, and no indices. It is short because the API server
+// compiles an expression of each, which takes it seconds for dozens of names.
 //
 // +kubebuilder:validation:MaxLength=256
-// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*)+$')",message="must be a path of field names, each after a dot, such as .spec.classRef"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
 type FieldPath string
 
 // ClassRefFormat is the form of a class reference.
@@ -213,7 +216,7 @@ type ClaimKindList struct {
 type NamespaceSelector struct {
 	// MatchLabels are labels that a namespace must have.
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="every key must be a label's: an optional DNS subdomain and a slash, then at most 63 letters, digits, dots, dashes and underscores"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.split('/')[0].size() <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="every key must be a label's: an optional DNS subdomain and a slash, then at most 63 letters, digits, dots, dashes and underscores"
 	// +optional
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
@@ -230,7 +233,8 @@ type NamespaceSelector struct {
 type NamespaceSelectorRequirement struct {
 	// Key of the label.
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.split('/')[0].size() <= 253",message="the part before the slash must be at most 253 characters long"
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Key string `json:"key"`
 	// Operator is the relation of the label to Values.
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist

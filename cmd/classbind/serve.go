@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -126,17 +128,20 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Fresh: rand.Uint64}
+	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64}
 	mgr.GetWebhookServer().Register(v1alpha1.BindPath, webhook.Reviewer(binder.Review))
 
 	configurator := &controller.WebhookConfigurator{
 		Registration: registration, Client: mgr.GetClient(),
 		Namespace: o.namespace, URL: o.webhookURL, Service: o.service,
+		Serving: func(ctx context.Context, ca []byte) error {
+			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
+		},
 	}
 	if err := configurator.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	status := &controller.StatusWriter{Registration: registration, Client: mgr.GetClient()}
+	status := &controller.StatusWriter{Registration: registration, Configurator: configurator, Client: mgr.GetClient()}
 	if err := status.SetupWithManager(mgr); err != nil {
 		return err
 	}

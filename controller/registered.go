@@ -1,0 +1,165 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// registered is what is known of one ClassKind.
+type registered struct {
+	// watch of its classes; nil while there is none, and err says why.
+	watch *watch
+	err   error
+	// index that is in the inventory, nil if none is. It is of the watch before
+	// this one until this one has synced: a change of registration that the API
+	// server does not answer takes no class away.
+	index  *selector.Index
+	synced bool
+}
+
+// follow watches the classes of a kind, anew if its registration changed. It is
+// false where the API server has no such resource for the watch.
+func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found resource) bool {
+	kind := selector.NewClassKind(k, found.GroupVersionKind, found.namespaced)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := &registered{}
+	if old := r.kinds[k.Name]; old != nil {
+		if old.watch != nil && old.watch.kind.Same(kind) {
+			return !apierrors.IsNotFound(old.watch.lastError())
+		}
+		if old.watch != nil {
+			old.watch.stop()
+		}
+		entry.index = old.index
+	}
+	r.kinds[k.Name] = entry
+	// The watch outlives this reconciliation; stop ends it, or the end of the process.
+	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
+		func(x *selector.Index) { r.publish(entry, x) },
+		func(err error) {
+			r.notify(kind)
+			if apierrors.IsNotFound(err) {
+				r.lookUpAgain(k.Name)
+			}
+		})
+	logf.FromContext(ctx).Info("Watching the classes of a kind", "classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
+	return true
+}
+
+func (r *Registration) lookUpAgain(classKind string) {
+	r.mu.Lock()
+	again := r.again
+	r.mu.Unlock()
+	again(classKind)
+}
+
+// publish puts an index into the inventory, unless its watch has been replaced.
+func (r *Registration) publish(from *registered, x *selector.Index) {
+	r.mu.Lock()
+	current := r.kinds[x.Kind.Name] == from
+	if current {
+		from.index, from.synced = x, true
+		r.Inventory.SetClasses(x)
+	}
+	r.mu.Unlock()
+	if current {
+		r.notify(x.Kind)
+	}
+}
+
+// leave takes the classes of a kind out, because the API server says that there are none.
+func (r *Registration) leave(name string, why error) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	r.kinds[name] = &registered{err: why}
+	r.mu.Unlock()
+	if old == nil || old.err == nil || old.err.Error() != why.Error() {
+		r.remove(name, old)
+	}
+}
+
+// drop forgets a class kind that is not registered any more.
+func (r *Registration) drop(name string) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	delete(r.kinds, name)
+	r.mu.Unlock()
+	if old != nil {
+		r.remove(name, old)
+	}
+}
+
+func (r *Registration) remove(name string, old *registered) {
+	kind := &selector.ClassKind{Name: name}
+	if old != nil && old.watch != nil {
+		old.watch.stop()
+		kind = old.watch.kind
+	}
+	r.Inventory.DeleteClasses(name)
+	r.notify(kind)
+}
+
+// unanswered records that the API server did not say what it serves: what is
+// watched stays as it is.
+func (r *Registration) unanswered(name string, why error) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	if old == nil || old.watch == nil {
+		r.kinds[name] = &registered{err: why}
+	}
+	r.mu.Unlock()
+	r.notify(&selector.ClassKind{Name: name})
+}
+
+// state of a class kind.
+type state struct {
+	// reason of its Ready condition, and its message.
+	reason, message string
+	// index that is offered, nil if none is.
+	index *selector.Index
+	// revision that is watched, and since when.
+	revision selector.Revision
+	since    time.Time
+}
+
+func (r *Registration) state(name string) state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.kinds[name]
+	if k == nil {
+		return state{reason: v1alpha1.ReasonNotSynced, message: "not looked up yet"}
+	}
+	if k.watch == nil {
+		return state{reason: reasonFor(k.err), message: k.err.Error()}
+	}
+	s := state{index: k.index, revision: k.watch.kind.Revision, since: k.watch.since}
+	err := k.watch.lastError()
+	why := "it has not answered yet"
+	switch {
+	case apierrors.IsForbidden(err):
+		why = fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
+	case err != nil:
+		why = err.Error()
+	}
+	switch {
+	case k.synced && err == nil:
+		s.reason, s.message = v1alpha1.ReasonServed, "the classes are offered to claims"
+	case k.synced:
+		s.reason, s.message = v1alpha1.ReasonStale, "the last known classes are offered, because the API server does not answer for them any more: "+why
+	case k.index != nil:
+		s.reason, s.message = v1alpha1.ReasonStale, "the classes are offered as they were registered before the last change, because the API server does not answer for them: "+why
+	case apierrors.IsForbidden(err):
+		s.reason, s.message = v1alpha1.ReasonNotPermitted, why
+	default:
+		s.reason, s.message = v1alpha1.ReasonNotSynced, "the API server does not list the classes: "+why
+	}
+	return s
+}
