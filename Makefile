@@ -22,12 +22,12 @@ control-plane: ## Build etcd, kube-apiserver and kubectl from source, once
 
 .PHONY: demo
 demo: control-plane ## Show classbind at work on a control plane of its own, then clean up
-	@echo "==> Compiling the demonstration"
+	@echo "==> Compiling the demonstration (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/demo
 
 .PHONY: run
 run: control-plane ## Do the same, and leave it running with a kubeconfig to play with
-	@echo "==> Compiling the demonstration"
+	@echo "==> Compiling the demonstration (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/demo --keep
 
 .PHONY: build

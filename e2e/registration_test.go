@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -70,6 +71,39 @@ func TestRegistration(t *testing.T) {
 		unbound, _, err := w.create(t, claim("later.test", "without"))
 		require.NoError(t, err)
 		assert.Empty(t, classOf(unbound), "We should not offer classes of a CRD that is deleted.")
+	})
+
+	t.Run("VersionOfACRDChanges", func(t *testing.T) {
+		crd := func(v1beta1, v1 bool) string {
+			return fmt.Sprintf(`---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: classes.version.test}
+spec:
+  group: version.test
+  scope: Cluster
+  names: {kind: Class, plural: classes}
+  versions:
+  - {name: v1beta1, served: %[1]t, storage: %[1]t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1, served: %[2]t, storage: %[2]t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, v1beta1, v1)
+		}
+		w.resources(t, "Claim claims.version.test Namespaced")
+		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [claims.version.test]}"))
+		w.kubectl(t, "wait", "--for=condition=Established", "crd", "classes.version.test")
+		w.awaitClaims(t, "claims.version.test")
+		w.apply(t, strings.Replace(class("version.test", "Class", "only", ""), "/v1\n", "/v1beta1\n", 1))
+		w.awaitClasses(t, "classes.version.test", 1)
+
+		w.apply(t, crd(false, true))
+		deadline := time.Now().Add(patience)
+		for version := ""; version != "version.test/v1"; {
+			require.True(t, time.Now().Before(deadline), "We should come to refer to the new version.")
+			bound, _, err := w.create(t, claim("version.test", "one"), client.DryRunAll)
+			require.NoError(t, err)
+			require.Equal(t, "Class/only", classOf(bound), "We should not lose sight of the classes while the API server turns to another version.")
+			version, _, _ = unstructured.NestedString(bound.Object, "spec", "classRef", "apiVersion")
+		}
 	})
 
 	t.Run("NotPermitted", func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestSamples(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"gitlab-database":            {"RDSInstanceClass/gitlab-experimental", "CloudSQLInstanceClass/gitlab-experimental"},
-		"gitlab-database-production": {"RDSInstanceClass/gitlab-production", "CloudSQLInstanceClass/gitlab-production"},
+		"gitlab-praefect-database": {"RDSInstanceClass/gitlab-production", "CloudSQLInstanceClass/gitlab-production"},
 		"app-database":               {"CloudSQLInstanceClass/gitlab-experimental"},
 		"billing-database":           {"/"},
 		"wordpress-database":         {"CloudSQLInstanceClass/gitlab-experimental"},

@@ -34,6 +34,9 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *keep)
+	if ctx.Err() != nil && !*keep {
+		err = errors.New("interrupted; everything is stopped")
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -49,7 +52,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
-	step("Building classbind")
+	step("Building classbind (a first time compiles its libraries, for a minute)")
 	command, err := classbind.Build(ctx, plane.Dir)
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() {
-		if text, _ := os.ReadFile(log.Name()); err != nil {
+		if text, _ := os.ReadFile(log.Name()); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w\nclassbind's log:\n%s", err, text)
 		}
 		_ = log.Close()
@@ -107,7 +110,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	if keep {
 		step("Running until you interrupt it; in another shell:")
-		fmt.Printf("\nexport KUBECONFIG=%s PATH=%s:$PATH\nkubectl get claim --namespace acme-team\ntail -f %s\n\n", plane.Kubeconfig, plane.Assets, log.Name())
+		fmt.Printf("\nexport KUBECONFIG='%s' PATH='%s':\"$PATH\"\nkubectl get claim --namespace acme-team\ntail -f %s\n\n", plane.Kubeconfig, plane.Assets, log.Name())
 		<-ctx.Done()
 	}
 	step("Cleaning up")
@@ -163,7 +166,12 @@ func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file st
 		if err != nil {
 			return err
 		}
-		spec, _ := json.Marshal(claim.Object["spec"])
+		spec := []byte("none")
+		if claim.Object["spec"] != nil {
+			if spec, err = json.Marshal(claim.Object["spec"]); err != nil {
+				return err
+			}
+		}
 		fmt.Printf("\n%s/%s\n  spec    %s\n  before  %s\n  after   %s\n  why     %s\n", claim.GetKind(), claim.GetName(), spec, classRef(claim), classRef(stored), why)
 		for line := range strings.Lines(warnings) {
 			fmt.Printf("  %s", line)
