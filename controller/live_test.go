@@ -245,39 +245,44 @@ func TestLive(t *testing.T) {
 		err     string
 	}
 	for name, tc := range map[string]struct {
-		reason string
-		code   int
-		watch  *watch
-		want   want
+		reason  string
+		code    int
+		silvers *registered
+		want    want
 	}{
 		"Answered": {
 			reason: "We should take what the API server has now.",
-			code:   http.StatusOK, watch: &watch{kind: silvers, published: known},
+			code:   http.StatusOK, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/new"}},
 		},
 		"Uninstalled": {
 			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, watch: &watch{kind: silvers, published: known},
+			code:   http.StatusNotFound, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new"}},
 		},
 		"JustRefused": {
 			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, watch: &watch{kind: silvers, published: known},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
 			want: want{err: `cannot list the classes of "silvers.example.org": `},
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, watch: &watch{kind: silvers, published: known, err: unavailable},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, err: unavailable}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, watch: &watch{kind: silvers, published: known, err: forbidden},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, err: forbidden}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, watch: &watch{kind: silvers, err: forbidden},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, err: forbidden}, index: known},
+			want: want{classes: []string{"Gold/new", "Silver/known"}},
+		},
+		"UnavailableSinceItChanged": {
+			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, err: unavailable}, index: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {
@@ -296,8 +301,8 @@ func TestLive(t *testing.T) {
 			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
 			require.NoError(t, err)
 			r := &Registration{classes: client, reads: *newReads(), kinds: map[string]*registered{
-				golds.Name:   {watch: &watch{kind: golds, published: newIndex(golds, nil)}},
-				silvers.Name: {watch: tc.watch},
+				golds.Name:   {watch: &watch{kind: golds}, index: newIndex(golds, nil), synced: true},
+				silvers.Name: tc.silvers,
 			}}
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.ObjectReference}})
 			asked, err := labels.Parse("tier in (gold,silver)")
@@ -318,6 +323,35 @@ func TestLive(t *testing.T) {
 			}
 			assert.Equal(t, tc.want.classes, names, tc.reason)
 			assert.Same(t, claimKind, view.Kind, "We should decide by the claim kind with which we began.")
+		})
+	}
+}
+
+func TestRegistered(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		reason string
+		api    *cached
+		want   bool
+		err    error
+	}{
+		"Registered": {
+			reason: "We should find what was registered a moment ago.",
+			api:    &cached{kinds: []v1alpha1.ClaimKind{*newClaimKind("others.example.org"), *newClaimKind("claims.example.org")}}, want: true,
+		},
+		"NotRegistered": {
+			reason: "We should take the API server's word that there is none.",
+			api:    &cached{kinds: []v1alpha1.ClaimKind{*newClaimKind("others.example.org")}},
+		},
+		"NotAnswered": {
+			reason: "We should not say that there is none when we could not ask.",
+			api:    &cached{err: refused}, err: refused,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&Registration{api: tc.api}).Registered(t.Context(), "claims.example.org")
+			require.ErrorIs(t, err, tc.err, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
 		})
 	}
 }

@@ -1,13 +1,21 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -105,4 +113,201 @@ func TestSetCondition(t *testing.T) {
 	assert.LessOrEqual(t, utf8.RuneCountInString(message), 32768, "We should cut a message that the schema would refuse.")
 	assert.Greater(t, len(message), 32000, "We should cut no more than we have to.")
 	assert.True(t, utf8.ValidString(message), "We should not cut a character in two.")
+}
+
+// statusOf what was written, one condition and the generation that it saw.
+type statusOf struct {
+	status     metav1.ConditionStatus
+	reason     string
+	generation int64
+}
+
+func writtenReady(t *testing.T, c *cached) *statusOf {
+	t.Helper()
+	if len(c.updated) == 0 {
+		return nil
+	}
+	require.Len(t, c.updated, 1, "We should write once.")
+	var conditions []metav1.Condition
+	switch o := c.updated[0].(type) {
+	case *v1alpha1.ClassKind:
+		conditions = o.Status.Conditions
+	case *v1alpha1.ClaimKind:
+		conditions = o.Status.Conditions
+	}
+	for _, condition := range conditions {
+		if condition.Type == v1alpha1.ConditionReady {
+			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
+		}
+	}
+	require.Fail(t, "We should say whether it is ready.")
+	return nil
+}
+
+func TestReconcileClassKindStatus(t *testing.T) {
+	const name = "golds.example.org"
+	watched := func(uid types.UID, generation int64, since time.Time, err error, index bool) *registered {
+		kind := newClassKind(name, "Gold")
+		kind.Revision = selector.Revision{UID: uid, Generation: generation}
+		r := &registered{watch: &watch{kind: kind, since: since, err: err}}
+		if index {
+			r.index, r.synced = newIndex(kind, nil), true
+		}
+		return r
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule"))
+	long := time.Now().Add(-2 * refusalGrace)
+	type want struct {
+		again   time.Duration
+		written *statusOf
+	}
+	for tcName, tc := range map[string]struct {
+		reason string
+		ready  bool // before
+		kind   *registered
+		want   want
+	}{
+		"Watched": {
+			reason: "We should say what became of this generation.",
+			kind:   watched("5e1f", 7, long, nil, true),
+			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
+		},
+		"OlderWatched": {
+			reason: "We should not say of this generation what is known of the one before, and look again.",
+			kind:   watched("5e1f", 6, long, nil, true),
+			want:   want{again: statusDelay},
+		},
+		"PredecessorWatched": {
+			reason: "We should not say of this object what is known of one that was deleted, and look again.",
+			kind:   watched("c0ffee", 7, long, nil, true),
+			want:   want{again: statusDelay},
+		},
+		"NotWatched": {
+			reason: "We should say why there is no watch, which has nothing to do with the generation.",
+			kind:   &registered{err: errNotInstalled},
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotInstalled, 7}},
+		},
+		"NotLookedUp": {
+			reason: "We should say that we have not looked at a new one yet.",
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}},
+		},
+		"NotLookedUpYetReady": {
+			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
+			ready:  true,
+			want:   want{again: retryCRDAfter},
+		},
+		"JustRefused": {
+			reason: "We should let the status stand until we believe the refusal.",
+			ready:  true, kind: watched("5e1f", 7, time.Now(), forbidden, false),
+			want: want{again: retryCRDAfter},
+		},
+		"Refused": {
+			reason: "We should say that we may not list what we could list before.",
+			ready:  true, kind: watched("5e1f", 7, long, forbidden, false),
+			want: want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, 7}},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
+			if tc.ready {
+				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+			}
+			c := &cached{classKinds: []v1alpha1.ClassKind{k}}
+			r := &Registration{kinds: map[string]*registered{}}
+			if tc.kind != nil {
+				r.kinds[name] = tc.kind
+			}
+			result, err := (&StatusWriter{Registration: r, Client: c}).reconcileClassKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+		})
+	}
+}
+
+func TestReconcileClaimKindStatus(t *testing.T) {
+	const name = "claims.example.org"
+	revision := func(uid types.UID, generation int64) *selector.Revision {
+		return &selector.Revision{UID: uid, Generation: generation}
+	}
+	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.WebhookSuffix}}
+	type want struct {
+		again   time.Duration
+		written *statusOf
+		message string // within that of Ready
+	}
+	for tcName, tc := range map[string]struct {
+		reason  string
+		closed  bool
+		view    *selector.Revision
+		entries []admissionregistrationv1.MutatingWebhook
+		problem string
+		want    want
+	}{
+		"Viewed": {
+			reason: "We should say what became of this generation.",
+			view:   revision("5e1f", 7), entries: entry,
+			want: want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}, message: "claims are bound"},
+		},
+		"Closed": {
+			reason: "We should say nothing before all is known, and look again.",
+			closed: true, view: revision("5e1f", 7), entries: entry,
+			want: want{again: statusDelay},
+		},
+		"NotViewed": {
+			reason:  "We should say nothing of what we have not heard of, and look again.",
+			entries: entry,
+			want:    want{again: statusDelay},
+		},
+		"OlderViewed": {
+			reason: "We should not say of this generation what is known of the one before, and look again.",
+			view:   revision("5e1f", 6), entries: entry,
+			want: want{again: statusDelay},
+		},
+		"PredecessorViewed": {
+			reason: "We should not say of this object what is known of one that was deleted, and look again.",
+			view:   revision("c0ffee", 7), entries: entry,
+			want: want{again: statusDelay},
+		},
+		"NoEntry": {
+			reason: "We should say why there is no entry, and look again.",
+			view:   revision("5e1f", 7), problem: "this replica does not serve yet",
+			want: want{
+				again: retryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
+				message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
+			},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			k := newClaimKind(name)
+			k.UID, k.Generation = "5e1f", 7
+			c := &cached{kinds: []v1alpha1.ClaimKind{*k}, configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
+			resolver, err := newResolver(newAPIServer(t, map[string]any{
+				"/apis/example.org":    apiGroup("v1"),
+				"/apis/example.org/v1": apiResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
+			}))
+			require.NoError(t, err)
+			inventory := selector.NewInventory()
+			if tc.view != nil {
+				viewed := newClaimKind(name)
+				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
+				viewed.Spec.Strategy, viewed.Spec.ClassRefFormat = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
+				inventory.SetClaimKind(selector.NewClaimKind(viewed))
+			}
+			if !tc.closed {
+				inventory.Open()
+			}
+			configurator := &WebhookConfigurator{}
+			configurator.problem.Store(&tc.problem)
+			s := &StatusWriter{Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
+			result, err := s.reconcileClaimKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+			if tc.want.written != nil {
+				ready := meta.FindStatusCondition(c.updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionReady)
+				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
+			}
+		})
+	}
 }

@@ -3,22 +3,20 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -173,51 +171,19 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// cached is a client that knows these objects and records what is applied.
-type cached struct {
-	client.Client
-	configuration *admissionregistrationv1.MutatingWebhookConfiguration
-	ca            *corev1.Secret
-	kinds         []v1alpha1.ClaimKind
-
-	applied []*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration
-}
-
-func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	switch o := o.(type) {
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		if c.configuration != nil {
-			c.configuration.DeepCopyInto(o)
-			return nil
-		}
-	case *corev1.Secret:
-		if c.ca != nil {
-			c.ca.DeepCopyInto(o)
-			return nil
-		}
-	}
-	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
-}
-
-func (c *cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
-	l.(*v1alpha1.ClaimKindList).Items = slices.Clone(c.kinds)
-	return nil
-}
-
-func (c *cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	c.applied = append(c.applied, o.(*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration))
-	return nil
-}
-
 func TestReconcileWebhookConfiguration(t *testing.T) {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee"}}
-	configured := configuration.DeepCopy()
-	configured.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-		Name: "claims.down.example.org" + v1alpha1.WebhookSuffix,
-		Rules: []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
-			APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.ClusterScope),
-		}}},
-	}}
+	withEntry := func(claimKind string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := configuration.DeepCopy()
+		c.Webhooks = []admissionregistrationv1.MutatingWebhook{{
+			Name: claimKind + v1alpha1.WebhookSuffix,
+			Rules: []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
+				APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.ClusterScope),
+			}}},
+		}}
+		return c
+	}
+	configured, absent := withEntry("claims.down.example.org"), withEntry("claims.absent.example.org")
 	ca := &corev1.Secret{Data: map[string][]byte{"ca.crt": []byte("PEM")}}
 	kinds := func(names ...string) (all []v1alpha1.ClaimKind) {
 		for _, name := range names {
@@ -229,13 +195,17 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 	type want struct {
 		applied bool
 		entries []entry
-		result  ctrl.Result
+		again   time.Duration
+		problem string // within it; empty, there is none
 	}
+	const noCA = "this replica does not serve yet: no CA"
 	for name, tc := range map[string]struct {
-		reason string
-		closed bool
-		client *cached
-		want   want
+		reason  string
+		closed  bool
+		serving error
+		unheard []string // claim kinds that this replica has not heard of
+		client  *cached
+		want    want
 	}{
 		"Closed": {
 			reason: "We should write nothing before we can serve it.",
@@ -244,14 +214,23 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
 			client: &cached{ca: ca, kinds: kinds("a.example.org")},
+			want:   want{again: retryAfter, problem: "kubectl apply -k deploy/base"},
 		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.",
 			client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
+			want:   want{again: 200 * time.Millisecond, problem: noCA},
 		},
 		"EmptyCA": {
 			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
 			client: &cached{configuration: configuration, ca: &corev1.Secret{}, kinds: kinds("a.example.org")},
+			want:   want{again: 200 * time.Millisecond, problem: noCA},
+		},
+		"NotServing": {
+			reason:  "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
+			serving: errors.New("certificate signed by unknown authority"),
+			client:  &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org")},
+			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
@@ -268,14 +247,45 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NotInstalled": {
 			reason: "We should leave out a kind that is not installed, and look again.",
 			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
-			want:   want{applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}}, result: ctrl.Result{RequeueAfter: retryAfter}},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
+				again: retryAfter, problem: `claim kind "claims.absent.example.org": ` + errNotInstalled.Error(),
+			},
+		},
+		"NotServed": {
+			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
+			client: &cached{
+				configuration: absent, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org", "others.absent.example.org"),
+				crds: []string{"claims.absent.example.org", "others.absent.example.org"},
+			},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.absent.example.org.bind.classbind.io", "v7"}},
+				again: retryCRDAfter, problem: `claim kind "claims.absent.example.org": ` + errNotServed.Error(),
+			},
+		},
+		"Uninstalled": {
+			reason: "We should take the entry out of a kind whose CRD is gone.",
+			client: &cached{configuration: absent, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
+				again: retryAfter, problem: `claim kind "claims.absent.example.org": ` + errNotInstalled.Error(),
+			},
+		},
+		"NotHeardOf": {
+			reason:  "We should write no entry for a kind that this replica would not know, and look again soon.",
+			unheard: []string{"b.example.org"},
+			client:  &cached{configuration: configuration, ca: ca, kinds: kinds("a.example.org", "b.example.org")},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
+				again: retryCRDAfter, problem: `claim kind "b.example.org": it is not registered on this replica yet`,
+			},
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
 			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.down.example.org.bind.classbind.io", "v7"}},
-				result: ctrl.Result{RequeueAfter: retryAfter},
+				again: retryCRDAfter, problem: `claim kind "claims.down.example.org": cannot look up the API group "down.example.org": `,
 			},
 		},
 	} {
@@ -290,13 +300,33 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			}))
 			require.NoError(t, err)
 			inventory := selector.NewInventory()
+			for i := range tc.client.kinds {
+				if !slices.Contains(tc.unheard, tc.client.kinds[i].Name) {
+					inventory.SetClaimKind(selector.NewClaimKind(&tc.client.kinds[i]))
+				}
+			}
 			if !tc.closed {
 				inventory.Open()
 			}
-			w := &WebhookConfigurator{Registration: &Registration{Inventory: inventory, resolver: resolver}, Client: tc.client, Namespace: "own", Service: "classbind"}
+			w := &WebhookConfigurator{
+				Registration: &Registration{Inventory: inventory, resolver: resolver, reader: tc.client},
+				Client:       tc.client, Namespace: "own", Service: "classbind",
+				Serving: func(_ context.Context, ca []byte) error {
+					if len(ca) == 0 {
+						return errors.New("no CA")
+					}
+					assert.Equal(t, []byte("PEM"), ca, "We should have our certificate verified by the CA that we are to write.")
+					return tc.serving
+				},
+			}
 			result, err := w.reconcile(t.Context(), v1alpha1.WebhookConfiguration)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want.result, result, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			if tc.want.problem == "" {
+				assert.Empty(t, w.Problem(), tc.reason)
+			} else {
+				assert.Contains(t, w.Problem(), tc.want.problem, "We should say what is the matter.")
+			}
 			if !tc.want.applied {
 				assert.Empty(t, tc.client.applied, tc.reason)
 				return

@@ -215,9 +215,14 @@ func TestNewClaim(t *testing.T) {
 			want:   want{selector: "!beta,cores>4,region in (eu,us),tier=gold"},
 		},
 		"AnnotationIsEmpty": {
-			reason: "We should take an empty annotation for the empty selector, as kubectl does",
+			reason: "We should ask for the selector, not take a template's unset value for that of everything",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
-			want:   want{selector: ""},
+			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out for the default class"},
+		},
+		"AnnotationIsBlank": {
+			reason: "We should not take blanks for the selector of everything either",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
+			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out for the default class"},
 		},
 		"AnnotationAndNullField": {
 			reason: "We should take null for absent",
@@ -315,6 +320,12 @@ func TestNewClaimOfOtherPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestClaimKindRevision(t *testing.T) {
+	k := postgres()
+	k.UID, k.Generation, k.ResourceVersion = "5e1f", 7, "1000"
+	assert.Equal(t, Revision{UID: "5e1f", Generation: 7}, NewClaimKind(k).Revision, "We should tell from which revision it was compiled")
 }
 
 func TestSeed(t *testing.T) {

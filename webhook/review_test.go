@@ -32,8 +32,8 @@ func serve(t *testing.T, review Reviewer) (url string) {
 	return server.URL
 }
 
-// send a request and return the status, the media type and the text of the answer.
-func send(t *testing.T, method, url, contentType, body string) (status int, media, text string) {
+// send a request and return the status, the header and the text of the answer.
+func send(t *testing.T, method, url, contentType, body string) (status int, header http.Header, text string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func send(t *testing.T, method, url, contentType, body string) (status int, medi
 	defer func() { assert.NoError(t, response.Body.Close()) }()
 	b, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return response.StatusCode, response.Header.Get("Content-Type"), string(b)
+	return response.StatusCode, response.Header, string(b)
 }
 
 func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
@@ -128,9 +128,12 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 			if media == "" {
 				media = "application/json"
 			}
-			status, answered, text := send(t, method, url, media, tc.body)
+			status, header, text := send(t, method, url, media, tc.body)
 			assert.Equal(t, tc.want.status, status, tc.reason)
-			assert.Equal(t, "text/plain; charset=utf-8", answered, tc.reason)
+			assert.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"), tc.reason)
+			if status == http.StatusMethodNotAllowed {
+				assert.Equal(t, http.MethodPost, header.Get("Allow"), "We should say which method would do, as RFC 9110 asks.")
+			}
 			assert.Contains(t, text, tc.want.text, tc.reason)
 
 			status, _, _ = send(t, http.MethodPost, url, "application/json", goodReview)
@@ -190,8 +193,8 @@ func TestReviewerAnswers(t *testing.T) {
 			if sent == "" {
 				sent = json
 			}
-			status, media, text := send(t, http.MethodPost, serve(t, tc.review), sent, goodReview)
-			assert.Equal(t, tc.want, want{status, media, text}, tc.reason)
+			status, header, text := send(t, http.MethodPost, serve(t, tc.review), sent, goodReview)
+			assert.Equal(t, tc.want, want{status, header.Get("Content-Type"), text}, tc.reason)
 		})
 	}
 }

@@ -1,0 +1,114 @@
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func encoded(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// newCA that has signed nothing but itself.
+func newCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	return encoded(der)
+}
+
+func TestVerify(t *testing.T) {
+	const name = "example.com" // in the certificate of httptest, which signs itself
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Of handshakes that are to fail.
+	server.StartTLS()
+	defer server.Close()
+	serving, ca := server.Listener.Addr().String(), encoded(server.Certificate().Raw)
+	left := httptest.NewUnstartedServer(http.NotFoundHandler())
+	silent := left.Listener.Addr().String()
+	left.Close()
+
+	is := func(target error) func(*testing.T, error, string) {
+		return func(t *testing.T, err error, reason string) {
+			t.Helper()
+			require.ErrorIs(t, err, target, reason)
+		}
+	}
+	for testName, tc := range map[string]struct {
+		reason        string
+		address, name string
+		ca            []byte
+		want          func(t *testing.T, err error, reason string)
+	}{
+		"Good": {
+			reason:  "We should trust a server as the API server would.",
+			address: serving, name: name, ca: ca,
+			want: is(nil),
+		},
+		"OneOfTwoCAs": {
+			reason:  "We should trust either CA while one takes the place of the other.",
+			address: serving, name: name, ca: append(newCA(t), ca...),
+			want: is(nil),
+		},
+		"WrongName": {
+			reason:  "We should refuse a certificate for another name, of which the API server would not take it.",
+			address: serving, name: "classbind.classbind-system.svc", ca: ca,
+			want: func(t *testing.T, err error, reason string) {
+				t.Helper()
+				target := x509.HostnameError{}
+				require.ErrorAs(t, err, &target, reason)
+				assert.Equal(t, "classbind.classbind-system.svc", target.Host, reason)
+			},
+		},
+		"WrongCA": {
+			reason:  "We should refuse a certificate that another CA has signed.",
+			address: serving, name: name, ca: newCA(t),
+			want: func(t *testing.T, err error, reason string) {
+				t.Helper()
+				require.ErrorAs(t, err, &x509.UnknownAuthorityError{}, reason)
+			},
+		},
+		"NoCA": {
+			reason:  "We should trust nobody without a CA: not those whom the system trusts either.",
+			address: serving, name: name,
+			want: func(t *testing.T, err error, reason string) {
+				t.Helper()
+				require.ErrorContains(t, err, "the CA has not been made yet", reason)
+			},
+		},
+		"NotPEM": {
+			reason:  "We should not take anything for a CA.",
+			address: serving, name: name, ca: []byte("PEM"),
+			want: func(t *testing.T, err error, reason string) {
+				t.Helper()
+				require.ErrorContains(t, err, "the CA has not been made yet", reason)
+			},
+		},
+		"NobodyListens": {
+			reason:  "We should say that nobody listens.",
+			address: silent, name: name, ca: ca,
+			want: is(syscall.ECONNREFUSED),
+		},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			tc.want(t, Verify(t.Context(), tc.address, tc.name, tc.ca), tc.reason)
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// cached is a client that knows these objects and records what is applied.
+type cached struct {
+	client.Client
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration
+	ca            *corev1.Secret
+	kinds         []v1alpha1.ClaimKind
+	classKinds    []v1alpha1.ClassKind
+	crds          []string
+	err           error // of every Get
+
+	updated []client.Object
+	applied []*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration
+}
+
+func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if c.err != nil {
+		return c.err
+	}
+	switch o := o.(type) {
+	case *v1alpha1.ClaimKind:
+		if i := slices.IndexFunc(c.kinds, func(f v1alpha1.ClaimKind) bool { return f.Name == k.Name }); i >= 0 {
+			c.kinds[i].DeepCopyInto(o)
+			return nil
+		}
+	case *v1alpha1.ClassKind:
+		if i := slices.IndexFunc(c.classKinds, func(f v1alpha1.ClassKind) bool { return f.Name == k.Name }); i >= 0 {
+			c.classKinds[i].DeepCopyInto(o)
+			return nil
+		}
+	case *metav1.PartialObjectMetadata:
+		if o.Kind == "CustomResourceDefinition" && slices.Contains(c.crds, k.Name) {
+			return nil
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		if c.configuration != nil {
+			c.configuration.DeepCopyInto(o)
+			return nil
+		}
+	case *corev1.Secret:
+		if c.ca != nil {
+			c.ca.DeepCopyInto(o)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
+}
+
+func (c *cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
+	l.(*v1alpha1.ClaimKindList).Items = slices.Clone(c.kinds)
+	return nil
+}
+
+func (c *cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	c.applied = append(c.applied, o.(*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration))
+	return nil
+}
+
+func (c *cached) Status() client.SubResourceWriter { return &cachedStatus{cached: c} }
+
+// cachedStatus records what is written.
+type cachedStatus struct {
+	client.SubResourceWriter
+	cached *cached
+}
+
+func (s *cachedStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	s.cached.updated = append(s.cached.updated, o)
+	return nil
+}

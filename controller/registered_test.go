@@ -1,0 +1,359 @@
+package controller
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestState(t *testing.T) {
+	golds := newClassKind("golds.example.org", "Gold")
+	golds.Revision = selector.Revision{UID: "5e1f", Generation: 7}
+	index := newIndex(golds, nil)
+	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
+	refused := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
+	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
+	watching := func(err error) *watch { return &watch{kind: golds, since: since, err: err} }
+	watched := func(reason, message string, index *selector.Index) state {
+		return state{reason, message, index, golds.Revision, since}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		kind   *registered
+		want   state
+	}{
+		"Unknown": {
+			reason: "We should say that we have not looked yet.",
+			want:   state{reason: v1alpha1.ReasonNotSynced, message: "not looked up yet"},
+		},
+		"NotInstalled": {
+			reason: "We should say that there is no such resource, and what would help.",
+			kind:   &registered{err: errNotInstalled},
+			want:   state{reason: v1alpha1.ReasonNotInstalled, message: errNotInstalled.Error()},
+		},
+		"NotServed": {
+			reason: "We should not say that it is not installed while its CRD is.",
+			kind:   &registered{err: errNotServed},
+			want:   state{reason: v1alpha1.ReasonNotSynced, message: errNotServed.Error()},
+		},
+		"Unsuitable": {
+			reason: "We should say which verbs are missing.",
+			kind:   &registered{err: fmt.Errorf("%w: no watch", errUnsuitable)},
+			want:   state{reason: v1alpha1.ReasonUnsuitable, message: "the resource is not suited: no watch"},
+		},
+		"NotLookedUp": {
+			reason: "We should say why it could not be looked up.",
+			kind:   &registered{err: refused},
+			want:   state{reason: v1alpha1.ReasonNotSynced, message: "connection refused"},
+		},
+		"NotAnswered": {
+			reason: "We should say that the first list is under way.",
+			kind:   &registered{watch: watching(nil)},
+			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
+		},
+		"NotSynced": {
+			reason: "We should say why the first list failed.",
+			kind:   &registered{watch: watching(refused)},
+			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
+		},
+		"NotPermitted": {
+			reason: "We should say how to permit it.",
+			kind:   &registered{watch: watching(forbidden)},
+			want:   watched(v1alpha1.ReasonNotPermitted, permit, nil),
+		},
+		"Served": {
+			reason: "We should say that all is well.",
+			kind:   &registered{watch: watching(nil), index: index, synced: true},
+			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", index),
+		},
+		"Stale": {
+			reason: "We should say that we offer what we last knew, and why.",
+			kind:   &registered{watch: watching(refused), index: index, synced: true},
+			want: watched(v1alpha1.ReasonStale,
+				"the last known classes are offered, because the API server does not answer for them any more: connection refused", index),
+		},
+		"StaleForbidden": {
+			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
+			kind:   &registered{watch: watching(forbidden), index: index, synced: true},
+			want: watched(v1alpha1.ReasonStale,
+				"the last known classes are offered, because the API server does not answer for them any more: "+permit, index),
+		},
+		"ChangedAndNotAnswered": {
+			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
+			kind:   &registered{watch: watching(nil), index: index},
+			want: watched(v1alpha1.ReasonStale,
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", index),
+		},
+		"ChangedAndRefused": {
+			reason: "We should say why what was known before a change of the registration is still offered.",
+			kind:   &registered{watch: watching(forbidden), index: index},
+			want: watched(v1alpha1.ReasonStale,
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, index),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registration{kinds: map[string]*registered{}}
+			if tc.kind != nil {
+				r.kinds[golds.Name] = tc.kind
+			}
+			assert.Equal(t, tc.want, r.state(golds.Name), tc.reason)
+		})
+	}
+}
+
+// classServer answers every list and watch, as an http.RoundTripper, so that it
+// can be in a bubble of synctest.
+type classServer struct{ answer atomic.Pointer[classAnswer] }
+
+type classAnswer struct {
+	class   string
+	refusal *metav1.Status // in place of the class
+}
+
+// serves a class of this name from now on.
+func (s *classServer) serves(class string) { s.answer.Store(&classAnswer{class: class}) }
+
+// refuses everything from now on.
+func (s *classServer) refuses(code int32, reason metav1.StatusReason) {
+	s.answer.Store(&classAnswer{refusal: failure(code, reason)})
+}
+
+// RoundTrip answers a request.
+func (s *classServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	answer := s.answer.Load()
+	if answer.refusal != nil {
+		body, err := json.Marshal(answer.refusal)
+		response.StatusCode, response.Body = int(answer.refusal.Code), io.NopCloser(strings.NewReader(string(body)))
+		return response, err
+	}
+	const (
+		object = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q,"resourceVersion":"7"%s}}`
+		synced = `,"annotations":{"k8s.io/initial-events-end":"true"}`
+	)
+	class := fmt.Sprintf(object, answer.class, "")
+	if r.URL.Query().Get("watch") == "" {
+		response.Body = io.NopCloser(strings.NewReader(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":[` + class + `]}`))
+		return response, nil
+	}
+	events, body := io.Pipe() // It stays open until the watch is stopped.
+	response.Body = events
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		go func() {
+			_, _ = io.WriteString(body, `{"type":"ADDED","object":`+class+`}`+`{"type":"BOOKMARK","object":`+fmt.Sprintf(object, "", synced)+`}`)
+		}()
+	}
+	return response, nil
+}
+
+// TestFollow changes a registration while the API server answers, refuses and denies.
+func TestFollow(t *testing.T) {
+	// They hold back whoever reports errors in quick succession, by a clock that
+	// was read before the bubble was.
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	synctest.Test(t, func(t *testing.T) {
+		server := &classServer{}
+		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+		require.NoError(t, err)
+		changes, again := make(chan struct{}, 1), make(chan string, 1)
+		r := &Registration{
+			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
+			again: func(classKind string) { again <- classKind },
+		}
+		r.onChange(func(*selector.ClassKind) {
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		})
+		r.Inventory.SetClaimKind(selector.NewClaimKind(newClaimKind("claims.example.org")))
+		r.Inventory.Open()
+		golds := &v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 1},
+			Spec: v1alpha1.ClassKindSpec{
+				ClaimKinds: []string{"claims.example.org"},
+				Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+			},
+		}
+		found := resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
+		defer r.drop(golds.Name)
+		// until waits in the bubble's time, which costs none.
+		until := func(reason, message string) {
+			t.Helper()
+			late := time.After(time.Minute)
+			for s := r.state(golds.Name); s.reason != reason || !strings.Contains(s.message, message); s = r.state(golds.Name) {
+				select {
+				case <-changes:
+				case <-late:
+					require.Failf(t, "We should notice within a minute", "wanted %s, %q; got %s, %q", reason, message, s.reason, s.message)
+				}
+			}
+		}
+		offered := func() (names []string) {
+			for _, x := range r.Inventory.Snapshot()["claims.example.org"].Classes {
+				for _, c := range x.Classes {
+					names = append(names, c.Name)
+				}
+			}
+			return names
+		}
+
+		server.serves("old")
+		require.True(t, r.follow(t.Context(), golds, found), "We should begin to watch.")
+		until(v1alpha1.ReasonServed, "")
+		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
+
+		first := r.kinds[golds.Name]
+		require.True(t, r.follow(t.Context(), golds, found))
+		assert.Same(t, first, r.kinds[golds.Name], "We should not watch anew where nothing changed.")
+
+		server.refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
+		golds.Generation = 2
+		require.True(t, r.follow(t.Context(), golds, found))
+		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer for them: ")
+		until(v1alpha1.ReasonStale, "label a ClusterRole")
+		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
+		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.state(golds.Name).revision, "We should say what we watch for.")
+
+		r.publish(first, newIndex(first.watch.kind, map[string][]string{"late": nil}))
+		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
+		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
+
+		golds.Generation = 3
+		require.True(t, r.follow(t.Context(), golds, found))
+		assert.Equal(t, []string{"old"}, offered(), "We should keep what is offered over two changes, of which the first was never answered.")
+
+		server.serves("new")
+		until(v1alpha1.ReasonServed, "")
+		assert.Equal(t, []string{"new"}, offered(), "We should offer what is listed once it is.")
+
+		server.refuses(http.StatusNotFound, metav1.StatusReasonNotFound)
+		golds.Generation = 4
+		require.True(t, r.follow(t.Context(), golds, found))
+		until(v1alpha1.ReasonStale, string(metav1.StatusReasonNotFound))
+		synctest.Wait()
+		require.Len(t, again, 1, "We should look a resource up again, once, that is not there for the watch.")
+		assert.Equal(t, golds.Name, <-again)
+		assert.False(t, r.follow(t.Context(), golds, found), "We should say that the resource is not there for the watch.")
+		assert.Equal(t, []string{"new"}, offered(), "We should leave it to the look-up to say that a resource is gone.")
+
+		r.drop(golds.Name)
+		assert.Empty(t, offered(), "We should offer no class of a kind that is not registered any more.")
+	})
+}
+
+// TestLeave takes kinds out for one reason and another, and says what that changed.
+func TestLeave(t *testing.T) {
+	const name = "golds.example.org"
+	golds := newClassKind(name, "Gold")
+	refused := errors.New("connection refused")
+	leave := func(err error) func(*Registration) { return func(r *Registration) { r.leave(name, err) } }
+	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, err) } }
+	drop := func(r *Registration) { r.drop(name) }
+	type want struct {
+		reason           string // of the state
+		offered, stopped bool
+		notified         []*selector.ClassKind
+	}
+	unwatched := []*selector.ClassKind{{Name: name}}
+	for tcName, tc := range map[string]struct {
+		reason  string
+		watched bool
+		before  error // for which it is not watched
+		do      func(*Registration)
+		want    want
+	}{
+		"LeaveWatched": {
+			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			watched: true, do: leave(errNotInstalled),
+			want: want{reason: v1alpha1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
+		},
+		"LeaveUnknown": {
+			reason: "We should tell that we have looked.",
+			do:     leave(errNotInstalled),
+			want:   want{reason: v1alpha1.ReasonNotInstalled, notified: unwatched},
+		},
+		"LeaveAgain": {
+			reason: "We should not tell what has been told.",
+			before: errNotInstalled, do: leave(errNotInstalled),
+			want: want{reason: v1alpha1.ReasonNotInstalled},
+		},
+		"LeaveForAnotherReason": {
+			reason: "We should tell that it is for another reason.",
+			before: errNotInstalled, do: leave(errUnsuitable),
+			want: want{reason: v1alpha1.ReasonUnsuitable, notified: unwatched},
+		},
+		"DropWatched": {
+			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			watched: true, do: drop,
+			want: want{reason: v1alpha1.ReasonNotSynced, stopped: true, notified: []*selector.ClassKind{golds}},
+		},
+		"DropUnwatched": {
+			reason: "We should forget why there is no watch.",
+			before: errNotInstalled, do: drop,
+			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+		"DropUnknown": {
+			reason: "We should not mind a CRD that nobody registered.",
+			do:     drop,
+			want:   want{reason: v1alpha1.ReasonNotSynced},
+		},
+		"UnansweredWatched": {
+			reason:  "We should go on with what is watched, and have the status written.",
+			watched: true, do: unanswered(refused),
+			want: want{reason: v1alpha1.ReasonServed, offered: true, notified: unwatched},
+		},
+		"UnansweredUnwatched": {
+			reason: "We should say why we cannot tell any more whether it is installed.",
+			before: errNotInstalled, do: unanswered(refused),
+			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+		"UnansweredUnknown": {
+			reason: "We should say why we cannot tell yet, and have the status written.",
+			do:     unanswered(errNotServed),
+			want:   want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			got := want{}
+			r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{}}
+			r.Inventory.SetClaimKind(selector.NewClaimKind(newClaimKind("claims.example.org")))
+			r.Inventory.Open()
+			switch {
+			case tc.watched:
+				entry := &registered{watch: &watch{kind: golds, stop: func() { got.stopped = true }}}
+				r.kinds[name] = entry
+				r.publish(entry, newIndex(golds, map[string][]string{"a": nil}))
+			case tc.before != nil:
+				r.kinds[name] = &registered{err: tc.before}
+			}
+			r.onChange(func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
+
+			tc.do(r)
+			got.reason = r.state(name).reason
+			got.offered = r.Inventory.Snapshot()["claims.example.org"].Len() > 0
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+const claimKindName = "postgresqlinstances.database.example.org"
+
+// newClaimKind has the defaults that the schema gives it, but for what is changed.
+func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
+	k := &v1alpha1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
+		Spec: v1alpha1.ClaimKindSpec{
+			Paths:          v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
+			ClassRefFormat: v1alpha1.ObjectReference, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
+		},
+	}
+	for _, f := range change {
+		f(&k.Spec)
+	}
+	return selector.NewClaimKind(k)
+}
+
+func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
+	return selector.NewClassKind(&v1alpha1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
+		Spec: v1alpha1.ClassKindSpec{
+			ClaimKinds: []string{claimKindName},
+			Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+		},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
+}
+
+var (
+	sqlClasses = newClassKind("sqlclasses", "SQLClass", false)
+	rdsClasses = newClassKind("rdsclasses", "RDSClass", true)
+)
+
+// index of classes, each a name and then "key=value" labels and "@key=value" annotations.
+func index(kind *selector.ClassKind, classes ...string) *selector.Index {
+	all := make([]*selector.Class, len(classes))
+	for i, text := range classes {
+		fields := strings.Fields(text)
+		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}, Annotations: map[string]string{}}
+		if kind.Namespaced {
+			m.Namespace = "aws"
+		}
+		for _, f := range fields[1:] {
+			key, value, _ := strings.Cut(f, "=")
+			if annotation, ok := strings.CutPrefix(key, "@"); ok {
+				m.Annotations[annotation] = value
+			} else {
+				m.Labels[key] = value
+			}
+		}
+		all[i] = kind.NewClass(m, nil)
+	}
+	return selector.NewIndex(kind, all)
+}
+
+func newInventory(kind *selector.ClaimKind, classes ...*selector.Index) *selector.Inventory {
+	i := selector.NewInventory()
+	i.SetClaimKind(kind)
+	for _, x := range classes {
+		i.SetClasses(x)
+	}
+	i.Open()
+	return i
+}
+
+// newBinder asks the API server nothing: a test that needs to replaces that.
+func newBinder(t *testing.T, i *selector.Inventory) *Binder {
+	t.Helper()
+	return &Binder{
+		Snapshot: i.Snapshot,
+		Live: func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+			assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
+			return nil, errors.New("no live read")
+		},
+		Registered: func(context.Context, string) (bool, error) {
+			assert.Fail(t, "We should not ask the API server for a claim kind that the snapshot has.")
+			return false, errors.New("no look-up")
+		},
+		Fresh: func() uint64 { return 1 },
+	}
+}
+
+// asLive answers every live read with the same view.
+func asLive(v *selector.View) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+	return func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return v, nil }
+}
+
+// asRegistered answers every question for a claim kind in the same way.
+func asRegistered(registered bool, err error) func(context.Context, string) (bool, error) {
+	return func(context.Context, string) (bool, error) { return registered, err }
+}
+
+func newRequest(object string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+	group, resource := "database.example.org", "postgresqlinstances"
+	r := &admissionv1.AdmissionRequest{
+		UID:       types.UID("5e1f"),
+		Kind:      metav1.GroupVersionKind{Group: group, Version: "v1", Kind: "PostgreSQLInstance"},
+		Resource:  metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+		Namespace: "team-a", Name: "db",
+		Operation: admissionv1.Create,
+		Object:    runtime.RawExtension{Raw: []byte(object)},
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+const (
+	wantsGold = `{"spec":{"classSelector":{"matchLabels":{"tier":"gold"}}}}`
+	mistyped  = `"classSelector":{"matchExpressions":[{"key":"tier","operator":"Foo"}]}`
+)
