@@ -15,7 +15,8 @@ import (
 
 // refusalGrace is how long a class kind that was offered before may be refused
 // to a replica that starts before that is believed: an API server that starts
-// itself refuses everything until it knows its roles.
+// itself refuses everything until it knows its roles, and serves no CRD until it
+// has read it.
 const refusalGrace = 30 * time.Second
 
 // openWhenComplete opens the inventory once nothing that is registered is
@@ -102,6 +103,8 @@ func pending(k *v1alpha1.ClassKind, s state) bool {
 	if !meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
 		return false
 	}
-	return s.reason == v1alpha1.ReasonNotSynced ||
-		s.reason == v1alpha1.ReasonNotPermitted && time.Since(s.since) < refusalGrace
+	if s.refused {
+		return time.Since(s.since) < refusalGrace
+	}
+	return s.reason == v1alpha1.ReasonNotSynced
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,8 @@ type registered struct {
 	// watch of its classes; nil while there is none, and err says why.
 	watch *watch
 	err   error
+	// since is when the API server first gave that answer.
+	since time.Time
 	// index that is in the inventory, nil if none is. It is of the watch before
 	// this one until this one has synced: a change of registration that the API
 	// server does not answer takes no class away.
@@ -113,7 +116,11 @@ func (r *Registration) unanswered(name string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
 	if old == nil || old.watch == nil {
-		r.kinds[name] = &registered{err: why}
+		entry := &registered{err: why, since: time.Now()}
+		if old != nil && old.err.Error() == why.Error() {
+			entry.since = old.since
+		}
+		r.kinds[name] = entry
 	}
 	r.mu.Unlock()
 	r.notify(&selector.ClassKind{Name: name})
@@ -125,9 +132,12 @@ type state struct {
 	reason, message string
 	// index that is offered, nil if none is.
 	index *selector.Index
-	// revision that is watched, and since when.
+	// revision that is watched.
 	revision selector.Revision
-	since    time.Time
+	// refused says that the API server has said no, since when it is known, and
+	// that this may yet change.
+	refused bool
+	since   time.Time
 }
 
 func (r *Registration) state(name string) state {
@@ -138,7 +148,7 @@ func (r *Registration) state(name string) state {
 		return state{reason: v1alpha1.ReasonNotSynced, message: "not looked up yet"}
 	}
 	if k.watch == nil {
-		return state{reason: reasonFor(k.err), message: k.err.Error()}
+		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
 	}
 	s := state{index: k.index, revision: k.watch.kind.Revision, since: k.watch.since}
 	err := k.watch.lastError()
@@ -157,7 +167,7 @@ func (r *Registration) state(name string) state {
 	case k.index != nil:
 		s.reason, s.message = v1alpha1.ReasonStale, "the classes are offered as they were registered before the last change, because the API server does not answer for them: "+why
 	case apierrors.IsForbidden(err):
-		s.reason, s.message = v1alpha1.ReasonNotPermitted, why
+		s.reason, s.message, s.refused = v1alpha1.ReasonNotPermitted, why, true
 	default:
 		s.reason, s.message = v1alpha1.ReasonNotSynced, "the API server does not list the classes: "+why
 	}

@@ -34,7 +34,8 @@ func TestState(t *testing.T) {
 	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
 	watching := func(err error) *watch { return &watch{kind: golds, since: since, err: err} }
 	watched := func(reason, message string, index *selector.Index) state {
-		return state{reason, message, index, golds.Revision, since}
+		no := reason == v1alpha1.ReasonNotPermitted
+		return state{reason: reason, message: message, index: index, revision: golds.Revision, refused: no, since: since}
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -52,8 +53,8 @@ func TestState(t *testing.T) {
 		},
 		"NotServed": {
 			reason: "We should not say that it is not installed while its CRD is.",
-			kind:   &registered{err: errNotServed},
-			want:   state{reason: v1alpha1.ReasonNotSynced, message: errNotServed.Error()},
+			kind:   &registered{err: errNotServed, since: since},
+			want:   state{reason: v1alpha1.ReasonNotSynced, message: errNotServed.Error(), refused: true, since: since},
 		},
 		"Unsuitable": {
 			reason: "We should say which verbs are missing.",

@@ -176,10 +176,17 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
 	found, err := r.resolver.resolve(ctx, name, verbs...)
-	if errors.Is(err, errNotInstalled) && r.reader.Get(ctx, client.ObjectKey{Name: name}, CRD()) == nil {
-		return resource{}, errNotServed
+	if !errors.Is(err, errNotInstalled) {
+		return found, err
 	}
-	return found, err
+	switch crdErr := r.reader.Get(ctx, client.ObjectKey{Name: name}, CRD()); {
+	case crdErr == nil:
+		return resource{}, errNotServed
+	case apierrors.IsNotFound(crdErr):
+		return resource{}, err
+	default:
+		return resource{}, fmt.Errorf("cannot get the CRD of %q: %w", name, crdErr)
+	}
 }
 
 // onChange has a function called with a class kind of which something changed.

@@ -195,7 +195,8 @@ func (w *WebhookConfigurator) rule(ctx context.Context, claimKind string, curren
 		return nil, err
 	}
 	if e := entryOf(current, claimKind); e != nil && len(e.Rules) == 1 {
-		return rule.WithAPIVersions(e.Rules[0].APIVersions...).WithScope(*e.Rules[0].Scope), err
+		rule.Scope = e.Rules[0].Scope
+		return rule.WithAPIVersions(e.Rules[0].APIVersions...), err
 	}
 	return nil, err
 }

@@ -39,14 +39,14 @@ func TestSamples(t *testing.T) {
 		got[name] = class
 	}
 	for name, want := range map[string][]string{
-		"gitlab-database":            {"RDSInstanceClass/gitlab-experimental", "CloudSQLInstanceClass/gitlab-experimental"},
+		"gitlab-database":          {"RDSInstanceClass/gitlab-experimental", "CloudSQLInstanceClass/gitlab-experimental"},
 		"gitlab-praefect-database": {"RDSInstanceClass/gitlab-production", "CloudSQLInstanceClass/gitlab-production"},
-		"app-database":               {"CloudSQLInstanceClass/gitlab-experimental"},
-		"billing-database":           {"/"},
-		"wordpress-database":         {"CloudSQLInstanceClass/gitlab-experimental"},
-		"my-cache":                   {"CloudMemorystoreInstanceClass/gcp-dev", "RedisClass/azure-dev"},
-		"gitlab-cache":               {"CloudMemorystoreInstanceClass/cheap-redis", "CloudMemorystoreInstanceClass/really-quite-a-lot-of-memory"},
-		"session-cache":              {"/"},
+		"app-database":             {"CloudSQLInstanceClass/gitlab-experimental"},
+		"billing-database":         {"/"},
+		"wordpress-database":       {"CloudSQLInstanceClass/gitlab-experimental"},
+		"my-cache":                 {"CloudMemorystoreInstanceClass/gcp-dev", "RedisClass/azure-dev"},
+		"gitlab-cache":             {"CloudMemorystoreInstanceClass/cheap-redis", "CloudMemorystoreInstanceClass/really-quite-a-lot-of-memory"},
+		"session-cache":            {"/"},
 	} {
 		assert.Contains(t, want, got[name], "We should bind %s as its comment says.", name)
 	}
