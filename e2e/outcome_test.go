@@ -223,7 +223,7 @@ func TestOutcome(t *testing.T) {
 				require.ErrorAs(t, err, &status, tc.reason)
 				assert.Equal(t, tc.want.code, status.Status().Code, "%s: %v", tc.reason, err)
 				for _, part := range tc.want.message {
-					assert.ErrorContains(t, err, part, tc.reason)
+					require.ErrorContains(t, err, part, tc.reason)
 				}
 				if tc.want.causes != nil {
 					assert.Equal(t, tc.want.causes, fields(status.Status()), "%s: %v", tc.reason, err)

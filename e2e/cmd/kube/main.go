@@ -15,10 +15,9 @@ import (
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
 func main() {
