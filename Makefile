@@ -56,7 +56,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
-	$(E2E) go test -count=1 -timeout 20m ./...
+	$(E2E) go test -count=1 -parallel 8 -timeout 20m ./...
 
 .PHONY: bench
 bench: ## Run the benchmarks of choosing

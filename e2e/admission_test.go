@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,8 +32,8 @@ import (
 // it. The watch may be faster than kubectl; for half of the files there is none,
 // since classbind may only list their classes, and it has to read live.
 func TestApplyTogether(t *testing.T) {
-	w := newWorld(t, controlplane.Options{Audit: true})
-	w.serve(t)
+	t.Parallel()
+	w := sharedWorld(t)
 	w.resources(t, "Claim claims.together.test Namespaced", "Class classes.together.test Cluster", "Other others.unwatched.test Cluster")
 	w.apply(t, vendor("together.test")+strings.Replace(vendor("unwatched.test"), "[list, watch]", "[list]", 1)+claimKind("claims.together.test", "{}")+
 		classKind("classes.together.test", "{claimKinds: [claims.together.test]}")+classKind("others.unwatched.test", "{claimKinds: [claims.together.test]}"))
@@ -70,6 +72,7 @@ func TestApplyTogether(t *testing.T) {
 
 // TestSpared counts at the server which claims the API server calls it for.
 func TestSpared(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Options{Audit: true})
 	r := w.serve(t)
 	w.resources(t, "Claim claims.spared.test Namespaced", "Class classes.spared.test Cluster")
@@ -78,6 +81,14 @@ func TestSpared(t *testing.T) {
 		classKind("classes.spared.test", "{claimKinds: [claims.spared.test]}")+class("spared.test", "Class", "only", ""))
 	w.awaitClaims(t, "claims.spared.test")
 	w.awaitClasses(t, "classes.spared.test", 1)
+	w.apply(t, claimKind("pods", "{}")+claimKind("services", "{}")+claimKind("jobs.batch", "{}"))
+	for _, kind := range []string{"pods", "services", "jobs.batch"} {
+		w.awaitClaims(t, kind)
+	}
+	configuration := func() string {
+		return w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.metadata.resourceVersion}")
+	}
+	unchanged := configuration()
 
 	for name, tc := range map[string]struct {
 		reason string
@@ -118,6 +129,13 @@ func TestSpared(t *testing.T) {
 		require.NoError(t, w.Update(t.Context(), bound))
 		require.NoError(t, w.Delete(t.Context(), bound))
 		assert.Equal(t, before, calls(t, r), "We should be called for creations only.")
+	})
+
+	t.Run("NothingChanged", func(t *testing.T) {
+		for i := range 10 { // Each has the configuration looked at again.
+			w.kubectl(t, "annotate", "--overwrite", "secret", "classbind-ca", "--namespace=classbind-system", fmt.Sprint("looked-at=", i))
+		}
+		assert.Equal(t, unchanged, configuration(), "We should not write a webhook configuration in which nothing changes.")
 	})
 
 	t.Run("Audited", func(t *testing.T) {
@@ -168,6 +186,7 @@ func (w *world) audited(t *testing.T, name string) map[string]string {
 
 // TestUnavailable has classbind down, and up but without knowing all classes.
 func TestUnavailable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	r := w.serve(t)
 	w.resources(t, "Claim claims.strict.test Namespaced", "Claim claims.lenient.test Namespaced", "Other others.strict.test Namespaced",
@@ -238,6 +257,7 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 
 // TestUninstall deletes deploy/base while classbind runs.
 func TestUninstall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t)
 	w.resources(t, "Claim claims.gone.test Namespaced")
@@ -256,6 +276,7 @@ func TestUninstall(t *testing.T) {
 
 // TestReproducible creates the same claims over and over.
 func TestReproducible(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	r := w.serve(t)
 	w.resources(t, "Claim claims.same.test Namespaced", "Class classes.same.test Cluster")
@@ -277,11 +298,16 @@ func TestReproducible(t *testing.T) {
 		}
 		return got
 	}
+	forget := func() {
+		every := &unstructured.Unstructured{}
+		every.SetGroupVersionKind(schema.GroupVersionKind{Group: "same.test", Version: "v1", Kind: "Claim"})
+		require.NoError(t, w.DeleteAllOf(t.Context(), every, client.InNamespace("default")))
+	}
 	want := all(client.DryRunAll)
 	assert.Equal(t, want, all(), "We should give a claim what --dry-run=server said.")
-	w.kubectl(t, "delete", "claims.same.test", "--all")
+	forget()
 	assert.Equal(t, want, all(), "We should give a claim that is created again the same class.")
-	w.kubectl(t, "delete", "claims.same.test", "--all")
+	forget()
 
 	w.apply(t, class("same.test", "Class", "new", ""))
 	w.awaitClasses(t, "classes.same.test", classes+1)
@@ -310,7 +336,7 @@ func TestReproducible(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	assert.Equal(t, want, all(), "We should give a claim the same class on a second replica.")
 	assert.Greater(t, calls(t, second), before)
-	w.kubectl(t, "delete", "claims.same.test", "--all")
+	forget()
 
 	require.NoError(t, second.Stop())
 	w.serve(t, "--webhook-bind-address="+address, "--webhook-url=https://"+address)

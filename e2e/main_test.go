@@ -6,6 +6,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,7 +50,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "error:", err)
 			return 1
 		}
-		return m.Run()
+		code := m.Run()
+		if err := sharing.end(code != 0); err != nil {
+			fmt.Fprintln(os.Stderr, "error: the shared world did not end well:", err)
+			code = 1
+		}
+		return code
 	}())
 }
 
@@ -64,39 +70,102 @@ func raceFlags() []string {
 	return []string{"-race"}
 }
 
-// world is a control plane with deploy/base applied, for one test.
+// world is a control plane with deploy/base applied.
 type world struct {
 	*controlplane.ControlPlane
 	client.Client
 
 	deploy     string
 	kubeconfig string // of classbind's ServiceAccount
-	warnings   *warnings
 }
 
+// newWorld is for one test, which may do with it as it likes.
 func newWorld(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
-	o.Progress = os.Stderr
-	plane, err := controlplane.Start(t.Context(), o)
+	w, err := startWorld(t.Context(), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
-
-	w := &world{ControlPlane: plane, warnings: &warnings{}}
-	w.deploy, err = classbind.Deploy(t.Context())
-	require.NoError(t, err)
-	w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, "base"))
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
-	w.kubeconfig, err = plane.UserKubeconfig(classbind.User, classbind.Groups...)
-	require.NoError(t, err)
-
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, v1alpha1.AddToScheme(scheme))
-	config := rest.CopyConfig(plane.Config)
-	config.WarningHandlerWithContext = w.warnings
-	w.Client, err = client.New(config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.Stop()) })
 	return w
+}
+
+func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
+	o.Progress = os.Stderr
+	plane, err := controlplane.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{ControlPlane: plane}
+	if err := w.setUp(ctx); err != nil {
+		return nil, errors.Join(err, plane.Stop())
+	}
+	return w, nil
+}
+
+func (w *world) setUp(ctx context.Context) (err error) {
+	if w.deploy, err = classbind.Deploy(ctx); err != nil {
+		return err
+	}
+	if _, _, err = w.Kubectl(ctx, nil, "apply", "-k", filepath.Join(w.deploy, "base")); err != nil {
+		return err
+	}
+	if _, _, err = w.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+		return err
+	}
+	if w.kubeconfig, err = w.UserKubeconfig(classbind.User, classbind.Groups...); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err = errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	config := rest.CopyConfig(w.Config)
+	config.WarningHandlerWithContext = warnings{}
+	w.Client, err = client.New(config, client.Options{Scheme: scheme})
+	return err
+}
+
+// sharing is the world of the tests that only add to it, each in API groups of
+// its own, and of the one replica in it.
+var sharing shared
+
+type shared struct {
+	once    sync.Once
+	world   *world
+	replica *replica
+	err     error
+}
+
+// sharedWorld is started for the first test that asks for it.
+func sharedWorld(t *testing.T) *world {
+	t.Helper()
+	sharing.once.Do(func() {
+		// The context of a test ends with it.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+		defer cancel()
+		if sharing.world, sharing.err = startWorld(ctx, controlplane.Options{Audit: true}); sharing.err != nil {
+			return
+		}
+		if sharing.replica, sharing.err = sharing.world.run(); sharing.err != nil {
+			return
+		}
+		sharing.err = sharing.replica.Ready(ctx)
+	})
+	require.NoError(t, sharing.err, "We should have a replica that is ready.")
+	return sharing.world
+}
+
+func (s *shared) end(failed bool) error {
+	var errs []error
+	if s.replica != nil {
+		errs = append(errs, s.replica.Stop())
+		if failed {
+			fmt.Fprintf(os.Stderr, "The shared replica's log:\n%s\n", s.replica.log)
+		}
+	}
+	if s.world != nil {
+		errs = append(errs, s.world.Stop())
+	}
+	return errors.Join(errs...)
 }
 
 func (w *world) kubectl(t *testing.T, args ...string) string {
@@ -118,12 +187,18 @@ type replica struct {
 	log *lockedBuffer
 }
 
-// start a replica; when the test ends it must end well, which it does not after a data race.
-func (w *world) start(t *testing.T, flags ...string) *replica {
-	t.Helper()
+// run a replica, which the caller stops.
+func (w *world) run(flags ...string) (*replica, error) {
 	r := &replica{log: &lockedBuffer{}}
 	var err error
 	r.Process, err = classbind.Start(command, w.kubeconfig, r.log, flags...)
+	return r, err
+}
+
+// start a replica; when the test ends it must end well, which it does not after a data race.
+func (w *world) start(t *testing.T, flags ...string) *replica {
+	t.Helper()
+	r, err := w.run(flags...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, r.Stop(), "We should see the replica end well.")
@@ -148,10 +223,12 @@ func (w *world) serve(t *testing.T, flags ...string) *replica {
 func (w *world) resources(t *testing.T, lines ...string) {
 	t.Helper()
 	var manifest strings.Builder
+	wait := []string{"wait", "--for=condition=Established", "crd"}
 	for _, line := range lines {
 		var kind, name, scope string
 		_, err := fmt.Sscan(line, &kind, &name, &scope)
 		require.NoError(t, err)
+		wait = append(wait, name)
 		plural, group, _ := strings.Cut(name, ".")
 		fmt.Fprintf(&manifest, `---
 apiVersion: apiextensions.k8s.io/v1
@@ -169,7 +246,7 @@ spec:
 `, name, group, scope, kind, plural)
 	}
 	w.apply(t, manifest.String())
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, wait...)
 }
 
 // vendor is the role that lets classbind read a group's classes.
@@ -223,9 +300,9 @@ func (w *world) create(t *testing.T, manifest string, o ...client.CreateOption) 
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
-	w.warnings.take()
-	err := w.Create(t.Context(), object, o...)
-	return object, w.warnings.take(), err
+	var text []string
+	err := w.Create(context.WithValue(t.Context(), warnings{}, &text), object, o...)
+	return object, text, err
 }
 
 // classOf a claim is the KIND/NAME of its reference, or empty.
@@ -237,25 +314,14 @@ func classOf(claim *unstructured.Unstructured) string {
 	return ref["kind"] + "/" + ref["name"]
 }
 
-// warnings that the API server sent since they were last taken.
-type warnings struct {
-	mu   sync.Mutex
-	text []string
-}
+// warnings go to the caller whose context has a place for them.
+type warnings struct{}
 
 // HandleWarningHeaderWithContext is called by the client.
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, text)
-}
-
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	text := w.text
-	w.text = nil
-	return text
+func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
+	if to, ok := ctx.Value(warnings{}).(*[]string); ok {
+		*to = append(*to, text)
+	}
 }
 
 // lockedBuffer is a log that is read while it is written.

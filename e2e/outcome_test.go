@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 const outcomeKinds = `
@@ -62,8 +60,8 @@ metadata: {name: terminating, labels: {tier: leaving}, finalizers: [outcome.test
 
 // TestOutcome has every row of the table in README, as the API server shows it.
 func TestOutcome(t *testing.T) {
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	t.Parallel()
+	w := sharedWorld(t)
 	w.resources(t, "Database databases.outcome.test Namespaced", "Cache caches.outcome.test Namespaced",
 		"BigClass bigclasses.outcome.test Cluster", "SmallClass smallclasses.outcome.test Cluster")
 	w.apply(t, vendor("outcome.test")+"---"+outcomeKinds)

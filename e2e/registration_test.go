@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestRegistration changes what is registered while one replica runs.
 func TestRegistration(t *testing.T) {
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	t.Parallel()
+	w := sharedWorld(t)
 
 	t.Run("ClassKindAtRuntime", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
 		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
 		w.awaitClaims(t, "claims.runtime.test")
@@ -54,6 +54,7 @@ func TestRegistration(t *testing.T) {
 	})
 
 	t.Run("CRDsComeAndGo", func(t *testing.T) {
+		t.Parallel()
 		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [claims.later.test]}"))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.later.test", v1alpha1.ReasonNotInstalled)
 		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
@@ -74,6 +75,7 @@ func TestRegistration(t *testing.T) {
 	})
 
 	t.Run("VersionOfACRDChanges", func(t *testing.T) {
+		t.Parallel()
 		crd := func(v1beta1, v1 bool) string {
 			return fmt.Sprintf(`---
 apiVersion: apiextensions.k8s.io/v1
@@ -107,6 +109,7 @@ spec:
 	})
 
 	t.Run("NotPermitted", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.secret.test Namespaced", "Class classes.secret.test Cluster", "Open opens.open.test Cluster")
 		w.apply(t, vendor("open.test")+claimKind("claims.secret.test", "{}")+
 			classKind("classes.secret.test", "{claimKinds: [claims.secret.test]}")+classKind("opens.open.test", "{claimKinds: [claims.secret.test]}")+
@@ -123,12 +126,14 @@ spec:
 	})
 
 	t.Run("NotSuited", func(t *testing.T) {
+		t.Parallel()
 		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [componentstatuses]}"))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, "componentstatuses", v1alpha1.ReasonUnsuitable)
 		w.awaitReason(t, &v1alpha1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1alpha1.ReasonUnsuitable)
 	})
 
 	t.Run("ClusterScopedClaim", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
 		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{}")+classKind("classes.wide.test", "{claimKinds: [claims.wide.test]}")+
 			class("wide.test", "Class", "only", "namespace: default, "))
@@ -141,6 +146,7 @@ spec:
 	})
 
 	t.Run("NamespacedClassOutOfReach", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.local.test Namespaced", "Class classes.local.test Namespaced")
 		w.apply(t, vendor("local.test")+claimKind("claims.local.test", "{classRefFormat: LocalObjectReference}")+
 			classKind("classes.local.test", "{claimKinds: [claims.local.test]}")+
@@ -156,6 +162,7 @@ spec:
 	})
 
 	t.Run("AmbiguousReference", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
 		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{classRefFormat: Name, paths: {classRef: .spec.className}}")+
 			classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "One", "one", ""))
@@ -178,6 +185,7 @@ spec:
 	})
 
 	t.Run("ValuesInFields", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Claim claims.field.test Namespaced", "Class classes.field.test Cluster")
 		w.apply(t, vendor("field.test")+claimKind("claims.field.test", "{strategy: HighestWeight}")+
 			classKind("classes.field.test", "{claimKinds: [claims.field.test], default: {path: .default}, weight: {path: .spec.weight}}")+
@@ -196,6 +204,7 @@ spec:
 	})
 
 	t.Run("MalformedWeight", func(t *testing.T) {
+		t.Parallel()
 		w.resources(t, "Class classes.weight.test Cluster")
 		w.apply(t, vendor("weight.test")+classKind("classes.weight.test", "{}"))
 		for weight, want := range map[string]string{
@@ -214,6 +223,7 @@ spec:
 	})
 
 	t.Run("PersistentVolumeClaim", func(t *testing.T) {
+		t.Parallel()
 		w.apply(t, vendor("storage.k8s.io")+
 			claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}, namespaceSelector: {matchLabels: {bound: 'yes'}}}")+
 			classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}")+`---
@@ -249,7 +259,8 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}
 // TestSchema has every field of a registration in its wrong form: the API
 // server refuses it, and names the field and what is allowed.
 func TestSchema(t *testing.T) {
-	w := newWorld(t, controlplane.Options{})
+	t.Parallel()
+	w := sharedWorld(t)
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"PathWithoutDot":      {claimKind("a.test", "{paths: {classRef: spec.classRef}}"), "spec.paths.classRef: Invalid value"},
 		"PathWithIndex":       {claimKind("a.test", "{paths: {classSelector: '.spec.list[0]'}}"), "spec.paths.classSelector: Invalid value"},

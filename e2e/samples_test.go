@@ -7,19 +7,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestSamples applies deploy/samples/crossplane as its kustomization says.
 func TestSamples(t *testing.T) {
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	t.Parallel()
+	w := sharedWorld(t)
 	samples := filepath.Join(w.deploy, "samples", "crossplane")
 	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "redisclasses.cache.azure.crossplane.io", "rdsinstanceclasses.database.aws.crossplane.io",
+		"cloudsqlinstanceclasses.database.gcp.crossplane.io", "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io")
 	w.kubectl(t, "apply", "-k", samples)
-	w.kubectl(t, "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s")
 	for kind, n := range map[string]int{
 		"rdsinstanceclasses.database.aws.crossplane.io": 2, "cloudsqlinstanceclasses.database.gcp.crossplane.io": 2,
 		"cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io": 3, "redisclasses.cache.azure.crossplane.io": 1,
