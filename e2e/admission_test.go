@@ -143,6 +143,19 @@ func TestSpared(t *testing.T) {
 			"class": "Class/only", "candidates": "1", "strategy": "WeightedRandom", "reason": "MatchingClass",
 		}, w.audited(t, "other-verbs"), "We should say why in the audit log.")
 	})
+
+	t.Run("Uninstalled", func(t *testing.T) {
+		// There is no controller here that would end a namespace's deletion.
+		w.kubectl(t, "delete", "-k", filepath.Join(w.deploy, "base"), "--wait=false")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			unbound, _, err := w.create(t, claim("spared.test", "uninstalled"), client.DryRunAll)
+			require.NoError(c, err, "We should block no claim once we are uninstalled.")
+			require.Empty(c, classOf(unbound), "We should bind no claim once we are uninstalled.")
+		}, patience, 20*time.Millisecond)
+		assert.Never(t, func() bool {
+			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
+		}, time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back while we still run.")
+	})
 }
 
 // calls of the webhook that the replica has answered.
@@ -253,25 +266,6 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		require.NoError(t, err)
 		assert.Equal(t, "Class/only", classOf(bound), "We should bind again as soon as nothing is missing.")
 	})
-}
-
-// TestUninstall deletes deploy/base while classbind runs.
-func TestUninstall(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
-	w.resources(t, "Claim claims.gone.test Namespaced")
-	w.apply(t, claimKind("claims.gone.test", "{whenUnmatched: Deny}"))
-	w.awaitClaims(t, "claims.gone.test")
-	// There is no controller here that would end a namespace's deletion.
-	w.kubectl(t, "delete", "-k", filepath.Join(w.deploy, "base"), "--wait=false")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, claim("gone.test", "after"), client.DryRunAll)
-		require.NoError(c, err, "We should block no claim once we are gone.")
-	}, patience, 20*time.Millisecond)
-	assert.Never(t, func() bool {
-		return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
-	}, 2*time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back.")
 }
 
 // TestReproducible creates the same claims over and over.
