@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/selector"
 )
@@ -99,69 +96,4 @@ func (b *Binder) unknown(ctx context.Context, claimKind string) (*admissionv1.Ad
 		return nil, fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
 	}
 	return untouched("NotRegistered"), nil
-}
-
-func answer(request *admissionv1.AdmissionRequest, object map[string]any, d selector.Decision) (*admissionv1.AdmissionResponse, error) {
-	warning := d.Warning()
-	if d.Class == nil && d.View.Kind.Deny {
-		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-		return denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason()), nil
-	}
-	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if warning != "" {
-		response.Warnings = []string{warning}
-	}
-	if d.Class == nil {
-		return response, nil
-	}
-	patch, err := addPatch(object, d.View.Kind.ReferencePath(), d.View.Kind.Reference(d.Class))
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode the class reference: %w", err)
-	}
-	jsonPatch := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = patch, &jsonPatch
-	return response, nil
-}
-
-func untouched(reason string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": reason}}
-}
-
-func denied(err *apierrors.StatusError, reason string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{
-		Result:           &metav1.Status{Status: metav1.StatusFailure, Code: err.ErrStatus.Code, Reason: err.ErrStatus.Reason, Message: err.ErrStatus.Message, Details: err.ErrStatus.Details},
-		AuditAnnotations: map[string]string{"reason": reason},
-	}
-}
-
-// auditAnnotations say why, in the API server's audit log.
-func auditAnnotations(d selector.Decision) map[string]string {
-	annotations := map[string]string{
-		"reason":     d.Reason(),
-		"candidates": strconv.Itoa(d.Candidates),
-		"strategy":   string(d.View.Kind.Strategy.Name),
-	}
-	if d.Class != nil {
-		annotations["class"] = d.Class.String()
-	}
-	if dropped := d.DroppedText(); dropped != "" {
-		annotations["dropped"] = dropped
-	}
-	return annotations
-}
-
-func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d selector.Decision) {
-	class := ""
-	if d.Class != nil {
-		class = d.Class.String()
-	}
-	name := request.Name
-	if name == "" {
-		name = "(generated)"
-	}
-	logf.FromContext(ctx).Info("Decided on a claim",
-		"claimKind", d.View.Kind.Name, "namespace", request.Namespace, "name", name, "requestUID", request.UID,
-		"class", class, "reason", d.Reason(), "strategy", d.View.Kind.Strategy.Name,
-		"candidates", d.Candidates, "dropped", d.DroppedText(),
-		"dryRun", request.DryRun != nil && *request.DryRun)
 }

@@ -13,18 +13,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -162,21 +156,4 @@ func serve(ctx context.Context, o *options) error {
 		return fmt.Errorf("cannot go on: %w", err)
 	}
 	return nil
-}
-
-// cacheOptions keep what is cached to what is read: one webhook configuration,
-// one Secret, and of CRDs that they changed.
-func cacheOptions(namespace string) cache.Options {
-	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}: {Field: named(v1alpha1.WebhookConfiguration)},
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(v1alpha1.CASecret)}}},
-		controller.CRD(): {Transform: func(object any) (any, error) {
-			if m, err := meta.Accessor(object); err == nil {
-				m.SetAnnotations(nil)
-				m.SetManagedFields(nil)
-			}
-			return object, nil
-		}},
-	}}
 }
