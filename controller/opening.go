@@ -35,10 +35,9 @@ func (r *Registration) openWhenComplete(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // The only error is that the process is to stop.
 	}
-	r.mu.Lock()
-	r.open = true
-	opened := r.opened
 	r.Inventory.Open()
+	r.mu.Lock()
+	opened := r.opened
 	r.mu.Unlock()
 	log.Info("Ready to bind claims")
 	for _, f := range opened {
@@ -48,17 +47,11 @@ func (r *Registration) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// onOpen has a function called when the inventory is opened, or now if it is open.
+// onOpen has a function called when the inventory is opened. It is for setting up.
 func (r *Registration) onOpen(f func()) {
 	r.mu.Lock()
-	open := r.open
-	if !open {
-		r.opened = append(r.opened, f)
-	}
-	r.mu.Unlock()
-	if open {
-		f()
-	}
+	defer r.mu.Unlock()
+	r.opened = append(r.opened, f)
 }
 
 // Ready is an error until the inventory is open.

@@ -36,7 +36,8 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 	entry := &registered{}
 	if old := r.kinds[k.Name]; old != nil {
 		if old.watch != nil && old.watch.kind.Same(kind) {
-			return !apierrors.IsNotFound(old.watch.lastError())
+			err, _ := old.watch.lastError()
+			return !apierrors.IsNotFound(err)
 		}
 		if old.watch != nil {
 			old.watch.stop()
@@ -67,15 +68,19 @@ func (r *Registration) lookUpAgain(classKind string) {
 // publish puts an index into the inventory, unless its watch has been replaced.
 func (r *Registration) publish(from *registered, x *selector.Index) {
 	r.mu.Lock()
-	current := r.kinds[x.Kind.Name] == from
+	current, before := r.kinds[x.Kind.Name] == from, from.index
 	if current {
 		from.index, from.synced = x, true
 		r.Inventory.SetClasses(x)
 	}
 	r.mu.Unlock()
-	if current {
-		r.notify(x.Kind)
+	if !current {
+		return
 	}
+	if before != nil && before.Kind != x.Kind { // It may have served other claim kinds.
+		r.notify(before.Kind)
+	}
+	r.notify(x.Kind)
 }
 
 // leave takes the classes of a kind out, because the API server says that there are none.
@@ -107,6 +112,9 @@ func (r *Registration) remove(name string, old *registered) {
 		kind = old.watch.kind
 	}
 	r.Inventory.DeleteClasses(name)
+	if old != nil && old.index != nil && old.index.Kind != kind {
+		r.notify(old.index.Kind)
+	}
 	r.notify(kind)
 }
 
@@ -150,8 +158,8 @@ func (r *Registration) state(name string) state {
 	if k.watch == nil {
 		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
 	}
-	s := state{index: k.index, revision: k.watch.kind.Revision, since: k.watch.since}
-	err := k.watch.lastError()
+	err, since := k.watch.lastError()
+	s := state{index: k.index, revision: k.watch.kind.Revision, since: since}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):

@@ -358,3 +358,14 @@ func TestLeave(t *testing.T) {
 		})
 	}
 }
+
+func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
+	before, after := newClassKind("golds.example.org", "Gold"), newClassKind("golds.example.org", "Gold")
+	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
+	entry := &registered{index: newIndex(before, nil)}
+	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
+	var notified []string
+	r.onChange(func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.publish(entry, newIndex(after, nil))
+	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
+}

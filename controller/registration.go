@@ -60,7 +60,6 @@ type Registration struct {
 	reads    reads
 
 	mu      sync.Mutex
-	open    bool
 	kinds   map[string]*registered
 	changed []func(classKind *selector.ClassKind)
 	opened  []func()

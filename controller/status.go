@@ -83,8 +83,8 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		// Replicas that start must wait for it, as this one does: the status stands until we know.
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
-	if state.revision.UID != "" && state.revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
-		return ctrl.Result{RequeueAfter: statusDelay}, nil // What is watched is about to be what is registered.
+	if state.reason == v1alpha1.ReasonServed && state.revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil // What is watched is about to be what is registered.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
@@ -129,9 +129,13 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	view := s.Registration.Inventory.Snapshot()[name]
+	snapshot := s.Registration.Inventory.Snapshot()
+	if snapshot == nil {
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+	}
+	view := snapshot[name]
 	if view == nil || view.Kind.Revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
-		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to open, or to hear of this.
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to hear of this.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
@@ -186,6 +190,9 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	}
 	if entryOf(configuration, claimKind) != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
+		if problem := s.Configurator.Problem(); problem != "" {
+			ready.Message += "; a change of the registration may not be in force: " + problem
+		}
 		return nil
 	}
 	_, err := s.Registration.lookUp(ctx, claimKind, "create")

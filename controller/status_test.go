@@ -175,12 +175,12 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		"OlderWatched": {
 			reason: "We should not say of this generation what is known of the one before, and look again.",
 			kind:   watched("5e1f", 6, long, nil, true),
-			want:   want{again: statusDelay},
+			want:   want{again: retryCRDAfter},
 		},
 		"PredecessorWatched": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
 			kind:   watched("c0ffee", 7, long, nil, true),
-			want:   want{again: statusDelay},
+			want:   want{again: retryCRDAfter},
 		},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.",
@@ -252,7 +252,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"Closed": {
 			reason: "We should say nothing before all is known, and look again.",
 			closed: true, view: revision("5e1f", 7), entries: entry,
-			want: want{again: statusDelay},
+			want: want{again: retryCRDAfter},
 		},
 		"NotViewed": {
 			reason:  "We should say nothing of what we have not heard of, and look again.",
@@ -298,7 +298,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 				inventory.Open()
 			}
 			configurator := &WebhookConfigurator{}
-			configurator.problem.Store(&tc.problem)
+			configurator.shared.Store(&tc.problem)
 			s := &StatusWriter{Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,13 +31,12 @@ type watch struct {
 	// while an index is made, one more index shows them all.
 	dirty chan struct{}
 
-	// since is when the watch was started.
-	since time.Time
-
 	mu      sync.Mutex
 	classes map[types.NamespacedName]*selector.Class
-	// err is what the API server last answered instead of the classes.
-	err error
+	// err is what the API server last answered instead of the classes, and since
+	// when it has refused them, or not.
+	err   error
+	since time.Time
 }
 
 // startWatch follows the classes until it is stopped. Both publish, with every
@@ -44,7 +44,7 @@ type watch struct {
 // answers otherwise than before, are called from its own goroutines.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stop: stop, since: time.Now(), dirty: make(chan struct{}, 1)}
+	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
 	observe := func(err error) {
 		if ctx.Err() == nil && w.observe(err) {
 			answered(err)
@@ -97,16 +97,20 @@ func (w *watch) observe(err error) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if apierrors.IsForbidden(err) != apierrors.IsForbidden(w.err) {
+		w.since = time.Now()
+	}
 	news := (err == nil) != (w.err == nil) || err != nil && err.Error() != w.err.Error()
 	w.err = err
 	return news
 }
 
-// lastError is what the API server last answered instead of the classes.
-func (w *watch) lastError() error {
+// lastError is what the API server last answered instead of the classes, and
+// since when it has refused them, or not.
+func (w *watch) lastError() (err error, since time.Time) { //nolint:revive // The error is the value here.
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
+	return w.err, w.since
 }
 
 func (w *watch) update(change func()) {

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestObserve(t *testing.T) {
@@ -26,4 +30,22 @@ func TestObserve(t *testing.T) {
 	} {
 		assert.Equal(t, step.want, w.observe(step.err), step.reason)
 	}
+}
+
+func TestRefusedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // For a clock that we set.
+		w := &watch{}
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
+		since := func() time.Duration {
+			_, at := w.lastError()
+			return time.Since(at)
+		}
+		w.observe(errors.New("connection refused"))
+		time.Sleep(time.Hour)
+		w.observe(forbidden)
+		assert.Zero(t, since(), "We should count from the refusal, however long there was no answer before.")
+		time.Sleep(time.Second)
+		w.observe(forbidden)
+		assert.Equal(t, time.Second, since(), "We should count from the first refusal.")
+	})
 }

@@ -43,21 +43,29 @@ type WebhookConfigurator struct {
 	// Serving is an error until this replica serves a certificate that the CA verifies.
 	Serving func(ctx context.Context, ca []byte) error
 
-	problem atomic.Pointer[string]
+	// problem of the last round, since when, and what of it concerns all entries.
+	problem string
+	since   time.Time
+	shared  atomic.Pointer[string]
 }
 
-// Problem is why the configuration is not as it should be, empty if it is.
+// Problem is why the configuration as a whole is not as it should be, empty if it is.
 func (w *WebhookConfigurator) Problem() string {
-	if p := w.problem.Load(); p != nil {
+	if p := w.shared.Load(); p != nil {
 		return *p
 	}
 	return ""
 }
 
-// waiting for something that is not an error, and is looked at again after a while.
+// errNotHeardOf says that the claim kind is about to be registered on this replica.
+var errNotHeardOf = errors.New("it is not registered on this replica yet")
+
+// waiting for something that is not an error, and is looked at again after a
+// while. It may concern one entry alone.
 type waiting struct {
-	why   string
-	again time.Duration
+	why      string
+	again    time.Duration
+	oneEntry bool
 }
 
 func (w *waiting) Error() string { return w.why }
@@ -89,22 +97,32 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, name string) (ctrl.
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	err := w.write(ctx, name)
-	problem := ""
+	problem, shared := "", ""
 	if err != nil {
-		problem = err.Error()
+		problem, shared = err.Error(), err.Error()
 	}
-	w.problem.Store(&problem)
+	if problem != w.problem {
+		w.problem, w.since = problem, time.Now()
+	}
+	result := ctrl.Result{}
 	if wait := (*waiting)(nil); errors.As(err, &wait) {
 		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
-		return ctrl.Result{RequeueAfter: wait.again}, nil
+		if wait.oneEntry {
+			shared = ""
+		}
+		result.RequeueAfter, err = wait.again, nil
+		if time.Since(w.since) > refusalGrace { // What takes so long is not worth a round a second.
+			result.RequeueAfter = retryAfter
+		}
 	}
-	return ctrl.Result{}, err
+	w.shared.Store(&shared)
+	return result, err
 }
 
 func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
 	current := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, current); apierrors.IsNotFound(err) {
-		return &waiting{fmt.Sprintf("there is no MutatingWebhookConfiguration %q: kubectl apply -k deploy/base", name), retryAfter}
+		return &waiting{fmt.Sprintf("there is no MutatingWebhookConfiguration %q: kubectl apply -k deploy/base", name), retryAfter, false}
 	} else if err != nil {
 		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
@@ -114,7 +132,7 @@ func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
 	}
 	ca := secret.Data[corev1.ServiceAccountRootCAKey]
 	if err := w.Serving(ctx, ca); err != nil {
-		return &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond}
+		return &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
 	}
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
@@ -139,8 +157,8 @@ func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
 }
 
 // rules of all claim kinds, nil for one that is to have no entry. One that is
-// not there, or does not answer, keeps no other waiting; the error says what
-// is to be looked at again.
+// not there, or does not answer, keeps the others waiting for a moment only; the
+// error says what is to be looked at again.
 func (w *WebhookConfigurator) rules(ctx context.Context, kinds []v1alpha1.ClaimKind, current *admissionregistrationv1.MutatingWebhookConfiguration) ([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, error) {
 	rules := make([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, len(kinds))
 	errs := make([]error, len(kinds))
@@ -159,9 +177,9 @@ func (w *WebhookConfigurator) rules(ctx context.Context, kinds []v1alpha1.ClaimK
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &waiting{fmt.Sprintf("claim kind %q: %v", kinds[i].Name, err), retryAfter}
+			incomplete = &waiting{fmt.Sprintf("claim kind %q: %v", kinds[i].Name, err), retryAfter, true}
 		}
-		if !errors.Is(err, errNotInstalled) && !errors.Is(err, errUnsuitable) {
+		if errors.Is(err, errNotServed) || errors.Is(err, errNotHeardOf) {
 			incomplete.again = retryCRDAfter
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -285,7 +286,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.down.example.org.bind.classbind.io", "v7"}},
-				again: retryCRDAfter, problem: `claim kind "claims.down.example.org": cannot look up the API group "down.example.org": `,
+				again: retryAfter, problem: `claim kind "claims.down.example.org": cannot look up the API group "down.example.org": `,
 			},
 		},
 	} {
@@ -325,7 +326,9 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			if tc.want.problem == "" {
 				assert.Empty(t, w.Problem(), tc.reason)
 			} else {
-				assert.Contains(t, w.Problem(), tc.want.problem, "We should say what is the matter.")
+				assert.Contains(t, w.problem, tc.want.problem, "We should know what is the matter.")
+				ofOneKind := strings.HasPrefix(tc.want.problem, "claim kind")
+				assert.Equal(t, ofOneKind, w.Problem() == "", "We should not lay one kind's problem at the door of the others.")
 			}
 			if !tc.want.applied {
 				assert.Empty(t, tc.client.applied, tc.reason)

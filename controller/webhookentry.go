@@ -23,7 +23,7 @@ func (w *WebhookConfigurator) rule(ctx context.Context, claimKind string, curren
 	rule := admissionregistrationac.RuleWithOperations().
 		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
 	if !w.Registration.Inventory.HasClaimKind(claimKind) {
-		return nil, errors.New("it is not registered on this replica yet")
+		return nil, errNotHeardOf
 	}
 	found, err := w.Registration.lookUp(ctx, claimKind, "create")
 	switch {

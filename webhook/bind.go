@@ -29,9 +29,11 @@ type Binder struct {
 }
 
 // Review binds the claim whose creation is asked for. In this order, it leaves
-// alone whatever is not a creation, a claim kind that is registered no more,
-// and a claim that is settled or being deleted; refuses a malformed selector;
-// and binds the claim, or answers as its kind does where there is no class.
+// alone whatever is not a creation; cannot answer before all classes are known;
+// leaves alone a claim kind that is registered no more; cannot answer for one
+// whose registration is at fault; leaves alone a claim that is being deleted or
+// settled; refuses a malformed one; and binds the claim, or answers as its kind
+// does where there is no class.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return untouched("NotACreation"), nil
@@ -57,12 +59,12 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		return untouched("BeingDeleted"), nil
 	}
 	claim, errs := view.Kind.NewClaim(request.Namespace, request.Name, object)
+	if claim.Settled != "" {
+		return untouched("Settled"), nil
+	}
 	if len(errs) > 0 {
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 		return denied(apierrors.NewInvalid(kind, request.Name, errs), "MalformedClaim"), nil
-	}
-	if claim.Settled != "" {
-		return untouched("Settled"), nil
 	}
 
 	decision := view.Choose(claim, b.Fresh())
