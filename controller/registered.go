@@ -36,7 +36,7 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 	entry := &registered{}
 	if old := r.kinds[k.Name]; old != nil {
 		if old.watch != nil && old.watch.kind.Same(kind) {
-			err, _ := old.watch.lastError()
+			_, err := old.watch.lastError()
 			return !apierrors.IsNotFound(err)
 		}
 		if old.watch != nil {
@@ -158,7 +158,7 @@ func (r *Registration) state(name string) state {
 	if k.watch == nil {
 		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
 	}
-	err, since := k.watch.lastError()
+	since, err := k.watch.lastError()
 	s := state{index: k.index, revision: k.watch.kind.Revision, since: since}
 	why := "it has not answered yet"
 	switch {

@@ -107,10 +107,10 @@ func (w *watch) observe(err error) bool {
 
 // lastError is what the API server last answered instead of the classes, and
 // since when it has refused them, or not.
-func (w *watch) lastError() (err error, since time.Time) { //nolint:revive // The error is the value here.
+func (w *watch) lastError() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err, w.since
+	return w.since, w.err
 }
 
 func (w *watch) update(change func()) {

@@ -37,7 +37,7 @@ func TestRefusedSince(t *testing.T) {
 		w := &watch{}
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
 		since := func() time.Duration {
-			_, at := w.lastError()
+			at, _ := w.lastError()
 			return time.Since(at)
 		}
 		w.observe(errors.New("connection refused"))
