@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,31 @@ func TestSpared(t *testing.T) {
 		require.NoError(t, w.Update(t.Context(), bound))
 		require.NoError(t, w.Delete(t.Context(), bound))
 		assert.Equal(t, before, calls(t, r), "We should be called for creations only.")
+	})
+
+	t.Run("NoReview", func(t *testing.T) {
+		anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // It is the answers that are tested.
+		for name, tc := range map[string]struct {
+			body string
+			want int
+			text string
+		}{
+			"Empty":     {"", http.StatusBadRequest, "the request is empty"},
+			"Truncated": {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRev`, http.StatusBadRequest, "cannot decode the request as JSON"},
+			"Kind":      {`{"apiVersion":"v1","kind":"Pod"}`, http.StatusBadRequest, `apiVersion "v1": must be "admission.k8s.io/v1"`},
+			"Version":   {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
+			"Large":     {strings.Repeat(" ", 8<<20), http.StatusRequestEntityTooLarge, "the request is larger than 4194304 bytes"},
+		} {
+			response, err := anybody.Post(r.URL+v1alpha1.BindPath, "application/json", strings.NewReader(tc.body))
+			require.NoError(t, err, name)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, errors.Join(err, response.Body.Close()), name)
+			assert.Equal(t, tc.want, response.StatusCode, name)
+			assert.Contains(t, string(text), tc.text, "We should say to %s what is wrong.", name)
+		}
+		bound, _, err := w.create(t, claim("spared.test", "after-all-that"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should go on serving.")
 	})
 
 	t.Run("NothingChanged", func(t *testing.T) {

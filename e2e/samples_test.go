@@ -49,6 +49,13 @@ func TestSamples(t *testing.T) {
 		assert.Contains(t, want, got[name], "We should bind %s as its comment says.", name)
 	}
 
+	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +READY +REASON +AGE
+mysqlinstances.database.crossplane.io +WeightedRandom +4 +CloudSQLInstanceClass/gitlab-experimental +True +Served +\w+
+$`, w.kubectl(t, "get", "claimkinds", "mysqlinstances.database.crossplane.io"))
+	assert.Regexp(t, `^NAME +CLASSES +READY +REASON +AGE
+redisclasses.cache.azure.crossplane.io +1 +True +Served +\w+
+$`, w.kubectl(t, "get", "classkinds", "redisclasses.cache.azure.crossplane.io"))
+
 	bound, _, err := w.create(t, `
 apiVersion: cache.crossplane.io/v1alpha1
 kind: RedisCluster
