@@ -53,7 +53,9 @@ func run(ctx context.Context, keep bool) (err error) {
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
 	step("Building classbind (a first time compiles its libraries, for a minute)")
+	done := progress("compiling")
 	command, err := classbind.Build(ctx, plane.Dir)
+	done()
 	if err != nil {
 		return err
 	}
@@ -121,6 +123,25 @@ var started = time.Now()
 
 func step(text string) {
 	fmt.Printf("==> %s (%.1f s)\n", text, time.Since(started).Seconds())
+}
+
+// progress shows that something goes on until it is done.
+func progress(what string) (done func()) {
+	start, tick, end := time.Now(), time.NewTicker(5*time.Second), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				fmt.Printf("  %s, %s\n", what, time.Since(start).Round(time.Second))
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(end)
+	}
 }
 
 func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...string) error {
