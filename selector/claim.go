@@ -90,23 +90,27 @@ func (k *ClaimKind) NewClaim(namespace, name string, object map[string]any) (Cla
 	return c, errs
 }
 
+// Where the annotation is, made once: every claim is asked for it.
+var (
+	selectorAnnotation      = path{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}
+	selectorAnnotationField = field.NewPath("metadata", "annotations").Key(v1alpha1.ClassSelectorAnnotation)
+)
+
 func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
 	value, err := k.selector.lookup(object)
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	annotation := path{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}
-	text, err := annotation.lookup(object)
-	at := field.NewPath("metadata", "annotations").Key(v1alpha1.ClassSelectorAnnotation)
+	text, err := selectorAnnotation.lookup(object)
 	switch {
 	case err != nil:
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
-		return nil, field.ErrorList{field.Forbidden(at, "give either the annotation or the field "+k.selector.String()+", not both")}
+		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, "give either the annotation or the field "+k.selector.String()+", not both")}
 	case value != nil:
 		return parseSelector(value, k.selector.field())
 	case text != nil:
-		return parseSelectorText(text, at)
+		return parseSelectorText(text, selectorAnnotationField)
 	}
 	return nil, nil
 }
