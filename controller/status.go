@@ -83,7 +83,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		// Replicas that start must wait for it, as this one does: the status stands until we know.
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
-	if state.reason == v1alpha1.ReasonServed && state.revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
+	if state.reason == v1alpha1.ReasonServed && state.revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil // What is watched is about to be what is registered.
 	}
 	status := k.Status.DeepCopy()
@@ -118,9 +118,13 @@ func weightsValid(x *selector.Index) metav1.Condition {
 	if count == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}
 	}
+	counted := "1 class counts"
+	if count > 1 {
+		counted = fmt.Sprintf("%d classes count", count)
+	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", map[bool]string{true: "1 class counts", false: fmt.Sprintf("%d classes count", count)}[count == 1], first, first.WeightErr),
+		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, first, first.WeightErr),
 	}
 }
 
@@ -134,7 +138,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
 	view := snapshot[name]
-	if view == nil || view.Kind.Revision != (selector.Revision{UID: k.UID, Generation: k.Generation}) {
+	if view == nil || view.Kind.Revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to hear of this.
 	}
 	status := k.Status.DeepCopy()

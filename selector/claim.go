@@ -37,7 +37,7 @@ type ClaimKind struct {
 func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	c := &ClaimKind{
 		Name:       k.Name,
-		Revision:   Revision{k.UID, k.Generation},
+		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		Strategy:   strategies[k.Spec.Strategy],
 		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
@@ -57,6 +57,11 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 type Revision struct {
 	UID        types.UID
 	Generation int64
+}
+
+// RevisionOf a ClaimKind or ClassKind.
+func RevisionOf(registration metav1.Object) Revision {
+	return Revision{UID: registration.GetUID(), Generation: registration.GetGeneration()}
 }
 
 // Claim is what choosing needs to know of a claim.

@@ -40,7 +40,7 @@ type ClassKind struct {
 func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
 	return &ClassKind{
 		Name:             k.Name,
-		Revision:         Revision{k.UID, k.Generation},
+		Revision:         RevisionOf(k),
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,
