@@ -6,7 +6,6 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Kubernetes is built and tested without cgo, always: other flags would build it a second time.
 E2E := cd e2e && CGO_ENABLED=0
-# Those tests run commands that they do not import, so a cached result says nothing: -count=1.
 
 .DEFAULT_GOAL := help
 
@@ -54,6 +53,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*'
 	$(MAKE) lint unit
 
+# They run a command that they do not import, so a cached result would say nothing: -count=1.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
 	$(E2E) go test -count=1 -parallel 8 -timeout 20m ./...

@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Namespace, User and Groups are those of the ServiceAccount in deploy/base.
+// Namespace and User are those of the ServiceAccount in deploy/base.
 const (
 	Namespace = "classbind-system"
 	User      = "system:serviceaccount:" + Namespace + ":classbind"
 )
 
-// Groups of User.
+// Groups that the API server would put User in.
 var Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace}
 
 // Deploy is the path of the folder deploy.
