@@ -11,6 +11,14 @@ const (
 	// without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
+	// HolderUIDAnnotation on the Lease of a claim kind is the uid of the class that
+	// was last admitted as its default. Written and read by the guard.
+	HolderUIDAnnotation = "classbind.io/holder-uid"
+
+	// HolderBaseAnnotation beside it is the resourceVersion of the class that was
+	// to be updated, absent where one was to be created. Written and read by the guard.
+	HolderBaseAnnotation = "classbind.io/holder-base"
+
 	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
 	// role. Written by vendors beside their ClassKinds, read by the API server.
 	AggregateLabel = "classbind.io/aggregate-to-classbind"
@@ -19,16 +27,24 @@ const (
 	// of ClaimKinds and ClassKinds. Written by classbind's leader.
 	FieldManager = "classbind"
 
-	// WebhookConfiguration is the name of the MutatingWebhookConfiguration that
-	// deploy/ ships without entries and classbind's leader fills.
+	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
+	// the ValidatingWebhookConfiguration that deploy/ ships without entries and
+	// classbind's leader fills.
 	WebhookConfiguration = "classbind"
 
-	// WebhookSuffix ends the name of each of its entries, which begins with the
+	// BindSuffix ends the name of each entry of the first, which begins with the
 	// claim kind's. Written by classbind's leader, read in API server errors.
-	WebhookSuffix = ".bind.classbind.io"
+	BindSuffix = ".bind.classbind.io"
+
+	// GuardSuffix ends the name of each entry of the second, which begins with the
+	// class kind's. Written by classbind's leader, read in API server errors.
+	GuardSuffix = ".guard.classbind.io"
 
 	// BindPath is where the webhook server binds claims, called by the API server.
 	BindPath = "/bind"
+
+	// GuardPath is where the webhook server validates classes, called by the API server.
+	GuardPath = "/guard"
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3
@@ -37,7 +53,8 @@ const (
 	// share, in classbind's own namespace. Written by whichever replica is first.
 	CASecret = "classbind-ca" //nolint:gosec // The name of a Secret, not its content.
 
-	// LeaderLease names the leader among the replicas, in classbind's own namespace.
+	// LeaderLease names the leader among the replicas, in classbind's own
+	// namespace, where the Lease of a claim kind has the claim kind's name.
 	LeaderLease = "classbind-leader"
 )
 
@@ -49,6 +66,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionSingleDefault is False for a ClaimKind with more than one default class.
 	ConditionSingleDefault = "SingleDefault"
+	// ConditionGuarded is True for a ClassKind of which the API server asks us
+	// before it stores a default class.
+	ConditionGuarded = "Guarded"
 	// ConditionWeightsValid is False for a ClassKind with a class whose weight
 	// cannot be read and so counts as 1.
 	ConditionWeightsValid = "WeightsValid"
