@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -47,6 +49,39 @@ func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o met
 		return c.metadata.Resource(kind.Resource()).Watch(ctx, o)
 	}
 	return c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
+}
+
+// get a class as it is stored. Where a role allows no more than to list and to
+// watch, a list of one is read, for which the API server may take longer: it
+// waits until its cache is as new as etcd.
+func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
+	object, err := c.getOne(ctx, kind, namespace, name)
+	if !apierrors.IsForbidden(err) {
+		return object, err
+	}
+	one := fields.Set{metav1.ObjectNameField: name}
+	if namespace != "" {
+		one["metadata.namespace"] = namespace
+	}
+	list, err := c.list(ctx, kind, metav1.ListOptions{FieldSelector: one.String()})
+	if err != nil {
+		return nil, err
+	}
+	found, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, apierrors.NewNotFound(kind.Resource().GroupResource(), name)
+	}
+	return meta.Accessor(found[0])
+}
+
+func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
+	if kind.MetadataOnly() {
+		return c.metadata.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return c.dynamic.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // classes reads the classes out of a list.

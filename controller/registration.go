@@ -94,9 +94,11 @@ func CRD() *metav1.PartialObjectMetadata {
 
 // revisionChanged leaves out updates of status and metadata, but not those in
 // which an object that was deleted and created again takes the place of another.
-var revisionChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var revisionChanged = builder.WithPredicates(revisionPredicate)
+
+var revisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-}})
+}}
 
 // SetupWithManager adds the two controllers, for claim kinds and for class kinds.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,29 +37,38 @@ type StatusWriter struct {
 func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, revisionChanged).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
 		Complete(byName(s.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
 	}
-	allClaimKinds := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
-		kinds := &v1alpha1.ClaimKindList{}
-		_ = s.Client.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
-		requests := make([]ctrl.Request, len(kinds.Items))
-		for i := range kinds.Items {
-			requests[i].Name = kinds.Items[i].Name
-		}
-		return requests
-	})
 	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, allClaimKinds).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		Complete(byName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
 	}
 	return nil
+}
+
+// all requests the objects of a kind, given as an empty list of it.
+func (s *StatusWriter) all(kind client.ObjectList) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+		list, ok := kind.DeepCopyObject().(client.ObjectList)
+		if !ok || s.Client.List(ctx, list) != nil { // From the cache; what fails here fails in the reconciliation, too.
+			return nil
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			if object, ok := o.(client.Object); ok {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			}
+			return nil
+		})
+		return requests
+	})
 }
 
 // changes is a source of requests for the objects that a changed class kind touches.
@@ -97,11 +107,32 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
 	}
 	setCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready, Reason: state.reason, Message: state.message}, k.Generation)
+	guarded, err := s.guarded(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	setCondition(&status.Conditions, guarded, k.Generation)
 	if equality.Semantic.DeepEqual(&k.Status, status) {
 		return ctrl.Result{}, nil
 	}
 	k.Status = *status
 	return ctrl.Result{}, s.update(ctx, k)
+}
+
+// guarded says whether the API server asks us before it stores a default class.
+func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
+		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: "the webhook configuration has no entry for it yet"}
+	if classEntryOf(configuration, classKind) != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused"
+	}
+	if problem := s.Configurator.classes.sharedProblem(); problem != "" {
+		c.Message += ": " + problem
+	}
+	return c, nil
 }
 
 func weightsValid(x *selector.Index) metav1.Condition {
@@ -192,9 +223,9 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	if entryOf(configuration, claimKind) != nil {
+	if claimEntryOf(configuration, claimKind) != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
-		if problem := s.Configurator.Problem(); problem != "" {
+		if problem := s.Configurator.claims.sharedProblem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
 		return nil
@@ -203,7 +234,7 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	ready.Reason, ready.Message = reasonFor(err), "the webhook configuration has no entry for it yet"
 	if err != nil {
 		ready.Message = err.Error()
-	} else if problem := s.Configurator.Problem(); problem != "" {
+	} else if problem := s.Configurator.claims.sharedProblem(); problem != "" {
 		ready.Message += ": " + problem
 	}
 	return nil

@@ -86,7 +86,7 @@ func TestWeightsValid(t *testing.T) {
 			classes: map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}},
 			want: metav1.Condition{
 				Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-				Message: `3 classes count as weight 1, the first of them "Gold/b": annotation "weight": "much" is not an integer from 0 to 1000000`,
+				Message: `3 classes count as weight 1, the first of them "Gold/b": metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000`,
 			},
 		},
 	} {
@@ -217,7 +217,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			if tc.kind != nil {
 				r.kinds[name] = tc.kind
 			}
-			result, err := (&StatusWriter{Registration: r, Client: c}).reconcileClassKind(t.Context(), name)
+			result, err := (&StatusWriter{Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
@@ -230,7 +230,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 	revision := func(uid types.UID, generation int64) *selector.Revision {
 		return &selector.Revision{UID: uid, Generation: generation}
 	}
-	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.WebhookSuffix}}
+	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
 	type want struct {
 		again   time.Duration
 		written *statusOf
@@ -298,7 +298,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 				inventory.Open()
 			}
 			configurator := &WebhookConfigurator{}
-			configurator.shared.Store(&tc.problem)
+			configurator.claims.shared.Store(&tc.problem)
 			s := &StatusWriter{Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)

@@ -13,12 +13,17 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -28,9 +33,10 @@ import (
 const applyTimeout = 30 * time.Second
 
 // WebhookConfigurator keeps one entry per claim kind in the
-// MutatingWebhookConfiguration. It runs on the leader. An entry is written once
-// the leader can serve it, together with the CA that its calls need; the object
-// itself belongs to whoever deploys classbind, and is never created.
+// MutatingWebhookConfiguration, and one per class kind in the
+// ValidatingWebhookConfiguration. It runs on the leader. An entry is written once
+// the leader can serve it, together with the CA that its calls need; the objects
+// themselves belong to whoever deploys classbind, and are never created.
 type WebhookConfigurator struct {
 	Registration *Registration
 	Client       client.Client
@@ -43,15 +49,20 @@ type WebhookConfigurator struct {
 	// Serving is an error until this replica serves a certificate that the CA verifies.
 	Serving func(ctx context.Context, ca []byte) error
 
+	claims, classes rounds
+}
+
+// rounds of writing one of the configurations.
+type rounds struct {
 	// problem of the last round, since when, and what of it concerns all entries.
 	problem string
 	since   time.Time
 	shared  atomic.Pointer[string]
 }
 
-// Problem is why the configuration as a whole is not as it should be, empty if it is.
-func (w *WebhookConfigurator) Problem() string {
-	if p := w.shared.Load(); p != nil {
+// sharedProblem is why the configuration as a whole is not as it should be, empty if it is.
+func (r *rounds) sharedProblem() string {
+	if p := r.shared.Load(); p != nil {
 		return *p
 	}
 	return ""
@@ -70,39 +81,59 @@ type waiting struct {
 
 func (w *waiting) Error() string { return w.why }
 
-// SetupWithManager adds the controller.
+// SetupWithManager adds the two controllers, one for each configuration.
 func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
-	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}}
-	})
-	opened := make(chan event.GenericEvent, 1)
-	w.Registration.onOpen(func() { opened <- event.GenericEvent{} })
-	err := ctrl.NewControllerManagedBy(mgr).Named("webhook-configuration").
-		For(&admissionregistrationv1.MutatingWebhookConfiguration{}).
-		Watches(&v1alpha1.ClaimKind{}, toConfiguration, revisionChanged).
+	return errors.Join(
+		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
+			&admissionregistrationv1.MutatingWebhookConfiguration{}, &v1alpha1.ClaimKind{}, revisionChanged),
+		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
+}
+
+func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, write func(context.Context) error, configuration, registration client.Object, changed builder.Predicates) error {
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
+	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} })
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(configuration).
+		Watches(registration, toConfiguration, changed).
 		Watches(&corev1.Secret{}, toConfiguration).
 		WatchesMetadata(CRD(), toConfiguration).
-		WatchesRawSource(source.Channel(opened, toConfiguration)).
-		Complete(byName(w.reconcile))
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			w.Registration.onOpen(func() { queue.Add(request) })
+			return nil
+		})).
+		Complete(byName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, r, write) }))
 	if err != nil {
-		return fmt.Errorf("cannot set up the webhook configuration: %w", err)
+		return fmt.Errorf("cannot set up the %s: %w", name, err)
 	}
 	return nil
 }
 
-func (w *WebhookConfigurator) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
+// readyChanged leaves out updates of class kinds that do not change whether
+// there is something to guard.
+var readyChanged = builder.WithPredicates(predicate.Or(revisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
+	return ok && also && ready(before) != ready(after)
+}}))
+
+func ready(k *v1alpha1.ClassKind) bool {
+	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write func(context.Context) error) (ctrl.Result, error) {
 	if w.Registration.Inventory.Snapshot() == nil {
 		return ctrl.Result{}, nil // What opens it comes back here.
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	err := w.write(ctx, name)
+	err := write(ctx)
 	problem, shared := "", ""
 	if err != nil {
 		problem, shared = err.Error(), err.Error()
 	}
-	if problem != w.problem {
-		w.problem, w.since = problem, time.Now()
+	if problem != r.problem {
+		r.problem, r.since = problem, time.Now()
 	}
 	result := ctrl.Result{}
 	if wait := (*waiting)(nil); errors.As(err, &wait) {
@@ -111,28 +142,20 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, name string) (ctrl.
 			shared = ""
 		}
 		result.RequeueAfter, err = wait.again, nil
-		if time.Since(w.since) > refusalGrace { // What takes so long is not worth a round a second.
+		if time.Since(r.since) > refusalGrace { // What takes so long is not worth a round a second.
 			result.RequeueAfter = retryAfter
 		}
 	}
-	w.shared.Store(&shared)
+	r.shared.Store(&shared)
 	return result, err
 }
 
-func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
+// writeClaims writes the entries of the claim kinds.
+func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	current := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, current); apierrors.IsNotFound(err) {
-		return &waiting{fmt.Sprintf("there is no MutatingWebhookConfiguration %q: kubectl apply -k deploy/base", name), retryAfter, false}
-	} else if err != nil {
-		return fmt.Errorf("cannot get the webhook configuration: %w", err)
-	}
-	secret := &corev1.Secret{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: v1alpha1.CASecret}, secret); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot get the CA: %w", err)
-	}
-	ca := secret.Data[corev1.ServiceAccountRootCAKey]
-	if err := w.Serving(ctx, ca); err != nil {
-		return &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+	ca, err := w.prepare(ctx, "MutatingWebhookConfiguration", current)
+	if err != nil {
+		return err
 	}
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
@@ -140,33 +163,82 @@ func (w *WebhookConfigurator) write(ctx context.Context, name string) error {
 	}
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	rules, incomplete := w.rules(ctx, kinds.Items, current)
-
-	// The uid makes the API server refuse, rather than create the object anew,
-	// if it was deleted meanwhile, as it is by an uninstallation.
-	desired := admissionregistrationac.MutatingWebhookConfiguration(name).WithUID(current.UID)
+	rules, incomplete := rulesOf(kinds.Items, func(k *v1alpha1.ClaimKind) (*rule, error) { return w.claimRule(ctx, k.Name, current) })
+	desired := admissionregistrationac.MutatingWebhookConfiguration(current.Name).WithUID(current.UID)
 	for i := range kinds.Items {
 		if rules[i] != nil {
-			desired.WithWebhooks(w.entry(&kinds.Items[i], rules[i], ca))
+			desired.WithWebhooks(w.claimEntry(&kinds.Items[i], rules[i], ca))
 		}
 	}
+	return w.apply(ctx, desired, incomplete)
+}
+
+// writeClasses writes the entries of the class kinds.
+func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
+	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	ca, err := w.prepare(ctx, "ValidatingWebhookConfiguration", current)
+	if err != nil {
+		return err
+	}
+	kinds := &v1alpha1.ClassKindList{}
+	if err := w.Client.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	// There is nothing to guard in classes that are offered to nobody.
+	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
+	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	rules, incomplete := rulesOf(guarded, func(k *v1alpha1.ClassKind) (*rule, error) { return w.classRule(ctx, k.Name, current) })
+	desired := admissionregistrationac.ValidatingWebhookConfiguration(current.Name).WithUID(current.UID)
+	for i := range guarded {
+		if rules[i] != nil {
+			desired.WithWebhooks(w.classEntry(&guarded[i], rules[i], ca))
+		}
+	}
+	return w.apply(ctx, desired, incomplete)
+}
+
+// prepare reads the configuration as it is and returns the CA of our certificate.
+func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, current client.Object) (ca []byte, err error) {
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, current); apierrors.IsNotFound(err) {
+		return nil, &waiting{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy/base", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	secret := &corev1.Secret{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: v1alpha1.CASecret}, secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("cannot get the CA: %w", err)
+	}
+	ca = secret.Data[corev1.ServiceAccountRootCAKey]
+	if err := w.Serving(ctx, ca); err != nil {
+		return nil, &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+	}
+	return ca, nil
+}
+
+// apply what is desired. It has the uid of the object that was read, which makes
+// the API server refuse, rather than create the object anew, if it was deleted
+// meanwhile, as it is by an uninstallation.
+func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyConfiguration, incomplete error) error {
 	if err := w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("cannot apply the webhook configuration: %w", err)
 	}
 	return incomplete
 }
 
-// rules of all claim kinds, nil for one that is to have no entry. One that is
-// not there, or does not answer, keeps the others waiting for a moment only; the
+// rulesOf all kinds, nil for one that is to have no entry. One that is not
+// there, or does not answer, keeps the others waiting for a moment only; the
 // error says what is to be looked at again.
-func (w *WebhookConfigurator) rules(ctx context.Context, kinds []v1alpha1.ClaimKind, current *admissionregistrationv1.MutatingWebhookConfiguration) ([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, error) {
-	rules := make([]*admissionregistrationac.RuleWithOperationsApplyConfiguration, len(kinds))
+func rulesOf[Kind any, K interface {
+	*Kind
+	client.Object
+}](kinds []Kind, ruleOf func(K) (*rule, error)) ([]*rule, error) {
+	rules := make([]*rule, len(kinds))
 	errs := make([]error, len(kinds))
 	var all errgroup.Group
 	all.SetLimit(lookUps)
 	for i := range kinds {
 		all.Go(func() error {
-			rules[i], errs[i] = w.rule(ctx, kinds[i].Name, current)
+			rules[i], errs[i] = ruleOf(&kinds[i])
 			return nil
 		})
 	}
@@ -177,7 +249,7 @@ func (w *WebhookConfigurator) rules(ctx context.Context, kinds []v1alpha1.ClaimK
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &waiting{fmt.Sprintf("claim kind %q: %v", kinds[i].Name, err), retryAfter, true}
+			incomplete = &waiting{fmt.Sprintf("%q: %v", K(&kinds[i]).GetName(), err), retryAfter, true}
 		}
 		if errors.Is(err, errNotServed) || errors.Is(err, errNotHeardOf) {
 			incomplete.again = retryCRDAfter

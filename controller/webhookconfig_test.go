@@ -33,7 +33,7 @@ func newClaimKind(name string) *v1alpha1.ClaimKind {
 	}
 }
 
-func TestEntry(t *testing.T) {
+func TestClaimEntry(t *testing.T) {
 	const (
 		// That of a Service, with the placeholder %s for what differs.
 		entry = `{
@@ -88,14 +88,14 @@ func TestEntry(t *testing.T) {
 			k.Spec.FailurePolicy = tc.policy
 			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create).
 				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("claims").WithScope(admissionregistrationv1.NamespacedScope)
-			got, err := json.Marshal(w.entry(k, rule, []byte("PEM")))
+			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM")))
 			require.NoError(t, err)
 			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, tc.policy, noReference, noResource), string(got), tc.reason)
 		})
 	}
 }
 
-func TestMatchConditions(t *testing.T) {
+func TestClaimConditions(t *testing.T) {
 	type condition struct{ name, expression string }
 	for name, tc := range map[string]struct {
 		reason string
@@ -129,7 +129,7 @@ func TestMatchConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []condition
-			for _, c := range matchConditions(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Paths: tc.paths}}) {
+			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Paths: tc.paths}}) {
 				got = append(got, condition{*c.Name, *c.Expression})
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
@@ -177,7 +177,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 	withEntry := func(claimKind string) *admissionregistrationv1.MutatingWebhookConfiguration {
 		c := configuration.DeepCopy()
 		c.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-			Name: claimKind + v1alpha1.WebhookSuffix,
+			Name: claimKind + v1alpha1.BindSuffix,
 			Rules: []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
 				APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.ClusterScope),
 			}}},
@@ -250,7 +250,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: retryAfter, problem: `claim kind "claims.absent.example.org": ` + errNotInstalled.Error(),
+				again: retryAfter, problem: `"claims.absent.example.org": ` + errNotInstalled.Error(),
 			},
 		},
 		"NotServed": {
@@ -261,7 +261,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.absent.example.org.bind.classbind.io", "v7"}},
-				again: retryCRDAfter, problem: `claim kind "claims.absent.example.org": ` + errNotServed.Error(),
+				again: retryCRDAfter, problem: `"claims.absent.example.org": ` + errNotServed.Error(),
 			},
 		},
 		"Uninstalled": {
@@ -269,7 +269,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			client: &cached{configuration: absent, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: retryAfter, problem: `claim kind "claims.absent.example.org": ` + errNotInstalled.Error(),
+				again: retryAfter, problem: `"claims.absent.example.org": ` + errNotInstalled.Error(),
 			},
 		},
 		"NotHeardOf": {
@@ -278,7 +278,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			client:  &cached{configuration: configuration, ca: ca, kinds: kinds("a.example.org", "b.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: retryCRDAfter, problem: `claim kind "b.example.org": it is not registered on this replica yet`,
+				again: retryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
 			},
 		},
 		"NotAnswered": {
@@ -286,7 +286,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.down.example.org.bind.classbind.io", "v7"}},
-				again: retryAfter, problem: `claim kind "claims.down.example.org": cannot look up the API group "down.example.org": `,
+				again: retryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
 			},
 		},
 	} {
@@ -320,15 +320,15 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 					return tc.serving
 				},
 			}
-			result, err := w.reconcile(t.Context(), v1alpha1.WebhookConfiguration)
+			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			if tc.want.problem == "" {
-				assert.Empty(t, w.Problem(), tc.reason)
+				assert.Empty(t, w.claims.sharedProblem(), tc.reason)
 			} else {
-				assert.Contains(t, w.problem, tc.want.problem, "We should know what is the matter.")
-				ofOneKind := strings.HasPrefix(tc.want.problem, "claim kind")
-				assert.Equal(t, ofOneKind, w.Problem() == "", "We should not lay one kind's problem at the door of the others.")
+				assert.Contains(t, w.claims.problem, tc.want.problem, "We should know what is the matter.")
+				ofOneKind := strings.HasPrefix(tc.want.problem, `"`)
+				assert.Equal(t, ofOneKind, w.claims.sharedProblem() == "", "We should not lay one kind's problem at the door of the others.")
 			}
 			if !tc.want.applied {
 				assert.Empty(t, tc.client.applied, tc.reason)

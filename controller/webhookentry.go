@@ -15,57 +15,85 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// rule for the claim kind in the version that the API server prefers; other
-// versions are converted to it (matchPolicy Equivalent). Without an answer, the
-// rule stays as it is.
-func (w *WebhookConfigurator) rule(ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration) (*admissionregistrationac.RuleWithOperationsApplyConfiguration, error) {
-	plural, group, _ := strings.Cut(claimKind, ".")
-	rule := admissionregistrationac.RuleWithOperations().
-		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
+// rule says of which requests the API server asks us.
+type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
+
+// claimRule is for the creation of claims of a kind.
+func (w *WebhookConfigurator) claimRule(ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration) (*rule, error) {
 	if !w.Registration.Inventory.HasClaimKind(claimKind) {
 		return nil, errNotHeardOf
 	}
-	found, err := w.Registration.lookUp(ctx, claimKind, "create")
+	var before []admissionregistrationv1.RuleWithOperations
+	if e := claimEntryOf(current, claimKind); e != nil {
+		before = e.Rules
+	}
+	return w.rule(ctx, claimKind, before, "create")
+}
+
+// classRule is for the creation and the update of classes of a kind.
+func (w *WebhookConfigurator) classRule(ctx context.Context, classKind string, current *admissionregistrationv1.ValidatingWebhookConfiguration) (*rule, error) {
+	var before []admissionregistrationv1.RuleWithOperations
+	if e := classEntryOf(current, classKind); e != nil {
+		before = e.Rules
+	}
+	r, err := w.rule(ctx, classKind, before, "list", "watch")
+	if r != nil {
+		r.WithOperations(admissionregistrationv1.Update)
+	}
+	return r, err
+}
+
+// rule for the resource in the version that the API server prefers; other
+// versions are converted to it (matchPolicy Equivalent). Without an answer, the
+// rule stays as it was before.
+func (w *WebhookConfigurator) rule(ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string) (*rule, error) {
+	plural, group, _ := strings.Cut(name, ".")
+	r := admissionregistrationac.RuleWithOperations().
+		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
+	found, err := w.Registration.lookUp(ctx, name, verbs...)
 	switch {
 	case err == nil:
 		scope := admissionregistrationv1.ClusterScope
 		if found.namespaced {
 			scope = admissionregistrationv1.NamespacedScope
 		}
-		return rule.WithAPIVersions(found.Version).WithScope(scope), nil
+		return r.WithAPIVersions(found.Version).WithScope(scope), nil
 	case errors.Is(err, errNotInstalled), errors.Is(err, errUnsuitable):
 		return nil, err
 	}
-	if e := entryOf(current, claimKind); e != nil && len(e.Rules) == 1 {
-		rule.Scope = e.Rules[0].Scope
-		return rule.WithAPIVersions(e.Rules[0].APIVersions...), err
+	if len(before) == 1 {
+		r.Scope = before[0].Scope
+		return r.WithAPIVersions(before[0].APIVersions...), err
 	}
 	return nil, err
 }
 
-// entryOf a claim kind, nil where there is none.
-func entryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
+// claimEntryOf a claim kind, nil where there is none.
+func claimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
 	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == claimKind+v1alpha1.WebhookSuffix {
+		if c.Webhooks[i].Name == claimKind+v1alpha1.BindSuffix {
 			return &c.Webhooks[i]
 		}
 	}
 	return nil
 }
 
-func (w *WebhookConfigurator) entry(k *v1alpha1.ClaimKind, rule *admissionregistrationac.RuleWithOperationsApplyConfiguration, ca []byte) *admissionregistrationac.MutatingWebhookApplyConfiguration {
-	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
-	if w.URL != "" {
-		server.WithURL(strings.TrimSuffix(w.URL, "/") + v1alpha1.BindPath)
-	} else {
-		server.WithService(admissionregistrationac.ServiceReference().
-			WithNamespace(w.Namespace).WithName(w.Service).WithPath(v1alpha1.BindPath).WithPort(443))
+// classEntryOf a class kind, nil where there is none.
+func classEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+	for i := range c.Webhooks {
+		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
+			return &c.Webhooks[i]
+		}
 	}
+	return nil
+}
+
+func (w *WebhookConfigurator) claimEntry(k *v1alpha1.ClaimKind, r *rule, ca []byte) *admissionregistrationac.MutatingWebhookApplyConfiguration {
 	return admissionregistrationac.MutatingWebhook().
-		WithName(k.Name + v1alpha1.WebhookSuffix).
-		WithClientConfig(server).
-		WithRules(rule).
-		WithMatchConditions(matchConditions(k)...).
+		WithName(k.Name + v1alpha1.BindSuffix).
+		WithClientConfig(w.server(v1alpha1.BindPath, ca)).
+		WithRules(r).
+		WithMatchConditions(claimConditions(k)...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
 		WithFailurePolicy(admissionregistrationv1.FailurePolicyType(k.Spec.FailurePolicy)).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
@@ -73,6 +101,32 @@ func (w *WebhookConfigurator) entry(k *v1alpha1.ClaimKind, rule *admissionregist
 		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
 		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
 		WithAdmissionReviewVersions("v1")
+}
+
+// classEntry fails where we cannot be asked, because there would be two
+// defaults for good; what it cannot then be asked of is few writes of admins.
+func (w *WebhookConfigurator) classEntry(k *v1alpha1.ClassKind, r *rule, ca []byte) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
+	return admissionregistrationac.ValidatingWebhook().
+		WithName(k.Name + v1alpha1.GuardSuffix).
+		WithClientConfig(w.server(v1alpha1.GuardPath, ca)).
+		WithRules(r).
+		WithMatchConditions(classConditions(k)...).
+		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchPolicy(admissionregistrationv1.Equivalent).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun).
+		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
+		WithAdmissionReviewVersions("v1")
+}
+
+// server is where the API server calls us.
+func (w *WebhookConfigurator) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
+	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
+	if w.URL != "" {
+		return server.WithURL(strings.TrimSuffix(w.URL, "/") + path)
+	}
+	return server.WithService(admissionregistrationac.ServiceReference().
+		WithNamespace(w.Namespace).WithName(w.Service).WithPath(path).WithPort(443))
 }
 
 // namespaceSelector leaves out the namespaces on which the cluster's and our own life depends.
@@ -93,11 +147,11 @@ func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *m
 	return selector
 }
 
-// matchConditions spare the API server the call for every claim that would be
+// claimConditions spare the API server the call for every claim that would be
 // left alone: one condition a path, so that an admin can see which is which.
-func matchConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
+func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	unset := func(name string, p v1alpha1.FieldPath) *admissionregistrationac.MatchConditionApplyConfiguration {
-		return admissionregistrationac.MatchCondition().WithName(name).WithExpression("!(" + isSet(p) + ")")
+		return admissionregistrationac.MatchCondition().WithName(name).WithExpression("!(" + isSet("object", names(p)) + ")")
 	}
 	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{unset("class-reference-is-not-set", k.Spec.Paths.ClassRef)}
 	for i, p := range k.Spec.Paths.SkipIfSet {
@@ -106,16 +160,54 @@ func matchConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	return conditions
 }
 
+// classConditions spare the API server the call for every class that neither
+// becomes default nor gets another weight.
+func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
+	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
+	marked := func(object string) string {
+		value := at(object, mark)
+		return fmt.Sprintf(`%s && (%s == true || %s == "true")`, isSet(object, mark), value, value)
+	}
+	return []*admissionregistrationac.MatchConditionApplyConfiguration{
+		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
+			WithExpression("!(" + isSet("object", []string{"metadata", "deletionTimestamp"}) + ")"),
+		admissionregistrationac.MatchCondition().WithName("becomes-default-or-gets-a-weight").
+			WithExpression(fmt.Sprintf("%s && !(%s) || %s && !(%s && %s == %s)",
+				marked("object"), marked("oldObject"),
+				isSet("object", weight), isSet("oldObject", weight), at("object", weight), at("oldObject", weight))),
+	}
+}
+
+func names(p v1alpha1.FieldPath) []string {
+	return strings.Split(strings.TrimPrefix(string(p), "."), ".")
+}
+
+func sourceNames(s v1alpha1.Source) []string {
+	if s.Path == "" {
+		return []string{"metadata", "annotations", s.Annotation}
+	}
+	return names(s.Path)
+}
+
+// at is the CEL expression for what the path leads to. It goes by index,
+// because a field may have the name of a CEL keyword.
+func at(object string, path []string) string {
+	var b strings.Builder
+	b.WriteString(object)
+	for _, name := range path {
+		fmt.Fprintf(&b, "[%q]", name)
+	}
+	return b.String()
+}
+
 // isSet is the CEL expression that the path leads to something other than
 // null. It asks for the type of each parent, because a claim whose spec is a
-// string has to reach us, to be told so, and by index, because a field may
-// have the name of a CEL keyword.
-func isSet(p v1alpha1.FieldPath) string {
-	parent := "object"
-	var terms []string
-	for name := range strings.SplitSeq(strings.TrimPrefix(string(p), "."), ".") {
+// string has to reach us, to be told so, and because there may be no object.
+func isSet(object string, path []string) string {
+	terms := make([]string, 0, len(path)+1)
+	for i, name := range path {
+		parent := at(object, path[:i])
 		terms = append(terms, fmt.Sprintf("type(%s) == map && %q in %s", parent, name, parent))
-		parent = fmt.Sprintf("%s[%q]", parent, name)
 	}
-	return strings.Join(append(terms, parent+" != null"), " && ")
+	return strings.Join(append(terms, at(object, path)+" != null"), " && ")
 }

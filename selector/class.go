@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -32,6 +33,8 @@ type ClassKind struct {
 	Namespaced bool
 	// ClaimKinds are the names of those that the classes can satisfy.
 	ClaimKinds []string
+	// DefaultMark is where a class is marked as the default.
+	DefaultMark v1alpha1.Source
 
 	isDefault, weight source
 }
@@ -44,6 +47,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,
+		DefaultMark:      k.Spec.Default,
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
@@ -75,7 +79,7 @@ type Class struct {
 	// Weight is from 0 to 1000000.
 	Weight int64
 	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
-	WeightErr error
+	WeightErr *field.Error
 
 	hash uint64
 }
@@ -98,8 +102,10 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	case string:
 		c.Default = v == "true"
 	}
-	if c.Weight, c.WeightErr = parseWeight(k.weight.value(annotations, content)); c.WeightErr != nil {
-		c.WeightErr = fmt.Errorf("%s: %w", k.weight, c.WeightErr)
+	weight := k.weight.value(annotations, content)
+	var err error
+	if c.Weight, err = parseWeight(weight); err != nil {
+		c.WeightErr = field.Invalid(k.weight.field(), weight, err.Error())
 	}
 	// The version is left out, so that a new preferred version moves no claim.
 	c.hash = xxhash.Sum64String(k.GroupVersionKind.Group + "/" + k.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name)
@@ -147,7 +153,7 @@ func parseWeight(value any) (int64, error) {
 		weight = -1
 	}
 	if err != nil || weight < 0 || weight > maxWeight {
-		return defaultWeight, fmt.Errorf("%q is not an integer from 0 to %d", fmt.Sprint(value), maxWeight)
+		return defaultWeight, fmt.Errorf("must be an integer from 0 to %d", maxWeight)
 	}
 	return weight, nil
 }
@@ -177,9 +183,9 @@ func (s source) value(annotations map[string]string, content map[string]any) any
 	return v
 }
 
-func (s source) String() string {
+func (s source) field() *field.Path {
 	if s.path == nil {
-		return fmt.Sprintf("annotation %q", s.annotation)
+		return field.NewPath("metadata", "annotations").Key(s.annotation)
 	}
-	return fmt.Sprintf("field %q", s.path.String())
+	return s.path.field()
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
+var errNotListed = errors.New("not all registered classes have been listed yet; try again in a moment")
+
 // Binder gives claims their class.
 type Binder struct {
 	// Snapshot is what is known now; nil, nothing yet.
@@ -41,7 +43,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 	snapshot := b.Snapshot()
 	if snapshot == nil {
-		return nil, errors.New("not all registered classes have been listed yet; try again in a moment")
+		return nil, errNotListed
 	}
 	view := snapshot[resource.String()]
 	if view == nil {

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -123,6 +125,9 @@ type ClaimPaths struct {
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
 type FieldPath string
+
+// JSONPointer is the same path as RFC 6901 has it. Field names need no escaping.
+func (p FieldPath) JSONPointer() string { return strings.ReplaceAll(string(p), ".", "/") }
 
 // ClassRefFormat is the form of a class reference.
 //

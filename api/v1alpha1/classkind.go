@@ -42,6 +42,7 @@ type ClassKindSpec struct {
 	// Default says where a class is marked as the default: an annotation or a
 	// field that is true.
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
+	// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path != '.status' && !self.path.startsWith('.status.')",message="must not be in the status of a class: an update of its status is not guarded",fieldPath=".path"
 	// +optional
 	Default Source `json:"default,omitzero"`
 
@@ -74,7 +75,7 @@ type ClassKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// Conditions are Ready and WeightsValid.
+	// Conditions are Ready, Guarded and WeightsValid.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

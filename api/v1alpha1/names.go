@@ -100,6 +100,11 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
+	// ReasonConfigured and ReasonNotConfigured say whether the webhook
+	// configuration has an entry for the class kind.
+	ReasonConfigured    = "Configured"
+	ReasonNotConfigured = "NotConfigured"
+
 	// ReasonWeightsValid and ReasonMalformedWeight say whether all weights can be read.
 	ReasonWeightsValid    = "WeightsValid"
 	ReasonMalformedWeight = "MalformedWeight"

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -34,6 +35,7 @@ type options struct {
 	metricsAddress string
 	pprofAddress   string
 	leaderElect    bool
+	inFlightWindow time.Duration
 	logLevel       string
 	logFormat      string
 }
@@ -44,7 +46,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.AddGoFlagSet(goFlags)
 	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, then ~/.kube/config"
 
-	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Lease")
+	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Leases")
 	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
 	fs.StringVar(&o.webhookURL, "webhook-url", "", "`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, instead of --webhook-service")
 	fs.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "`host:port` on which the webhook server listens")
@@ -52,6 +54,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers claims. Without it this one writes them")
+	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "how long after it was admitted a default class may yet be stored, and another has to wait: the API server's --request-timeout (60s unless it is set) and the `time` by which clocks of replicas may differ")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
 }
@@ -95,6 +98,9 @@ func (o *options) validate() error {
 		if _, _, err := splitAddress(a.value); err != nil {
 			wrong(a.name, a.value, err.Error())
 		}
+	}
+	if o.inFlightWindow < time.Second || o.inFlightWindow%time.Second != 0 {
+		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, at least 1s")
 	}
 	if _, err := o.logger(io.Discard); err != nil {
 		errs = append(errs, err)

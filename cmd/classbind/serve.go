@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,12 +36,13 @@ func newServeCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the webhook that binds claims",
-		Long: `Serve the webhook that binds claims to classes.
+		Short: "Serve the webhooks that bind claims and keep one default class",
+		Long: `Serve the webhook that binds claims to classes, and the one that refuses a
+second default class.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
-classbind's CRDs and its MutatingWebhookConfiguration, both from deploy/.`,
+classbind's CRDs and its two webhook configurations, all from deploy/.`,
 		Example: `  # In a pod, behind the Service classbind:
   classbind serve
 
@@ -122,8 +125,20 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	if err := registration.RegisterMetrics(); err != nil {
+		return fmt.Errorf("cannot register the metrics: %w", err)
+	}
 	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64}
 	mgr.GetWebhookServer().Register(v1alpha1.BindPath, webhook.Reviewer(binder.Review))
+	leases, err := coordinationclient.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for Leases: %w", err)
+	}
+	guard := &webhook.Guard{
+		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Class: registration.Class,
+		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now,
+	}
+	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, webhook.Reviewer(guard.Review))
 
 	configurator := &controller.WebhookConfigurator{
 		Registration: registration, Client: mgr.GetClient(),

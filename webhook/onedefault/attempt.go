@@ -15,6 +15,14 @@ type Class struct {
 	Namespace, Name string
 }
 
+// String is RESOURCE/NAME as kubectl takes it, or RESOURCE/NAMESPACE/NAME.
+func (c Class) String() string {
+	if c.Namespace == "" {
+		return c.Kind + "/" + c.Name
+	}
+	return c.Kind + "/" + c.Namespace + "/" + c.Name
+}
+
 // Holder is a class that was admitted as a default.
 type Holder struct {
 	Class

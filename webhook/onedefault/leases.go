@@ -69,14 +69,10 @@ func encode(claimKind string, l Lease) *coordinationv1.Lease {
 	if l.Holder.Base != "" {
 		object.Annotations[v1alpha1.HolderBaseAnnotation] = l.Holder.Base
 	}
-	identity := l.Holder.Kind + "/" + l.Holder.Name
-	if l.Holder.Namespace != "" {
-		identity = l.Holder.Kind + "/" + l.Holder.Namespace + "/" + l.Holder.Name
-	}
 	object.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity:       &identity,
+		HolderIdentity:       new(l.Holder.String()),
 		RenewTime:            &metav1.MicroTime{Time: l.Written},
-		LeaseDurationSeconds: new(int32(l.Window / time.Second)),
+		LeaseDurationSeconds: new(int32(l.Window / time.Second)), // The flag has whole seconds.
 	}
 	return object
 }
