@@ -58,9 +58,16 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 test: unit control-plane ## Run all tests, those on a real control plane included
 	$(E2E) go test -count=1 -parallel 8 -timeout 20m ./...
 
+# ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2) and WRITERS (16) are its settings.
+.PHONY: race
+race: control-plane ## Race writers of default classes, at length: make race ROUNDS=50
+	@echo "==> Compiling the race (a first time, for half a minute)"
+	@$(E2E) go run ./cmd/race
+
 .PHONY: bench
-bench: ## Run the benchmarks of choosing
+bench: control-plane ## Run the benchmarks of choosing, and of creating classes
 	go test -run '^$$' -bench . -benchmem ./selector
+	$(E2E) go test -run '^$$' -bench . -benchtime 500x .
 
 .PHONY: clean
 clean: ## Remove what was built here, but not the cached control plane

@@ -20,6 +20,7 @@ import (
 type cached struct {
 	client.Client
 	configuration *admissionregistrationv1.MutatingWebhookConfiguration
+	guarding      *admissionregistrationv1.ValidatingWebhookConfiguration
 	ca            *corev1.Secret
 	kinds         []v1alpha1.ClaimKind
 	classKinds    []v1alpha1.ClassKind
@@ -28,6 +29,7 @@ type cached struct {
 
 	updated []client.Object
 	applied []*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration
+	guarded []*admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration
 }
 
 func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -54,6 +56,11 @@ func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 			c.configuration.DeepCopyInto(o)
 			return nil
 		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		if c.guarding != nil {
+			c.guarding.DeepCopyInto(o)
+			return nil
+		}
 	case *corev1.Secret:
 		if c.ca != nil {
 			c.ca.DeepCopyInto(o)
@@ -64,12 +71,22 @@ func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 }
 
 func (c *cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
-	l.(*v1alpha1.ClaimKindList).Items = slices.Clone(c.kinds)
+	switch l := l.(type) {
+	case *v1alpha1.ClaimKindList:
+		l.Items = slices.Clone(c.kinds)
+	case *v1alpha1.ClassKindList:
+		l.Items = slices.Clone(c.classKinds)
+	}
 	return nil
 }
 
 func (c *cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	c.applied = append(c.applied, o.(*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration))
+	switch o := o.(type) {
+	case *admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration:
+		c.applied = append(c.applied, o)
+	case *admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration:
+		c.guarded = append(c.guarded, o)
+	}
 	return nil
 }
 

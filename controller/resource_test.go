@@ -13,12 +13,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newAPIServer answers each path with a Status, which is an error, or another object; and
-// any other path as an API server does that has nothing there.
+// newAPIServer answers each path, with "?" and the field selector where there is one, with
+// a Status, which is an error, or another object; and any other path as an API server does
+// that has nothing there.
 func newAPIServer(t *testing.T, answers map[string]any) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := answers[r.URL.Path]
+		path := r.URL.Path
+		if selector := r.URL.Query().Get("fieldSelector"); selector != "" {
+			path += "?" + selector
+		}
+		answer, ok := answers[path]
 		if !ok {
 			answer = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 		}

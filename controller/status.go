@@ -129,7 +129,11 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 	if classEntryOf(configuration, classKind) != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused"
 	}
-	if problem := s.Configurator.classes.sharedProblem(); problem != "" {
+	problem := s.Configurator.classes.sharedProblem()
+	switch {
+	case problem != "" && c.Status == metav1.ConditionTrue:
+		c.Message += "; a change of the registration may not be in force: " + problem
+	case problem != "":
 		c.Message += ": " + problem
 	}
 	return c, nil

@@ -225,6 +225,67 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	}
 }
 
+// TestGuarded has the condition that is written beside that of a kind which is watched.
+func TestGuarded(t *testing.T) {
+	const name = "golds.example.org"
+	entries := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		for _, k := range classKinds {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: k + v1alpha1.GuardSuffix})
+		}
+		return c
+	}
+	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet"
+	for tcName, tc := range map[string]struct {
+		reason        string
+		configuration *admissionregistrationv1.ValidatingWebhookConfiguration
+		problem       string
+		want          metav1.Condition
+	}{
+		"Guarded": {
+			reason:        "We should say that we are asked.",
+			configuration: entries("others.example.org", name),
+			want:          metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded},
+		},
+		"GuardedSoFar": {
+			reason:        "We should say what is the matter, though we are asked.",
+			configuration: entries(name), problem: "this replica does not serve yet",
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded + "; a change of the registration may not be in force: this replica does not serve yet"},
+		},
+		"NoEntry": {
+			reason:        "We should say that we are not asked about this kind.",
+			configuration: entries("others.example.org"),
+			want:          metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded},
+		},
+		"NoConfiguration": {
+			reason:  "We should say why we are not asked.",
+			problem: "there is none: kubectl apply -k deploy/base",
+			want: metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy/base",
+			},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			kind := newClassKind(name, "Gold")
+			kind.Revision = selector.Revision{UID: "5e1f", Generation: 7}
+			c := &cached{guarding: tc.configuration, classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
+			r := &Registration{kinds: map[string]*registered{name: {watch: &watch{kind: kind}, index: newIndex(kind, nil), synced: true}}}
+			configurator := &WebhookConfigurator{}
+			configurator.classes.shared.Store(&tc.problem)
+			_, err := (&StatusWriter{Registration: r, Configurator: configurator, Client: c}).reconcileClassKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			require.Len(t, c.updated, 1, tc.reason)
+			got := meta.FindStatusCondition(c.updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
+			require.NotNil(t, got, tc.reason)
+			tc.want.Type, tc.want.ObservedGeneration, tc.want.LastTransitionTime = v1alpha1.ConditionGuarded, 7, got.LastTransitionTime
+			assert.Equal(t, tc.want, *got, tc.reason)
+		})
+	}
+	refused := errors.New("connection refused")
+	_, err := (&StatusWriter{Client: &cached{err: refused}}).guarded(t.Context(), name)
+	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
+}
+
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"
 	revision := func(uid types.UID, generation int64) *selector.Revision {

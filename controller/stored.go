@@ -13,13 +13,15 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// ClassKind is one as the API server has it now, nil if it is not registered or
-// its resource not installed.
+// ClassKind is one as this replica knows it, nil if it is not registered or its
+// resource not installed.
 func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
 	k := &v1alpha1.ClassKind{}
-	err := r.api.Get(ctx, client.ObjectKey{Name: name}, k)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if apierrors.IsNotFound(err) { // Either it was deleted, or we are about to hear of it.
+		if err = r.api.Get(ctx, client.ObjectKey{Name: name}, k); apierrors.IsNotFound(err) {
+			return nil, nil
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, err)

@@ -111,11 +111,13 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, wr
 
 // readyChanged leaves out updates of class kinds that do not change whether
 // there is something to guard.
-var readyChanged = builder.WithPredicates(predicate.Or(revisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var readyChanged = builder.WithPredicates(readyPredicate)
+
+var readyPredicate = predicate.Or(revisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
 	return ok && also && ready(before) != ready(after)
-}}))
+}})
 
 func ready(k *v1alpha1.ClassKind) bool {
 	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)

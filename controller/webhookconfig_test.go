@@ -2,9 +2,7 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,159 +14,36 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
-func newClaimKind(name string) *v1alpha1.ClaimKind {
-	return &v1alpha1.ClaimKind{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.ClaimKindSpec{
-			Paths:         v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
-			FailurePolicy: v1alpha1.Fail,
-		},
+// newConfigurator is for an API server with the resources a, b and c of example.org, of which c
+// alone is not namespaced, and d, which cannot be watched; and nobody answers for down.example.org.
+func newConfigurator(t *testing.T, c *cached, inventory *selector.Inventory, serving error) *WebhookConfigurator {
+	t.Helper()
+	served := func(plural string, verbs ...string) metav1.APIResource {
+		return metav1.APIResource{Name: plural, Kind: plural, Namespaced: plural != "c", Verbs: append(verbs, "create", "list")}
 	}
-}
-
-func TestClaimEntry(t *testing.T) {
-	const (
-		// That of a Service, with the placeholder %s for what differs.
-		entry = `{
-			"name": "claims.example.org.bind.classbind.io",
-			"clientConfig": {%s, "caBundle": "UEVN"},
-			"rules": [{"operations": ["CREATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"}],
-			"failurePolicy": %q,
-			"matchPolicy": "Equivalent",
-			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
-			"matchConditions": [
-				{"name": "class-reference-is-not-set", "expression": %q},
-				{"name": "skip-if-set-0-is-not-set", "expression": %q}],
-			"reinvocationPolicy": "Never",
-			"sideEffects": "None",
-			"timeoutSeconds": 3,
-			"admissionReviewVersions": ["v1"]
-		}`
-		noReference = `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "classRef" in object["spec"] && object["spec"]["classRef"] != null)`
-		noResource  = `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "resourceRef" in object["spec"] && object["spec"]["resourceRef"] != null)`
-	)
-	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind", "port": 443}`
-	for name, tc := range map[string]struct {
-		reason string
-		url    string
-		policy v1alpha1.FailurePolicy
-		want   string
-	}{
-		"Service": {
-			reason: "We should have a Service called.",
-			policy: v1alpha1.Fail, want: service,
-		},
-		"Ignore": {
-			reason: "We should take over the failure policy.",
-			policy: v1alpha1.Ignore, want: service,
-		},
-		"URL": {
-			reason: "We should have a URL called, and no Service.",
-			url:    "https://localhost:9443", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
-		},
-		"URLWithASlash": {
-			reason: "We should not write two slashes.",
-			url:    "https://localhost:9443/", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
-		},
-		"URLWithAPath": {
-			reason: "We should keep the path of a proxy.",
-			url:    "https://proxy/classbind", policy: v1alpha1.Fail, want: `"url": "https://proxy/classbind/bind"`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := &WebhookConfigurator{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
-			k := newClaimKind("claims.example.org")
-			k.Spec.FailurePolicy = tc.policy
-			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create).
-				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("claims").WithScope(admissionregistrationv1.NamespacedScope)
-			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM")))
-			require.NoError(t, err)
-			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, tc.policy, noReference, noResource), string(got), tc.reason)
-		})
-	}
-}
-
-func TestClaimConditions(t *testing.T) {
-	type condition struct{ name, expression string }
-	for name, tc := range map[string]struct {
-		reason string
-		paths  v1alpha1.ClaimPaths
-		want   []condition
-	}{
-		"TopLevel": {
-			reason: "We should ask for the type of the object itself alone.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".className"},
-			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "className" in object && object["className"] != null)`},
-			},
-		},
-		"Nested": {
-			reason: "We should ask for the type of each parent before we look into it.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".spec.a.b"},
-			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "a" in object["spec"] && ` +
-					`type(object["spec"]["a"]) == map && "b" in object["spec"]["a"] && object["spec"]["a"]["b"] != null)`},
-			},
-		},
-		"Keywords": {
-			reason: "We should ask by index, so that a field may have the name of a keyword or a dash in it, and have a condition for each path.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".in", SkipIfSet: []v1alpha1.FieldPath{".namespace", ".a-b"}},
-			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "in" in object && object["in"] != null)`},
-				{"skip-if-set-0-is-not-set", `!(type(object) == map && "namespace" in object && object["namespace"] != null)`},
-				{"skip-if-set-1-is-not-set", `!(type(object) == map && "a-b" in object && object["a-b"] != null)`},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []condition
-			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Paths: tc.paths}}) {
-				got = append(got, condition{*c.Name, *c.Expression})
+	resolver, err := newResolver(newAPIServer(t, map[string]any{
+		"/apis/example.org":      apiGroup("v1"),
+		"/apis/example.org/v1":   apiResources(served("a", "watch"), served("b", "watch"), served("c", "watch"), served("d")),
+		"/apis/down.example.org": failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
+	}))
+	require.NoError(t, err)
+	return &WebhookConfigurator{
+		Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c},
+		Client:       c, Namespace: "own", Service: "classbind",
+		Serving: func(_ context.Context, ca []byte) error {
+			if len(ca) == 0 {
+				return errors.New("no CA")
 			}
-			assert.Equal(t, tc.want, got, tc.reason)
-		})
-	}
-}
-
-func TestNamespaceSelector(t *testing.T) {
-	const always = `{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "own"]}`
-	for name, tc := range map[string]struct {
-		reason   string
-		selector v1alpha1.NamespaceSelector
-		want     string
-	}{
-		"Empty": {
-			reason: "We should leave out kube-system and our own namespace.",
-			want:   `{"matchExpressions": [` + always + `]}`,
+			assert.Equal(t, []byte("PEM"), ca, "We should have our certificate verified by the CA that we are to write.")
+			return serving
 		},
-		"Labels": {
-			reason:   "We should keep all labels.",
-			selector: v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"env": "prod", "team": ""}},
-			want:     `{"matchLabels": {"env": "prod", "team": ""}, "matchExpressions": [` + always + `]}`,
-		},
-		"Expressions": {
-			reason: "We should keep all expressions, even one that asks for what we leave out.",
-			selector: v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
-				{Key: "env", Operator: metav1.LabelSelectorOpExists},
-				{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"own", "kube-system"}},
-			}},
-			want: `{"matchExpressions": [` + always + `, {"key": "env", "operator": "Exists"},
-				{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["own", "kube-system"]}]}`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := &WebhookConfigurator{Namespace: "own"}
-			got, err := json.Marshal(w.namespaceSelector(tc.selector))
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.want, string(got), tc.reason)
-		})
 	}
 }
 
@@ -291,15 +166,6 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			creatable := func(plural string) metav1.APIResource {
-				return metav1.APIResource{Name: plural, Kind: plural, Namespaced: true, Verbs: metav1.Verbs{"create"}}
-			}
-			resolver, err := newResolver(newAPIServer(t, map[string]any{
-				"/apis/example.org":      apiGroup("v1"),
-				"/apis/example.org/v1":   apiResources(creatable("a"), creatable("b"), creatable("c")),
-				"/apis/down.example.org": failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
-			}))
-			require.NoError(t, err)
 			inventory := selector.NewInventory()
 			for i := range tc.client.kinds {
 				if !slices.Contains(tc.unheard, tc.client.kinds[i].Name) {
@@ -309,17 +175,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			w := &WebhookConfigurator{
-				Registration: &Registration{Inventory: inventory, resolver: resolver, reader: tc.client},
-				Client:       tc.client, Namespace: "own", Service: "classbind",
-				Serving: func(_ context.Context, ca []byte) error {
-					if len(ca) == 0 {
-						return errors.New("no CA")
-					}
-					assert.Equal(t, []byte("PEM"), ca, "We should have our certificate verified by the CA that we are to write.")
-					return tc.serving
-				},
-			}
+			w := newConfigurator(t, tc.client, inventory, tc.serving)
 			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
@@ -345,4 +201,180 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			assert.Equal(t, tc.want.entries, got, tc.reason)
 		})
 	}
+}
+
+// TestReconcileWebhookConfigurationOfClasses has what is not as it is for claims.
+func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
+	configuration := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee"}}
+		for _, name := range classKinds {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
+				Name: name + v1alpha1.GuardSuffix,
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+					Rule:       admissionregistrationv1.Rule{APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.AllScopes)},
+				}},
+			})
+		}
+		return c
+	}
+	kinds := func(ready metav1.ConditionStatus, names ...string) (all []v1alpha1.ClassKind) {
+		for _, name := range names {
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if ready != "" {
+				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
+			}
+			all = append(all, k)
+		}
+		return all
+	}
+	const isReady, isNot = metav1.ConditionTrue, metav1.ConditionFalse
+	ca := &corev1.Secret{Data: map[string][]byte{"ca.crt": []byte("PEM")}}
+	type entry struct{ name, version, scope string }
+	type want struct {
+		applied bool
+		entries []entry
+		again   time.Duration
+		problem string // within it; empty, there is none
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		serving error
+		client  *cached
+		want    want
+	}{
+		"NoConfiguration": {
+			reason: "We should not make a configuration that nobody deployed.",
+			client: &cached{ca: ca, classKinds: kinds(isReady, "a.example.org")},
+			want:   want{again: retryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy/base`},
+		},
+		"NotServing": {
+			reason:  "We should write no entry, and take none out, before a call of it would reach us.",
+			serving: errors.New("certificate signed by unknown authority"),
+			client:  &cached{guarding: configuration("b.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org")},
+			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
+		},
+		"InOrder": {
+			reason: "We should write entries in the order of their names: each new order would be a change.",
+			client: &cached{guarding: configuration(), ca: ca, classKinds: kinds(isReady, "b.example.org", "c.example.org", "a.example.org")},
+			want: want{applied: true, entries: []entry{
+				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
+			}},
+		},
+		"NotReady": {
+			reason: "We should guard the kinds alone whose classes are offered to claims.",
+			client: &cached{
+				guarding: configuration(), ca: ca,
+				classKinds: slices.Concat(kinds("", "a.example.org"), kinds(isReady, "b.example.org"), kinds(isNot, "c.example.org")),
+			},
+			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+		},
+		"ReadyNoMore": {
+			reason: "We should take the entry out of a kind whose classes are offered no more.",
+			client: &cached{
+				guarding: configuration("a.example.org", "b.example.org"), ca: ca,
+				classKinds: slices.Concat(kinds(isNot, "a.example.org"), kinds(isReady, "b.example.org")),
+			},
+			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+		},
+		"NoKinds": {
+			reason: "We should take our entries out when nothing is registered any more.",
+			client: &cached{guarding: configuration("a.example.org"), ca: ca},
+			want:   want{applied: true},
+		},
+		"Uninstalled": {
+			reason: "We should take the entry out of a kind whose CRD is gone, and look again.",
+			client: &cached{guarding: configuration("golds.absent.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "golds.absent.example.org")},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
+				again: retryAfter, problem: `"golds.absent.example.org": ` + errNotInstalled.Error(),
+			},
+		},
+		"Unsuitable": {
+			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
+			client: &cached{guarding: configuration("d.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "d.example.org")},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
+				again: retryAfter, problem: `"d.example.org": the resource is not suited: the API server does not serve it with the verbs ["watch"]`,
+			},
+		},
+		"NotServed": {
+			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
+			client: &cached{
+				guarding: configuration("golds.absent.example.org"), ca: ca, classKinds: kinds(isReady, "golds.absent.example.org", "others.absent.example.org"),
+				crds: []string{"golds.absent.example.org", "others.absent.example.org"},
+			},
+			want: want{
+				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}},
+				again: retryCRDAfter, problem: `"golds.absent.example.org": ` + errNotServed.Error(),
+			},
+		},
+		"NotAnswered": {
+			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
+			client: &cached{guarding: configuration("golds.down.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "golds.down.example.org", "others.down.example.org")},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}, {"golds.down.example.org.guard.classbind.io", "v7", "*"}},
+				again: retryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventory := selector.NewInventory()
+			inventory.Open()
+			w := newConfigurator(t, tc.client, inventory, tc.serving)
+			result, err := w.reconcile(t.Context(), &w.classes, w.writeClasses)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			assert.Contains(t, w.classes.problem, tc.want.problem, "We should know what is the matter.")
+			assert.Equal(t, tc.want.problem == "", w.classes.problem == "", "We should know whether anything is the matter.")
+			assert.Empty(t, w.claims.problem, "We should not lay it at the door of the claims.")
+			assert.Empty(t, tc.client.applied, "We should leave the configuration of the claims alone.")
+			if !tc.want.applied {
+				assert.Empty(t, tc.client.guarded, tc.reason)
+				return
+			}
+			require.Len(t, tc.client.guarded, 1, tc.reason)
+			applied := tc.client.guarded[0]
+			assert.Equal(t, configuration().UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
+			var got []entry
+			for _, e := range applied.Webhooks {
+				assert.Equal(t, []byte("PEM"), e.ClientConfig.CABundle, "We should write an entry together with its CA.")
+				assert.Equal(t, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}, e.Rules[0].Operations, "We should be asked about creations and updates.")
+				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0], string(*e.Rules[0].Scope)})
+			}
+			assert.Equal(t, tc.want.entries, got, tc.reason)
+		})
+	}
+}
+
+func TestReadyChanged(t *testing.T) {
+	kind := func(generation int64, ready metav1.ConditionStatus, others ...metav1.Condition) *v1alpha1.ClassKind {
+		return &v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Generation: generation},
+			Status:     v1alpha1.ClassKindStatus{Conditions: append(others, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready})},
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason        string
+		before, after *v1alpha1.ClassKind
+		want          bool
+	}{
+		"Ready":       {"We should write the entry of a kind whose classes are offered now.", kind(1, metav1.ConditionFalse), kind(1, metav1.ConditionTrue), true},
+		"ReadyAtOnce": {"We should write the entry of a kind that had no status before.", &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, kind(1, metav1.ConditionTrue), true},
+		"ReadyNoMore": {"We should take out the entry of a kind whose classes are offered no more.", kind(1, metav1.ConditionTrue), kind(1, metav1.ConditionFalse), true},
+		"Changed":     {"We should write the entry anew of a kind that is registered otherwise.", kind(1, metav1.ConditionTrue), kind(2, metav1.ConditionTrue), true},
+		"StillReady": {
+			"We should do nothing for another condition, of which we write one ourselves.",
+			kind(1, metav1.ConditionTrue), kind(1, metav1.ConditionTrue, metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue}), false,
+		},
+		"StillNot": {"We should do nothing for a kind for which there is nothing to do.", kind(1, metav1.ConditionFalse), kind(1, metav1.ConditionUnknown), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, readyPredicate.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)
+		})
+	}
+	assert.True(t, readyPredicate.Create(event.CreateEvent{Object: kind(1, metav1.ConditionTrue)}), "We should look at a kind that is new.")
+	assert.True(t, readyPredicate.Delete(event.DeleteEvent{Object: kind(1, metav1.ConditionTrue)}), "We should take out the entry of a kind that is registered no more.")
 }

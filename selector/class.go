@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -120,15 +121,9 @@ func (c *Class) String() string {
 	return c.Kind.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name
 }
 
-// before is the order of classes: by class kind, namespace and name.
-func (c *Class) before(o *Class) bool {
-	switch {
-	case c.Kind.Name != o.Kind.Name:
-		return c.Kind.Name < o.Kind.Name
-	case c.Namespace != o.Namespace:
-		return c.Namespace < o.Namespace
-	}
-	return c.Name < o.Name
+// compare is the order of classes: by class kind, namespace and name.
+func compare(a, b *Class) int {
+	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 func parseWeight(value any) (int64, error) {

@@ -43,7 +43,7 @@ type draw struct {
 func (d *draw) offer(c *Class) {
 	rank, key := d.strategy.place(uniform(d.seed, c.hash), c.Weight)
 	if d.winner == nil || rank > d.rank ||
-		rank == d.rank && (key < d.key || key == d.key && c.before(d.winner)) {
+		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {
 		d.winner, d.rank, d.key = c, rank, key
 	}
 }

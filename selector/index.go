@@ -24,12 +24,7 @@ type label struct{ key, value string }
 
 // NewIndex takes the classes over.
 func NewIndex(kind *ClassKind, classes []*Class) *Index {
-	slices.SortFunc(classes, func(a, b *Class) int {
-		if a.before(b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(classes, compare)
 	x := &Index{Kind: kind, Classes: classes, byKey: map[string][]*Class{}, byLabel: map[label][]*Class{}}
 	for _, c := range classes {
 		if c.Default {
@@ -41,6 +36,12 @@ func NewIndex(kind *ClassKind, classes []*Class) *Index {
 		}
 	}
 	return x
+}
+
+// Has says whether there is a class of that name.
+func (x *Index) Has(namespace, name string) bool {
+	_, found := slices.BinarySearchFunc(x.Classes, &Class{Kind: x.Kind, Namespace: namespace, Name: name}, compare)
+	return found
 }
 
 // each visits the classes that a query asks for, by way of its most selective

@@ -80,12 +80,12 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	if !update {
+	if !update && isKnown(snapshot, class) { // It would hold the Leases for a window in which it cannot be stored.
 		stored, _, err := g.Class(ctx, kind, class.Namespace, class.Name)
 		if err != nil {
 			return nil, err
 		}
-		if stored != nil { // It would hold the Leases for a window in which it cannot be stored.
+		if stored != nil {
 			resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 			return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
 		}
@@ -130,6 +130,21 @@ func sameError(a, b *field.Error) bool { return b != nil && a.Error() == b.Error
 
 func named(c *selector.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
+}
+
+func isKnown(snapshot selector.Snapshot, c *selector.Class) bool {
+	for _, name := range c.Kind.ClaimKinds {
+		view := snapshot[name]
+		if view == nil {
+			continue
+		}
+		for _, x := range view.Classes {
+			if x.Kind.Name == c.Kind.Name {
+				return x.Has(c.Namespace, c.Name)
+			}
+		}
+	}
+	return false
 }
 
 // knownDefaults may have been made before anybody guarded them.

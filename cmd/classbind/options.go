@@ -99,8 +99,8 @@ func (o *options) validate() error {
 			wrong(a.name, a.value, err.Error())
 		}
 	}
-	if o.inFlightWindow < time.Second || o.inFlightWindow%time.Second != 0 {
-		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, at least 1s")
+	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
+		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
 	}
 	if _, err := o.logger(io.Discard); err != nil {
 		errs = append(errs, err)

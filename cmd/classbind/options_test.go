@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -124,6 +125,22 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse an address without a port.",
 			arg:    "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses",
 		},
+		"NoWindow": {
+			reason: "We should refuse to take what is admitted for stored or lost at once.",
+			arg:    "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h",
+		},
+		"NegativeWindow": {
+			reason: "We should refuse a window that is over before it begins.",
+			arg:    "--in-flight-window=-1s", want: "must be whole seconds, from 1s to 1h",
+		},
+		"ShortWindow": {
+			reason: "We should refuse less than a Lease can say.",
+			arg:    "--in-flight-window=500ms", want: "must be whole seconds, from 1s to 1h",
+		},
+		"FractionOfAWindow": {
+			reason: "We should refuse what a Lease, which has whole seconds, would cut short.",
+			arg:    "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h",
+		},
 		"LogLevel": {
 			reason: "We should say which levels there are.",
 			arg:    "--log-level=verbose", want: "must be debug, info, warn or error",
@@ -146,7 +163,7 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--webhook-bind-address=d",
-		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--log-level=h", "--log-format=i").validate()
+		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--in-flight-window=1ms", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -155,8 +172,8 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"--namespace", "--webhook-service", "--webhook-url", "--webhook-bind-address",
-		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--log-level", "--log-format",
-	}, flags, "We should name every wrong flag at once, so that nobody has to try nine times.")
+		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window", "--log-level", "--log-format",
+	}, flags, "We should name every wrong flag at once, so that nobody has to try ten times.")
 }
 
 func TestValidateAccepts(t *testing.T) {
@@ -173,14 +190,23 @@ func TestValidateAccepts(t *testing.T) {
 			reason: "We should take hosts, IPv4 and IPv6 addresses.",
 			args:   []string{"--webhook-bind-address=[::1]:9443", "--health-probe-bind-address=localhost:8081", "--metrics-bind-address=127.0.0.1:8080", "--pprof-bind-address=:6060"},
 		},
-		"Debug": {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
-		"Warn":  {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
-		"Error": {reason: "We should take the level error.", args: []string{"--log-level=error"}},
+		"Window": {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
+		"Long":   {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
+		"Millis": {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
+		"Debug":  {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
+		"Warn":   {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
+		"Error":  {reason: "We should take the level error.", args: []string{"--log-level=error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, parse(t, tc.args...).validate(), tc.reason)
 		})
 	}
+}
+
+func TestInFlightWindow(t *testing.T) {
+	assert.Equal(t, 90*time.Second, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s, and 30 s between clocks.")
+	err := newServeCommand().ParseFlags([]string{"--in-flight-window=soon"})
+	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse what is no time.")
 }
 
 func TestCertificateNames(t *testing.T) {

@@ -175,7 +175,7 @@ func (a Attempt) claimKind() string { return a.request.ClaimKinds[a.at] }
 func (a Attempt) LeaseRead(l Lease, now time.Time) Attempt {
 	a.lease, a.now, a.check = l, now, nil
 	if l.Holder.UID == a.request.UID {
-		if _, comparable := newest(l.Holder.Base, a.request.Base); !comparable && a.inFlightFor() > 0 {
+		if _, ordered := newest(l.Holder.Base, a.request.Base); !ordered && a.inFlightFor() > 0 {
 			return a.refuse(l.Holder.Class, a.inFlightFor())
 		}
 	} else if l.Holder.UID != "" {
@@ -274,7 +274,7 @@ func (a Attempt) inFlightFor() time.Duration {
 
 // newest of two bases, and whether that can be told. The creation of a class
 // comes before all its updates. If it cannot be told, the first is returned.
-func newest(a, b string) (base string, comparable bool) {
+func newest(a, b string) (base string, ordered bool) {
 	switch {
 	case a == b || b == "":
 		return a, true

@@ -3,6 +3,7 @@ package onedefault
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	l.Holder.UID = types.UID(object.Annotations[v1alpha1.HolderUIDAnnotation])
 	l.Holder.Base = object.Annotations[v1alpha1.HolderBaseAnnotation]
 	parts := strings.Split(*object.Spec.HolderIdentity, "/")
-	if len(parts) < 2 || len(parts) > 3 || l.Holder.UID == "" || object.Spec.RenewTime == nil || object.Spec.LeaseDurationSeconds == nil {
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || l.Holder.UID == "" || object.Spec.RenewTime == nil || object.Spec.LeaseDurationSeconds == nil {
 		return Lease{}, fmt.Errorf("it is not as classbind writes it (holderIdentity %q): delete it", *object.Spec.HolderIdentity)
 	}
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]

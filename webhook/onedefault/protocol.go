@@ -45,9 +45,9 @@ type Protocol struct {
 // other than they were, unless the process ends on the way: then they are those
 // of a request in flight.
 func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
-	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, 2*wait {
+	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, patience-waited-wait) {
 		refusal, err := p.attempt(ctx, r)
-		if err != nil || refusal == nil || refusal.RetryAfter == 0 || waited+wait > patience {
+		if err != nil || refusal == nil || refusal.RetryAfter == 0 || wait == 0 {
 			return refusal, err
 		}
 		select {

@@ -1,0 +1,187 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fakecoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+const otherClaimKindName = "mysqlinstances.database.example.org"
+
+// pathClasses have their marks in fields, and serve two claim kinds, which are not named in order.
+var pathClasses = selector.NewClassKind(&v1alpha1.ClassKind{
+	ObjectMeta: metav1.ObjectMeta{Name: "pathclasses.example.org"},
+	Spec: v1alpha1.ClassKindSpec{
+		ClaimKinds: []string{claimKindName, otherClaimKindName},
+		Default:    v1alpha1.Source{Path: ".spec.isDefault"}, Weight: v1alpha1.Source{Path: ".spec.weight"},
+	},
+}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "PathClass"}, false)
+
+// object of a class, whose uid is its name and "-1", with more in its metadata, and beside that.
+func object(name, metadata, rest string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"%s-1","resourceVersion":"10"%s}%s}`, name, name, metadata, rest)
+}
+
+const (
+	marked       = `,"annotations":{"default":"true"}`
+	markedInAWS  = `,"namespace":"aws"` + marked
+	beingDeleted = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+)
+
+// The classes most asked for: an SQLClass without its mark and with it, and so a PathClass.
+var (
+	silver, silverMarked = object("silver", "", ""), object("silver", marked, "")
+	path, pathMarked     = object("path", "", `,"spec":{}`), object("path", "", `,"spec":{"isDefault":true}`)
+)
+
+// newGuardRequest asks for an update, or without an old object for a creation.
+func newGuardRequest(kind *selector.ClassKind, before, after string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+	gvk, gvr := kind.GroupVersionKind, kind.Resource()
+	r := &admissionv1.AdmissionRequest{
+		UID: "5e1f", Operation: admissionv1.Create,
+		Kind:     metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind},
+		Resource: metav1.GroupVersionResource{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource},
+		Object:   runtime.RawExtension{Raw: []byte(after)},
+	}
+	if before != "" {
+		r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(before)
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// apiServer has class kinds, classes and Leases.
+type apiServer struct {
+	kinds   map[string]*selector.ClassKind
+	classes map[string]string // objects by resource, namespace and name
+	leases  map[string]*coordinationv1.Lease
+	// fail is asked before each operation, such as "get lease" and its name.
+	fail func(operation, name string) error
+
+	// done are all operations on Leases, such as "get" and a name.
+	done    []string
+	version int
+}
+
+func newAPIServer() *apiServer {
+	return &apiServer{
+		kinds:   map[string]*selector.ClassKind{sqlClasses.Name: sqlClasses, rdsClasses.Name: rdsClasses, pathClasses.Name: pathClasses},
+		classes: map[string]string{}, leases: map[string]*coordinationv1.Lease{},
+		fail: func(string, string) error { return nil },
+	}
+}
+
+// guard asks the API server, and knows what is in the inventory. Its clock stands still.
+func (s *apiServer) guard(i *selector.Inventory) *Guard {
+	f := &clienttesting.Fake{}
+	f.AddReactor("*", "leases", s.lease)
+	return &Guard{
+		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
+		Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
+		Window: 90 * time.Second, Now: func() time.Time { return now },
+	}
+}
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func (s *apiServer) classKind(_ context.Context, name string) (*selector.ClassKind, error) {
+	return s.kinds[name], s.fail("get class kind", name)
+}
+
+func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
+	text, ok := s.classes[strings.Join([]string{kind.Name, namespace, name}, "/")]
+	if err := s.fail("get class", name); err != nil || !ok {
+		return nil, nil, err
+	}
+	u, class, err := decodeClass(kind, name, []byte(text))
+	return &u, class, err
+}
+
+// lease answers for the Leases, gives them versions, and compares these.
+func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, error) {
+	answer := func(verb, name string, write *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+		s.done = append(s.done, verb+" "+name)
+		if err := s.fail(verb+" lease", name); err != nil {
+			return nil, err
+		}
+		resource, stored := action.GetResource().GroupResource(), s.leases[name]
+		switch {
+		case write == nil && stored == nil:
+			return nil, apierrors.NewNotFound(resource, name)
+		case write == nil:
+			return stored.DeepCopy(), nil
+		case stored != nil && stored.ResourceVersion != write.ResourceVersion:
+			return nil, apierrors.NewConflict(resource, name, errors.New("it was changed"))
+		}
+		s.version++
+		write.ResourceVersion = strconv.Itoa(s.version)
+		s.leases[name] = write
+		return write.DeepCopy(), nil
+	}
+	var l *coordinationv1.Lease
+	var err error
+	switch a := action.(type) {
+	case clienttesting.CreateAction: // As is an UpdateAction.
+		write := a.GetObject().DeepCopyObject().(*coordinationv1.Lease)
+		l, err = answer(a.GetVerb(), write.Name, write)
+	case clienttesting.GetAction:
+		l, err = answer(a.GetVerb(), a.GetName(), nil)
+	}
+	return true, l, err
+}
+
+// holds the Lease of a claim kind: the class, its uid and its base, since then.
+func (s *apiServer) holds(claimKind, class, uid, base string, since time.Time) {
+	s.leases[claimKind] = newLease(claimKind, class, uid, base, since)
+	s.leases[claimKind].ResourceVersion = "7"
+}
+
+func newLease(claimKind, class, uid, base string, since time.Time) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: claimKind, Annotations: map[string]string{v1alpha1.HolderUIDAnnotation: uid}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &class, RenewTime: &metav1.MicroTime{Time: since}, LeaseDurationSeconds: new(int32(90))},
+	}
+	if base != "" {
+		l.Annotations[v1alpha1.HolderBaseAnnotation] = base
+	}
+	return l
+}
+
+// held are the Leases that have a holder, without their versions.
+func (s *apiServer) held() map[string]*coordinationv1.Lease {
+	held := map[string]*coordinationv1.Lease{}
+	for name, l := range s.leases {
+		if l.Spec.HolderIdentity != nil {
+			held[name] = l.DeepCopy()
+			held[name].ResourceVersion = ""
+		}
+	}
+	return held
+}
+
+// inDryRunToo runs a test once as it is, and once in a dry run.
+func inDryRunToo(t *testing.T, name string, request *admissionv1.AdmissionRequest, test func(*testing.T, *admissionv1.AdmissionRequest)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { test(t, request) })
+	dry := *request
+	dry.DryRun = new(true)
+	t.Run(name+"DryRun", func(t *testing.T) { test(t, &dry) })
+}
