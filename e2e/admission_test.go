@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ func TestApplyTogether(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	w.resources(t, "Claim claims.together.test Namespaced", "Class classes.together.test Cluster", "Other others.unwatched.test Cluster")
-	w.apply(t, vendor("together.test")+strings.Replace(vendor("unwatched.test"), "[list, watch]", "[list]", 1)+claimKind("claims.together.test", "{}")+
+	w.apply(t, vendor("together.test")+strings.Replace(vendor("unwatched.test"), "[get, list, watch]", "[list]", 1)+claimKind("claims.together.test", "{}")+
 		classKind("classes.together.test", "{claimKinds: [claims.together.test]}")+classKind("others.unwatched.test", "{claimKinds: [claims.together.test]}"))
 	w.awaitClaims(t, "claims.together.test")
 	w.awaitClasses(t, "classes.together.test", 0)
@@ -187,18 +186,9 @@ func TestSpared(t *testing.T) {
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	t.Helper()
-	response, err := http.Get(r.MetricsURL)
+	n, err := r.Calls(t.Context(), v1alpha1.BindPath)
 	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	total := 0
-	for _, match := range regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="/bind"\} (\d+)$`).FindAllSubmatch(body, -1) {
-		n, err := strconv.Atoi(string(match[1]))
-		require.NoError(t, err)
-		total += n
-	}
-	return total
+	return n
 }
 
 // audited is what classbind annotated of a claim's creation.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,8 +62,13 @@ func TestMain(m *testing.M) {
 
 // raceFlags have the server tell of its data races, in its exit status, where
 // there is the C compiler that this needs. The tests themselves are built
-// without, as all else that shares packages with Kubernetes.
+// without, as all else that shares packages with Kubernetes. Benchmarks measure
+// the server as it is deployed.
 func raceFlags() []string {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() != "" {
+		return nil
+	}
 	_ = os.Unsetenv("CGO_ENABLED") // It is 0 for the tests.
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		return nil
@@ -80,7 +86,7 @@ type world struct {
 }
 
 // newWorld is for one test, which may do with it as it likes.
-func newWorld(t *testing.T, o controlplane.Options) *world {
+func newWorld(t testing.TB, o controlplane.Options) *world {
 	t.Helper()
 	w, err := startWorld(t.Context(), o)
 	require.NoError(t, err)
@@ -168,14 +174,14 @@ func (s *shared) end(failed bool) error {
 	return errors.Join(errs...)
 }
 
-func (w *world) kubectl(t *testing.T, args ...string) string {
+func (w *world) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out, _, err := w.Kubectl(t.Context(), nil, args...)
 	require.NoError(t, err)
 	return out
 }
 
-func (w *world) apply(t *testing.T, manifest string) {
+func (w *world) apply(t testing.TB, manifest string) {
 	t.Helper()
 	_, _, err := w.Kubectl(t.Context(), strings.NewReader(manifest), "apply", "-f", "-")
 	require.NoError(t, err)
@@ -196,7 +202,7 @@ func (w *world) run(flags ...string) (*replica, error) {
 }
 
 // start a replica; when the test ends it must end well, which it does not after a data race.
-func (w *world) start(t *testing.T, flags ...string) *replica {
+func (w *world) start(t testing.TB, flags ...string) *replica {
 	t.Helper()
 	r, err := w.run(flags...)
 	require.NoError(t, err)
@@ -210,7 +216,7 @@ func (w *world) start(t *testing.T, flags ...string) *replica {
 }
 
 // serve starts a replica and waits until it is ready.
-func (w *world) serve(t *testing.T, flags ...string) *replica {
+func (w *world) serve(t testing.TB, flags ...string) *replica {
 	t.Helper()
 	r := w.start(t, flags...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -220,7 +226,7 @@ func (w *world) serve(t *testing.T, flags ...string) *replica {
 }
 
 // resources installs CRDs that prescribe nothing, from "Kind plural.group scope".
-func (w *world) resources(t *testing.T, lines ...string) {
+func (w *world) resources(t testing.TB, lines ...string) {
 	t.Helper()
 	var manifest strings.Builder
 	wait := []string{"wait", "--for=condition=Established", "crd"}
@@ -258,7 +264,7 @@ metadata:
   name: %[1]s
   labels: {classbind.io/aggregate-to-classbind: "true"}
 rules:
-- {apiGroups: [%[1]s], resources: ["*"], verbs: [list, watch]}
+- {apiGroups: [%[1]s], resources: ["*"], verbs: [get, list, watch]}
 `, group)
 }
 
@@ -296,7 +302,7 @@ func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 }
 
 // create an object and return it as stored, with the warnings about it.
-func (w *world) create(t *testing.T, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string, error) {
+func (w *world) create(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string, error) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))

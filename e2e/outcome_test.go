@@ -63,7 +63,7 @@ func TestOutcome(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	w.resources(t, "Database databases.outcome.test Namespaced", "Cache caches.outcome.test Namespaced",
-		"BigClass bigclasses.outcome.test Cluster", "SmallClass smallclasses.outcome.test Cluster")
+		"BigClass bigclasses.outcome.test Cluster", "SmallClass smallclasses.outcome.test Cluster", "OldClass oldclasses.outcome.test Cluster")
 	w.apply(t, vendor("outcome.test")+"---"+outcomeKinds)
 	w.awaitClaims(t, "databases.outcome.test")
 	w.awaitClaims(t, "caches.outcome.test")
@@ -252,15 +252,17 @@ func TestOutcome(t *testing.T) {
 	})
 
 	t.Run("SeveralDefaults", func(t *testing.T) {
-		w.kubectl(t, "annotate", "bigclass", "gold", "resourceclass.crossplane.io/is-default-class=true")
+		// One that was made before anybody guarded its kind.
+		w.apply(t, class("outcome.test", "OldClass", "legacy", isDefault))
+		w.apply(t, classKind("oldclasses.outcome.test", "{claimKinds: [databases.outcome.test]}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			claim, warnings, err := w.create(t, "apiVersion: outcome.test/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
 			require.NoError(c, err)
-			require.Contains(c, []string{"BigClass/gold", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
-			require.Contains(c, strings.Join(warnings, "\n"), "BigClass/gold, SmallClass/standard", "We should name the defaults in a warning.")
+			require.Contains(c, []string{"OldClass/legacy", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
+			require.Contains(c, strings.Join(warnings, "\n"), "OldClass/legacy, SmallClass/standard", "We should name the defaults in a warning.")
 		}, patience, 20*time.Millisecond)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Equal(c, "BigClass/gold +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", "databases.outcome.test", "-o",
+			require.Equal(c, "OldClass/legacy +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", "databases.outcome.test", "-o",
 				`jsonpath={.status.defaultClass} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
 	})

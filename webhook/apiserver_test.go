@@ -91,6 +91,7 @@ func newAPIServer() *apiServer {
 
 // guard asks the API server, and knows what is in the inventory. Its clock stands still.
 func (s *apiServer) guard(i *selector.Inventory) *Guard {
+	i.SetClaimKind(selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName}}))
 	f := &clienttesting.Fake{}
 	f.AddReactor("*", "leases", s.lease)
 	return &Guard{

@@ -40,9 +40,10 @@ type Guard struct {
 // it leaves alone whatever else is asked for, a class kind that is registered no
 // more, and a class that is being deleted; refuses a weight that cannot be read,
 // unless the class has it already; leaves alone a class that does not become
-// default; cannot answer before all classes are known; answers the creation of
-// a class that is there already as the API server would; and admits the class
-// as a default if there is no other, and none in the making.
+// default; cannot answer before all classes are known; leaves alone a class for
+// which no claim kind is registered; answers the creation of a class that is
+// there already as the API server would; and admits the class as a default if
+// there is no other, and none in the making.
 func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	update := request.Operation == admissionv1.Update
 	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
@@ -80,7 +81,11 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	if !update && isKnown(snapshot, class) { // It would hold the Leases for a window in which it cannot be stored.
+	claimKinds := registered(snapshot, kind)
+	if len(claimKinds) == 0 {
+		return untouched("NoClaimKind"), nil
+	}
+	if !update && isKnown(snapshot[claimKinds[0]], class) { // It would hold the Leases for a window in which it cannot be stored.
 		stored, _, err := g.Class(ctx, kind, class.Namespace, class.Name)
 		if err != nil {
 			return nil, err
@@ -93,8 +98,8 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	protocol := &onedefault.Protocol{Store: &onedefault.Cluster{Leases: g.Leases, Live: g.live}, Now: g.Now}
 	refusal, err := protocol.Admit(ctx, &onedefault.Request{
 		Holder:     onedefault.Holder{Class: named(class), UID: object.GetUID(), Base: old.GetResourceVersion()},
-		ClaimKinds: slices.Sorted(slices.Values(kind.ClaimKinds)),
-		Known:      knownDefaults(snapshot, kind.ClaimKinds),
+		ClaimKinds: claimKinds,
+		Known:      knownDefaults(snapshot, claimKinds),
 		Window:     g.Window,
 		DryRun:     request.DryRun != nil && *request.DryRun,
 	})
@@ -109,7 +114,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		response.AuditAnnotations["inTheWay"] = refusal.Class.String()
 	}
 	logf.FromContext(ctx).Info("Decided on a default class",
-		"class", class.String(), "claimKinds", kind.ClaimKinds, "requestUID", request.UID, "operation", request.Operation,
+		"class", class.String(), "claimKinds", claimKinds, "requestUID", request.UID, "operation", request.Operation,
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", request.DryRun != nil && *request.DryRun)
 	return response, nil
@@ -132,30 +137,25 @@ func named(c *selector.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
 }
 
-func isKnown(snapshot selector.Snapshot, c *selector.Class) bool {
-	for _, name := range c.Kind.ClaimKinds {
-		view := snapshot[name]
-		if view == nil {
-			continue
-		}
-		for _, x := range view.Classes {
-			if x.Kind.Name == c.Kind.Name {
-				return x.Has(c.Namespace, c.Name)
-			}
-		}
-	}
-	return false
+// registered are the claim kinds that the class kind serves and that there are,
+// in the order of their names.
+func registered(snapshot selector.Snapshot, kind *selector.ClassKind) []string {
+	absent := func(name string) bool { return snapshot[name] == nil }
+	return slices.DeleteFunc(slices.Sorted(slices.Values(kind.ClaimKinds)), absent)
+}
+
+// isKnown says whether the inventory has a class of that name.
+func isKnown(view *selector.View, c *selector.Class) bool {
+	return slices.ContainsFunc(view.Classes, func(x *selector.Index) bool {
+		return x.Kind.Name == c.Kind.Name && x.Has(c.Namespace, c.Name)
+	})
 }
 
 // knownDefaults may have been made before anybody guarded them.
 func knownDefaults(snapshot selector.Snapshot, claimKinds []string) map[string][]onedefault.Class {
 	known := map[string][]onedefault.Class{}
 	for _, name := range claimKinds {
-		view := snapshot[name]
-		if view == nil {
-			continue
-		}
-		for _, c := range view.Defaults() {
+		for _, c := range snapshot[name].Defaults() {
 			known[name] = append(known[name], named(c))
 		}
 	}
@@ -207,7 +207,7 @@ func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class,
 		first = "create this class without its mark, then run"
 	}
 	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
-		first, class, claimKind, other, unmark(other))
+		first, named(class), claimKind, other, unmark(other))
 }
 
 // unmark is the command that takes the mark of a default from a class.

@@ -156,7 +156,7 @@ func TestGuardAdmits(t *testing.T) {
 			want:    []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "", now)},
 		},
 		"SeveralClaimKinds": {
-			reason:  "We should take the Leases of all claim kinds in the order of their names, of one, too, that nobody registered.",
+			reason:  "We should take the Leases of all claim kinds in the order of their names.",
 			request: newGuardRequest(pathClasses, "", pathMarked),
 			want: []*coordinationv1.Lease{
 				newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", "", now),
@@ -267,24 +267,24 @@ func TestGuardRefuses(t *testing.T) {
 		"Update": {
 			reason:  "We should name the default, and the commands that move it and that take it away.",
 			request: update, there: goldHolds,
-			want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "SQLClass/silver", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"},
 		},
 		"Creation": {
 			reason:  "We should say that a class has to be there before the default can be moved to it.",
 			request: newGuardRequest(sqlClasses, "", silverMarked), there: goldHolds,
-			want: want{"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "SQLClass/silver", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"},
 		},
 		"ToANamespace": {
 			reason:  "We should name the namespace of a class that is to become default.",
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")), there: goldHolds,
-			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "RDSClass/aws/bronze", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "rdsclasses.example.org/aws/bronze", unmarkGold, "sqlclasses.example.org/gold"},
 		},
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
 			request: update, known: []*selector.Index{index(rdsClasses, "gold @default=true")},
 			there: func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
 			want: want{
-				"sqlclasses", "silver", "RDSClass/aws/gold", "run", "SQLClass/silver",
+				"sqlclasses", "silver", "RDSClass/aws/gold", "run", "sqlclasses.example.org/silver",
 				"kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold",
 			},
 		},
@@ -296,7 +296,7 @@ func TestGuardRefuses(t *testing.T) {
 				s.holds(claimKindName, "pathclasses.example.org/path", "path-1", "9", now.Add(-time.Hour))
 			},
 			want: want{
-				"sqlclasses", "silver", "PathClass/path", "run", "SQLClass/silver",
+				"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver",
 				`kubectl patch pathclasses.example.org path --type json --patch '[{"op":"remove","path":"/spec/isDefault"}]'`, "pathclasses.example.org/path",
 			},
 		},
@@ -307,7 +307,7 @@ func TestGuardRefuses(t *testing.T) {
 				goldHolds(s)
 				s.holds(otherClaimKindName, "sqlclasses.example.org/long-gone", "long-gone-1", "1", now.Add(-time.Hour))
 			},
-			want: want{"pathclasses", "path", "SQLClass/gold", "run", "PathClass/path", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"pathclasses", "path", "SQLClass/gold", "run", "pathclasses.example.org/path", unmarkGold, "sqlclasses.example.org/gold"},
 		},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
@@ -373,6 +373,20 @@ func TestGuardRefusesForNow(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestGuardOfRegisteredClaimKinds(t *testing.T) {
+	s := newAPIServer()
+	onlyOther := selector.NewInventory()
+	onlyOther.Open()
+	response, err := s.guard(onlyOther).Review(t.Context(), newGuardRequest(pathClasses, path, pathMarked))
+	require.NoError(t, err)
+	assert.True(t, response.Allowed)
+	assert.Equal(t, []string{"get " + otherClaimKindName, "create " + otherClaimKindName}, s.done, "We should take no Lease of a claim kind that nobody registered.")
+
+	response, err = s.guard(onlyOther).Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
+	require.NoError(t, err)
+	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
 }
 
 func TestGuardRefusesWhatIsThereAlready(t *testing.T) {

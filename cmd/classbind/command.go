@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/classbind/classbind/cmd/classbind/setdefault"
 )
 
 func newCommand() *cobra.Command {
@@ -19,7 +21,7 @@ reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newServeCommand(), newVersionCommand())
+	c.AddCommand(newServeCommand(), setdefault.NewCommand(), newVersionCommand())
 	return c
 }
 

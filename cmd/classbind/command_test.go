@@ -27,7 +27,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -132,6 +134,37 @@ func (p *Process) Probe(ctx context.Context) error {
 	}
 	return err
 }
+
+// Calls of the webhook at a path that the replica has answered.
+func (p *Process) Calls(ctx context.Context, path string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.MetricsURL, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
+	}
+	total := 0
+	for _, match := range requests.FindAllSubmatch(body, -1) {
+		if string(match[1]) != path {
+			continue
+		}
+		n, err := strconv.Atoi(string(match[2]))
+		if err != nil {
+			return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+var requests = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="([^"]+)"\} (\d+)$`)
 
 // Stop asks the replica to end and waits until it has. Its error is that of the
 // process, which the race detector makes one, too.

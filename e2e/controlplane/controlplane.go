@@ -1,5 +1,5 @@
-// Package controlplane runs a real Kubernetes control plane, etcd and
-// kube-apiserver, on loopback, for tests and demonstrations. Of the controllers
+// Package controlplane runs a real Kubernetes control plane, etcd and one or
+// more kube-apiservers, on loopback, for tests and demonstrations. Of the controllers
 // there is only the one that aggregates ClusterRoles, and there are no nodes and
 // no scheduler: a Deployment stays an object, and classbind runs beside it as a
 // process of the host. Nothing is fsynced: its latencies are
@@ -37,10 +37,7 @@ import (
 // on an idle machine; tests of other packages may be compiling beside them.
 const startTimeout = 60 * time.Second
 
-const (
-	etcdLog      = "etcd.log"
-	apiServerLog = "kube-apiserver.log"
-)
+const etcdLog = "etcd.log"
 
 // auditPolicy has what webhooks annotate (Metadata), once per request.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -54,32 +51,43 @@ rules:
 type Options struct {
 	// Progress is told about the building of the binaries, when they have to be.
 	Progress io.Writer
+	// APIServers on the one etcd; 0 means 1.
+	APIServers int
 	// APIServerFlags are added to kube-apiserver's, names without dashes. They replace those set here.
 	APIServerFlags map[string]string
-	// Audit writes every request's metadata, webhooks' annotations included, to ControlPlane.AuditLog.
+	// ConnectionPerWebhookCall has concurrent calls of a webhook use as many connections, as they do in a cluster, so
+	// that they can be spread over replicas: of its webhooks, kube-apiserver speaks HTTP/2 to those on localhost alone.
+	ConnectionPerWebhookCall bool
+	// Audit writes the metadata of every request to the first API server, webhooks' annotations included, to
+	// ControlPlane.AuditLog.
 	Audit bool
 }
 
 // ControlPlane is a running one. RBAC is enforced, the ServiceAccount admission plugin is off (nothing would
 // create the default service accounts that it wants), no CRDs are installed.
 type ControlPlane struct {
-	// Config is the admin's, without client-side rate limit.
+	// Config is the admin's for the first API server, without client-side rate limit.
 	Config *rest.Config
-	// Kubeconfig is the path of the admin's kubeconfig file, in Dir.
+	// Configs are the admin's for each API server.
+	Configs []*rest.Config
+	// Kubeconfig is the path of the admin's kubeconfig file for the first API server, in Dir.
 	Kubeconfig string
 	// Assets is the folder of etcd, kube-apiserver and kubectl.
 	Assets string
-	// Dir has all state and the logs etcd.log and kube-apiserver.log. Stop removes it.
+	// Dir has all state and the logs etcd.log, kube-apiserver.log, kube-apiserver-2.log and so on. Stop removes it.
 	Dir string
 	// AuditLog is the path of the audit log, one JSON event a line; empty without Options.Audit.
 	AuditLog string
 
-	plane envtest.ControlPlane
-	stop  func() error
+	etcd *envtest.Etcd
+	// servers are the API servers, each as a control plane of the same etcd, since
+	// that is what makes users.
+	servers []*envtest.ControlPlane
+	stop    func() error
 }
 
 // Start returns once the API server is ready and the default namespace exists.
-// Interrupts do not reach the two processes: who starts a control plane stops it.
+// Interrupts do not reach the processes: who starts a control plane stops it.
 // Those that the package assets built end by themselves soon after a caller that is killed.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	binaries, err := assets.Dir(ctx, o.Progress)
@@ -94,7 +102,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	controllers, stopControllers := context.WithCancel(context.Background())
 	c.stop = sync.OnceValue(func() error {
 		stopControllers()
-		return errors.Join(c.plane.Stop(), os.RemoveAll(dir))
+		return errors.Join(c.stopProcesses(), os.RemoveAll(dir))
 	})
 	err = c.run(o)
 	if err == nil {
@@ -107,7 +115,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// Stop stops both processes and removes Dir. Calls after the first do nothing and return the same.
+// Stop stops all processes and removes Dir. Calls after the first do nothing and return the same.
 func (c *ControlPlane) Stop() error { return c.stop() }
 
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.
@@ -127,39 +135,77 @@ func (c *ControlPlane) Kubectl(ctx context.Context, stdin io.Reader, args ...str
 }
 
 // UserKubeconfig writes a kubeconfig file for any user that RBAC may name, and returns its path in Dir. A service
-// account is one too: "system:serviceaccount:<namespace>:<name>", whose groups are then the caller's to give.
-// Not for concurrent use.
+// account is one too: "system:serviceaccount:<namespace>:<name>", whose groups are then the caller's to give. It is
+// for the first API server. Not for concurrent use.
 func (c *ControlPlane) UserKubeconfig(name string, groups ...string) (string, error) {
-	_, path, err := c.addUser(name, groups...)
+	_, path, err := addUser(c.servers[0], c.Dir, name, groups...)
 	return path, err
 }
 
-// run starts the two processes.
+// UserKubeconfigs does the same for each API server.
+func (c *ControlPlane) UserKubeconfigs(name string, groups ...string) ([]string, error) {
+	var paths []string
+	for _, server := range c.servers {
+		_, path, err := addUser(server, c.Dir, name, groups...)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// run starts the processes.
 func (c *ControlPlane) run(o Options) error {
-	etcd := &envtest.Etcd{Path: filepath.Join(c.Assets, "etcd"), DataDir: filepath.Join(c.Dir, "etcd"), StartTimeout: startTimeout}
-	api := &envtest.APIServer{Path: filepath.Join(c.Assets, "kube-apiserver"), CertDir: filepath.Join(c.Dir, "kube-apiserver"), StartTimeout: startTimeout}
-	for _, dir := range []string{etcd.DataDir, api.CertDir} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
+	c.etcd = &envtest.Etcd{Path: filepath.Join(c.Assets, "etcd"), DataDir: filepath.Join(c.Dir, "etcd"), StartTimeout: startTimeout}
+	if err := os.Mkdir(c.etcd.DataDir, 0o700); err != nil {
+		return err
+	}
+	// Not envtest's Environment: it makes four more attempts with a flag that is wrong, and
+	// takes its binaries, or a whole other cluster, from variables that it finds.
+	if err := logged(c.Dir, etcdLog, &c.etcd.Err, c.etcd.Start); err != nil {
+		return fmt.Errorf("%w%s", err, c.lastWords(etcdLog))
+	}
+	for i := range max(1, o.APIServers) {
+		name := "kube-apiserver"
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		if err := c.runAPIServer(name, o); err != nil {
+			return fmt.Errorf("%w%s", err, c.lastWords(name+".log"))
 		}
 	}
-	for name, out := range map[string]*io.Writer{etcdLog: &etcd.Err, apiServerLog: &api.Err} {
-		f, err := os.Create(filepath.Join(c.Dir, name))
-		if err != nil {
+	return nil
+}
+
+// runAPIServer starts one, which has its log and its folder in Dir by its name.
+func (c *ControlPlane) runAPIServer(name string, o Options) error {
+	api := &envtest.APIServer{
+		Path: filepath.Join(c.Assets, "kube-apiserver"), CertDir: filepath.Join(c.Dir, name),
+		EtcdURL: c.etcd.URL, StartTimeout: startTimeout,
+	}
+	first := len(c.servers) == 0
+	if !first { // The same CA of client certificates: a user of one is a user of all.
+		api.Authn = c.servers[0].APIServer.Authn
+	}
+	if err := os.Mkdir(api.CertDir, 0o700); err != nil {
+		return err
+	}
+	if o.ConnectionPerWebhookCall {
+		var err error
+		if api.Path, err = withoutHTTP2(api.CertDir, api.Path); err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // the process has its own
-		*out = f
 	}
 
-	// envtest adds the rest, etcd's --unsafe-no-fsync and --authorization-mode=RBAC among it.
+	// envtest adds the rest, --authorization-mode=RBAC among it.
 	flags := api.Configure().
 		// A host without a route out has no other address, and nothing here looks for endpoints.
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none").
 		// Else it waits a minute for clients to close their watches, and a test's are still there when it stops this.
 		Set("shutdown-watch-termination-grace-period", "1s")
-	if o.Audit {
+	if o.Audit && first {
 		policy := filepath.Join(c.Dir, "audit-policy.yaml")
 		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 			return err
@@ -170,22 +216,55 @@ func (c *ControlPlane) run(o Options) error {
 	for name, value := range o.APIServerFlags {
 		flags.Set(name, value)
 	}
+	c.servers = append(c.servers, &envtest.ControlPlane{Etcd: c.etcd, APIServer: api})
+	return logged(c.Dir, name+".log", &api.Err, api.Start)
+}
 
-	// Not envtest's Environment: it makes four more attempts with a flag that is wrong, and
-	// takes its binaries, or a whole other cluster, from variables that it finds.
-	c.plane = envtest.ControlPlane{Etcd: etcd, APIServer: api}
-	if err := c.plane.Start(); err != nil {
-		return fmt.Errorf("%w%s", err, c.lastWords())
+// withoutHTTP2 makes a command that is kube-apiserver with HTTP/2 turned off for
+// all that it calls, since envtest has no place for a variable.
+func withoutHTTP2(dir, path string) (string, error) {
+	command := filepath.Join(dir, "without-http2")
+	script := fmt.Sprintf("#!/bin/sh\nDISABLE_HTTP2=1 exec '%s' \"$@\"\n", path)
+	return command, os.WriteFile(command, []byte(script), 0o700) //nolint:gosec // It is to be executed.
+}
+
+// logged starts a process that writes its log to a file in dir.
+func logged(dir, name string, to *io.Writer, start func() error) error {
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { _ = f.Close() }() // the process has its own
+	*to = f
+	return start()
+}
+
+// stopProcesses stops the API servers before their etcd.
+func (c *ControlPlane) stopProcesses() error {
+	errs := make([]error, len(c.servers))
+	var all sync.WaitGroup
+	for i, server := range c.servers {
+		all.Go(func() { errs[i] = server.APIServer.Stop() })
+	}
+	all.Wait()
+	if c.etcd != nil {
+		errs = append(errs, c.etcd.Stop())
+	}
+	return errors.Join(errs...)
 }
 
 // connect makes the admin, waits for what every client expects, and starts the
 // controllers, which run until their context ends.
 func (c *ControlPlane) connect(ctx, controllers context.Context) error {
-	var err error
-	if c.Config, c.Kubeconfig, err = c.addUser("admin", "system:masters"); err != nil {
-		return err
+	for i, server := range c.servers {
+		config, path, err := addUser(server, c.Dir, "admin", "system:masters")
+		if err != nil {
+			return err
+		}
+		c.Configs = append(c.Configs, config)
+		if i == 0 {
+			c.Config, c.Kubeconfig = config, path
+		}
 	}
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -207,8 +286,9 @@ func (c *ControlPlane) connect(ctx, controllers context.Context) error {
 	return nil
 }
 
-func (c *ControlPlane) addUser(name string, groups ...string) (*rest.Config, string, error) {
-	user, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
+// addUser makes a user of the API server, with a kubeconfig file in dir.
+func addUser(server *envtest.ControlPlane, dir, name string, groups ...string) (*rest.Config, string, error) {
+	user, err := server.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
 	if err != nil {
 		return nil, "", err
 	}
@@ -217,7 +297,7 @@ func (c *ControlPlane) addUser(name string, groups ...string) (*rest.Config, str
 		return nil, "", err
 	}
 	// A colon would make it two files in $KUBECONFIG.
-	f, err := os.CreateTemp(c.Dir, strings.NewReplacer(":", "-", "/", "-").Replace(name)+"-*.kubeconfig")
+	f, err := os.CreateTemp(dir, strings.NewReplacer(":", "-", "/", "-").Replace(name)+"-*.kubeconfig")
 	if err != nil {
 		return nil, "", err
 	}
@@ -225,13 +305,11 @@ func (c *ControlPlane) addUser(name string, groups ...string) (*rest.Config, str
 	return user.Config(), f.Name(), errors.Join(err, f.Close())
 }
 
-// lastWords is the end of the log of the process that was started last. All that envtest says of one that ended is
-// that it did.
-func (c *ControlPlane) lastWords() string {
-	for _, name := range []string{apiServerLog, etcdLog} {
-		if log, err := os.ReadFile(filepath.Join(c.Dir, name)); err == nil && len(log) > 0 {
-			return fmt.Sprintf("; the end of %s:\n%s", name, log[max(0, len(log)-2000):])
-		}
+// lastWords is the end of a log. All that envtest says of a process that ended is that it did.
+func (c *ControlPlane) lastWords(name string) string {
+	log, err := os.ReadFile(filepath.Join(c.Dir, name))
+	if err != nil || len(log) == 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("; the end of %s:\n%s", name, log[max(0, len(log)-2000):])
 }

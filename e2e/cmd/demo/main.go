@@ -229,7 +229,7 @@ func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
 		}
 		var why []string
 		for key, value := range e.Annotations {
-			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1alpha1.WebhookSuffix) {
+			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1alpha1.BindSuffix) {
 				why = append(why, name+"="+value)
 			}
 		}

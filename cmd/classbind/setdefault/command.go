@@ -1,0 +1,135 @@
+// Package setdefault is the command that moves the default of a claim kind from
+// one class to another: args finds what is meant, plan says what has to change,
+// move changes it, undo puts it back, and wait sees it confirmed.
+package setdefault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// options are those of set-default.
+type options struct {
+	kubeconfig string
+	context    string
+	claimKinds []string
+	without    []string
+	timeout    time.Duration
+	dryRun     bool
+}
+
+// NewCommand is set-default.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "set-default KIND/NAME --for CLAIMKIND",
+		Short: "Move the default of a claim kind to a class",
+		Long: `Make a class the default of a claim kind, in the place of the one that is.
+
+classbind refuses a second default, so the mark is taken from the present
+default first, and then given to the class. What can be checked is checked
+before anything is changed, and if the class cannot be marked after all, the
+former default gets its mark back. The command waits until classbind has seen
+the new default.
+
+The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
+its kind, its plural, or the name of its ClassKind, <plural>.<group>.
+
+A mark counts for every claim kind that the class's kind serves. Where the move
+would change the default of a claim kind that was not named, it is refused, and
+the error has the command that names all of them.`,
+		Example: `  # Claims of PostgreSQLInstance without a selector get another class:
+  classbind set-default CloudSQLInstanceClass/gitlab-experimental --for postgresqlinstances.database.crossplane.io
+
+  # A namespaced class, for two claim kinds; say what would be done, and do nothing:
+  classbind set-default bucketclasses.example.org/team-a/standard --for buckets,archives --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d arguments: %q", len(args), args)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := parseClassName(args[0])
+			if err := errors.Join(err, o.validate()); err != nil {
+				return err
+			}
+			return setDefault(c.Context(), o, name, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	o.addFlags(c.Flags())
+	return c
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.claimKinds, "for", nil, "`claim kind` whose default the class is to be: the name of a ClaimKind, or its plural alone; several are separated by commas, or have a flag each")
+	fs.StringSliceVar(&o.without, "leave-without-default", nil, "`claim kind` that may lose its default, because it is the same class that the move takes the mark from, and the new one's kind does not serve it")
+	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "`time` for everything; another default that is just being set may take 90s until it is known not to come")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
+	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// validate says everything that is wrong, flag by flag.
+func (o *options) validate() error {
+	var errs []error
+	if len(o.claimKinds) == 0 {
+		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, such as --for postgresqlinstances.database.crossplane.io"))
+	}
+	for _, f := range []struct {
+		flag   string
+		values []string
+	}{{"for", o.claimKinds}, {"leave-without-default", o.without}} {
+		if slices.ContainsFunc(f.values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			errs = append(errs, fmt.Errorf("--%s=%q: must have no empty name", f.flag, strings.Join(f.values, ",")))
+		}
+	}
+	if o.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout=%q: must be more than 0", o.timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// config of the cluster that kubectl would use.
+func (o *options) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context", err)
+	}
+	config.QPS = -1 // They come one after the other, and between two of them there may be no default.
+	return config, nil
+}
+
+func setDefault(ctx context.Context, o *options, name className, out, progress io.Writer) error {
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	klog.SetLogger(logr.Discard()) // client-go logs errors that it returns, too.
+	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
+	c, err := newCluster(config)
+	if err != nil {
+		return err
+	}
+	m := &mover{cluster: c, options: o, name: name, out: out, progress: &progressWriter{out: progress}}
+	return m.run(ctx)
+}

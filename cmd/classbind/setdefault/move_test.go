@@ -1,0 +1,256 @@
+package setdefault
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+var (
+	errLost        = &url.Error{Op: "Patch", URL: "https://cluster", Err: errors.New("connection reset by peer")}
+	errUnavailable = apierrors.NewServiceUnavailable("the server is going away")
+	errRefused     = apierrors.NewForbidden(schema.GroupResource{Group: "test", Resource: "as"}, "new", errors.New("not this one"))
+)
+
+// fault is what becomes of a write, other than a dry run.
+type fault struct {
+	// stored says that it is done all the same.
+	stored bool
+	err    error
+}
+
+// TestMove moves the default from old to new while the API server's answers fail
+// to come, which is not to be had from a real one.
+func TestMove(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// faults of the writes, in the order in which they are made; then there are none.
+		faults map[string][]fault
+		// then is run after the first write of a class.
+		then    map[string]func(cancel func(), classes *dynamicfake.FakeDynamicClient)
+		timeout time.Duration
+		marked  string
+		out     []string
+		err     []string // its parts; none if it is to succeed
+	}{
+		"NoFault": {
+			reason: "We should move the default.",
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+		},
+		"LostUnmark": {
+			reason: "We should go on where the answer to the first write was lost, although it was stored.",
+			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+		},
+		"LostMark": {
+			reason: "We should succeed where the answer to the last write was lost, although it was stored.",
+			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+		},
+		"ShortlyUnavailable": {
+			reason: "We should try again rather than leave the claim kind without a default.",
+			faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}},
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+		},
+		"Unavailable": {
+			reason: "We should put the former default back where the new one cannot be marked.",
+			faults: map[string][]fault{"new": repeat(errUnavailable)},
+			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+		},
+		"Refused": {
+			reason: "We should not try again what was refused.",
+			faults: map[string][]fault{"new": {{err: errRefused}}},
+			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			err: []string{"not this one\nas.test/old is the default again"},
+		},
+		"UnmarkRefused": {
+			reason: "We should change nothing where the mark cannot be taken.",
+			faults: map[string][]fault{"old": {{err: errRefused}}},
+			marked: "old", err: []string{"cannot take the mark from as.test/old", "not this one\nnothing was changed"},
+		},
+		"PutBackUnavailable": {
+			reason: "We should try for long to put the former default back.",
+			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errUnavailable}, {err: errLost}, {stored: true, err: errLost}}},
+			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			err: []string{"not this one\nas.test/old is the default again"},
+		},
+		"PutBackRefused": {
+			reason: "We should say how to put the former default back where we cannot.",
+			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl annotate as.test old default=true --overwrite"},
+		},
+		"PutBackNeverAvailable": {
+			reason: "We should not try for ever.",
+			faults: map[string][]fault{"new": {{err: errRefused}}, "old": append([]fault{{stored: true}}, repeat(errUnavailable)...)},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"as.test/old did not get its mark back: timed out after 2m0s: the server is going away; to give it back, run: kubectl"},
+		},
+		"DeletedMeanwhile": {
+			reason: "We should say that the former default is no more.",
+			faults: map[string][]fault{"new": {{err: errRefused}}},
+			then: map[string]func(func(), *dynamicfake.FakeDynamicClient){"old": func(_ func(), c *dynamicfake.FakeDynamicClient) {
+				_ = c.Tracker().Delete(schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}, "", "old")
+			}},
+			out: []string{"as.test/old: no longer the default for claims.test"},
+			err: []string{"as.test/old did not get its mark back: it was deleted meanwhile"},
+		},
+		"InterruptedBetween": {
+			reason: "We should put the former default back when we are interrupted.",
+			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"old": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
+			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			err: []string{"interrupted\nas.test/old is the default again"},
+		},
+		"InterruptedAfter": {
+			reason: "We should not put back what was moved when we are interrupted.",
+			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"new": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
+		},
+		"InterruptedInDoubt": {
+			reason: "We should look whether the last write was stored before we put anything back.",
+			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
+			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"new": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
+			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
+		},
+		"TimedOut": {
+			reason: "We should put the former default back when time is over.", timeout: time.Second,
+			faults: map[string][]fault{"new": repeat(errUnavailable)},
+			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			err: []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				classes := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+					map[schema.GroupVersionResource]string{{Group: "test", Version: "v1", Resource: "as"}: "AList"}, fakeClass("old", true), fakeClass("new", false))
+				writes := map[string]int{}
+				classes.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					patch := action.(clienttesting.PatchActionImpl)
+					if len(patch.PatchOptions.DryRun) > 0 {
+						u := fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true"))
+						return true, u, nil
+					}
+					n := writes[patch.GetName()]
+					writes[patch.GetName()]++
+					f := fault{stored: true}
+					if n < len(tc.faults[patch.GetName()]) {
+						f = tc.faults[patch.GetName()][n]
+					}
+					var stored runtime.Object
+					if f.stored {
+						var err error
+						_, stored, err = clienttesting.ObjectReaction(classes.Tracker())(action)
+						require.NoError(t, err)
+					}
+					if then := tc.then[patch.GetName()]; then != nil && n == 0 {
+						then(cancel, classes)
+					}
+					return true, stored, f.err
+				})
+				timeout := tc.timeout
+				if timeout == 0 {
+					timeout = 2 * time.Minute
+				}
+				var out, progress strings.Builder
+				m := &mover{
+					cluster: &cluster{registrations: fakeRegistrations{}, classes: classes, resources: fakeResources{}},
+					options: &options{claimKinds: []string{"claims.test"}, timeout: timeout},
+					name:    className{kind: "A", name: "new"}, out: &out, progress: &progressWriter{out: &progress},
+				}
+				err := m.run(ctx)
+				if tc.err == nil {
+					require.NoError(t, err, tc.reason)
+				}
+				for _, part := range tc.err {
+					require.ErrorContains(t, err, part, tc.reason)
+				}
+				list, err := classes.Resource(schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}).List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				var marked []string
+				for _, u := range list.Items {
+					if u.GetAnnotations()["default"] == "true" {
+						marked = append(marked, u.GetName())
+					}
+				}
+				assert.Equal(t, tc.marked, strings.Join(marked, " "), tc.reason)
+				assert.Equal(t, strings.Join(tc.out, "\n"), strings.TrimSpace(out.String()), "We should say what was done.")
+			})
+		})
+	}
+}
+
+func repeat(err error) []fault {
+	faults := make([]fault, 1000)
+	for i := range faults {
+		faults[i].err = err
+	}
+	return faults
+}
+
+func fakeClass(name string, marked bool) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "test/v1", "kind": "A"}}
+	u.SetName(name)
+	if marked {
+		u.SetAnnotations(map[string]string{"default": "true"})
+	}
+	return u
+}
+
+// fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
+type fakeRegistrations struct{ client.Reader }
+
+func (fakeRegistrations) claimKind() v1alpha1.ClaimKind {
+	return v1alpha1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
+		Status:     v1alpha1.ClaimKindStatus{DefaultClass: "A/new", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+	}
+}
+
+func (f fakeRegistrations) Get(ctx context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	*object.(*v1alpha1.ClaimKind) = f.claimKind()
+	return ctx.Err()
+}
+
+func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch l := list.(type) {
+	case *v1alpha1.ClaimKindList:
+		l.Items = []v1alpha1.ClaimKind{f.claimKind()}
+	case *v1alpha1.ClassKindList:
+		l.Items = []v1alpha1.ClassKind{{
+			ObjectMeta: metav1.ObjectMeta{Name: "as.test"},
+			Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{"claims.test"}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}},
+		}}
+	}
+	return ctx.Err()
+}
+
+type fakeResources struct {
+	discovery.ServerResourcesInterface
+}
+
+func (fakeResources) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return []*metav1.APIResourceList{{GroupVersion: "test/v1", APIResources: []metav1.APIResource{{Name: "as", Kind: "A"}}}}, nil
+}

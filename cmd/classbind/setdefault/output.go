@@ -1,0 +1,75 @@
+package setdefault
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// progressInterval is, with an interval of ours, less than the 2 s after which people wonder.
+const progressInterval = 1400 * time.Millisecond
+
+// progressWriter tells of what takes time.
+type progressWriter struct {
+	out  io.Writer
+	last time.Time
+}
+
+func (p *progressWriter) printf(format string, args ...any) {
+	p.last = time.Now()
+	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// waiting is printed at once and every two seconds, however often it is called.
+func (p *progressWriter) waiting(format string, args ...any) {
+	if time.Since(p.last) >= progressInterval {
+		p.printf(format, args...)
+	}
+}
+
+func unmarkedLine(c *storedClass) string {
+	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
+}
+
+// lines are what comes of the plan, but for the classes that lose their mark.
+func (p *plan) lines() []string {
+	target := fmt.Sprintf("%s: the default for %s", p.target, strings.Join(p.claimKinds, ", "))
+	if len(p.gain) > 0 {
+		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
+	}
+	lines := []string{target}
+	for _, name := range p.lose {
+		lines = append(lines, name+": no default any more")
+	}
+	return lines
+}
+
+// say what was done.
+func (m *mover) say(lines ...string) {
+	for _, line := range lines {
+		if m.options.dryRun {
+			line += " (dry run)"
+		}
+		_, _ = fmt.Fprintln(m.out, line)
+	}
+}
+
+// warn of what keeps claims from the target although it is the default.
+func (m *mover) warn(r *registry, kind *classKind, p *plan) {
+	if kind.ready != nil && kind.ready.Status != metav1.ConditionTrue {
+		m.progress.printf("warning: classbind does not offer the classes of %s (%s): %s", kind.Name, kind.ready.Reason, kind.ready.Message)
+	}
+	if p.target.Cordoned {
+		m.progress.printf("warning: %s is cordoned, and offered to no claim until you run: %s", p.target, p.target.annotateCommand(v1alpha1.CordonedAnnotation+"-"))
+	}
+	for _, name := range p.claimKinds {
+		if s := r.claimKinds[name].Strategy; p.target.Weight == 0 && s.Weighted {
+			m.progress.printf("warning: %s has weight 0, and is offered to no claim of %s, whose strategy is %s", p.target, name, s.Name)
+		}
+	}
+}

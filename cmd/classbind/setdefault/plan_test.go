@@ -1,0 +1,214 @@
+package setdefault
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestNewPlan(t *testing.T) {
+	var (
+		a    = fakeKind("A", "as.test", false, "claims.test")
+		b    = fakeKind("B", "bs.test", false, "claims.test")
+		wide = fakeKind("Wide", "wides.test", false, "claims.test", "others.test")
+		odd  = fakeKind("Odd", "odds.test", false, "others.test", "claims.test", "thirds.test")
+		free = fakeKind("Free", "frees.test", false, "claims.test", "unregistered.test")
+		only = fakeKind("Only", "onlies.test", false, "unregistered.test")
+	)
+	class := func(k *classKind, name string, marked bool) *storedClass {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetName(name)
+		if marked {
+			u.SetAnnotations(map[string]string{"default": "true"})
+		}
+		return newStoredClass(k.ClassKind, u)
+	}
+	target := func(k *classKind) *storedClass { return class(k, "new", false) }
+	old := func(k *classKind) *storedClass { return class(k, "old", true) }
+	deleted := target(a)
+	deleted.object.SetDeletionTimestamp(new(metav1.Now()))
+	deleted = newStoredClass(a.ClassKind, deleted.object)
+
+	type want struct {
+		unmark     []string
+		mark       bool
+		gain, lose []string
+		err        []string // its parts
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		target   *storedClass
+		defaults []*storedClass
+		named    []string // claims.test unless set
+		without  []string
+		want     want
+	}{
+		"NoDefault": {
+			reason: "We should mark the class where there is no default.",
+			target: target(a), want: want{mark: true},
+		},
+		"OneDefault": {
+			reason: "We should take the mark from the default of another kind.",
+			target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
+		},
+		"SeveralDefaults": {
+			reason: "We should take the mark from all of several.",
+			target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}},
+		},
+		"Already": {
+			reason: "We should have nothing to do for the only default.",
+			target: class(a, "new", true),
+		},
+		"AlreadyOneOfSeveral": {
+			reason: "We should take the mark from another where the class is a default, too.",
+			target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}},
+		},
+		"Unrelated": {
+			reason: "We should leave the default of a claim kind alone that the class does not serve.",
+			target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true},
+		},
+		"BothNamed": {
+			reason: "We should move the default of two claim kinds.",
+			target: target(wide), defaults: []*storedClass{old(wide)}, named: []string{"claims.test", "others.test"}, want: want{mark: true, unmark: []string{"wides.test/old"}},
+		},
+		"TwoClassesOfTwoClaimKinds": {
+			reason: "We should take the mark from the default of each.",
+			target: target(wide), defaults: []*storedClass{old(a), class(fakeKind("O", "os.test", false, "others.test"), "old", true)}, named: []string{"claims.test", "others.test"},
+			want: want{mark: true, unmark: []string{"as.test/old", "os.test/old"}},
+		},
+		"Gains": {
+			reason: "We should say that a claim kind gets a default that it had not.",
+			target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}},
+		},
+		"GainsUnregistered": {
+			reason: "We should not speak of a claim kind that nobody registered.",
+			target: target(free), want: want{mark: true},
+		},
+		"TakesAnother": {
+			reason: "We should refuse to replace the default of a claim kind that was not named.",
+			target: target(wide), defaults: []*storedClass{old(wide)},
+			want: want{err: []string{"\n  others.test: wides.test/new in the place of wides.test/old\n", "to agree, run: classbind set-default wides.test/new --for claims.test --for others.test"}},
+		},
+		"SecondOfAnother": {
+			reason: "We should refuse to make a second default of a claim kind that was not named.",
+			target: target(wide), defaults: []*storedClass{old(a), class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
+			want: want{err: []string{"\n  others.test: wides.test/new in the place of os.test/old\n", "--for claims.test --for others.test"}},
+		},
+		"LeavesWithout": {
+			reason: "We should refuse to take the only default of a claim kind that was not named.",
+			target: target(a), defaults: []*storedClass{old(wide)},
+			want: want{err: []string{"\n  others.test: no default in the place of wides.test/old\n", "classbind set-default as.test/new --for claims.test --leave-without-default others.test"}},
+		},
+		"TakesOneAndLeavesOne": {
+			reason: "We should give one command that agrees to all.",
+			target: target(wide), defaults: []*storedClass{old(odd)},
+			want: want{err: []string{"  others.test: wides.test/new in the place of odds.test/old\n  thirds.test: no default in the place of odds.test/old\n", "--for claims.test --for others.test --leave-without-default thirds.test"}},
+		},
+		"LeavesWithoutAgreed": {
+			reason: "We should take the only default of a claim kind of which we are told.",
+			target: target(a), defaults: []*storedClass{old(wide)}, without: []string{"others.test"},
+			want: want{mark: true, unmark: []string{"wides.test/old"}, lose: []string{"others.test"}},
+		},
+		"LeavesWithoutNothing": {
+			reason: "We should not insist that what may lose its default does, so that a command can be run again.",
+			target: target(a), without: []string{"others.test"}, want: want{mark: true},
+		},
+		"LeavesAnother": {
+			reason: "We should take one of two defaults of a claim kind that was not named.",
+			target: target(a), defaults: []*storedClass{old(wide), class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
+			want: want{mark: true, unmark: []string{"wides.test/old"}},
+		},
+		"LeavesUnregistered": {
+			reason: "We should not ask about a claim kind that nobody registered.",
+			target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}},
+		},
+		"TakesUnregistered": {
+			reason: "We should say that a claim kind has to be registered before it can be named: its default is guarded already.",
+			target: target(free), defaults: []*storedClass{class(only, "old", true)},
+			want: want{err: []string{"unregistered.test: frees.test/new in the place of onlies.test/old (it is not registered: create its ClaimKind first)"}},
+		},
+		"AlreadyBesideAnother": {
+			reason: "We should leave two defaults alone of a claim kind that was not named.",
+			target: class(wide, "new", true), defaults: []*storedClass{class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
+		},
+		"WithoutServed": {
+			reason: "We should refuse to leave a claim kind without a default that gets one.",
+			target: target(wide), without: []string{"others.test"},
+			want: want{err: []string{`--leave-without-default="others.test": wides.test serves it, so it is not left without: name it with --for`}},
+		},
+		"BeingDeleted": {
+			reason: "We should refuse a class that is being deleted.",
+			target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := fakeRegistry([]string{"claims.test", "others.test", "thirds.test"})
+			if tc.named == nil {
+				tc.named = []string{"claims.test"}
+			}
+			p, err := newPlan(r, tc.target, tc.defaults, tc.named, tc.without)
+			if tc.want.err != nil {
+				for _, part := range tc.want.err {
+					require.ErrorContains(t, err, part, tc.reason)
+				}
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			var unmark []string
+			for _, c := range p.unmark {
+				unmark = append(unmark, c.String())
+			}
+			assert.Equal(t, tc.want, want{unmark: unmark, mark: p.mark, gain: p.gain, lose: p.lose}, tc.reason)
+			assert.Equal(t, tc.named, p.claimKinds, "We should wait for what was named.")
+			assert.Equal(t, len(unmark) == 0 && !p.mark, p.done())
+		})
+	}
+}
+
+func TestMarkPatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason    string
+		source    v1alpha1.Source
+		namespace string
+		mark      string
+		unmark    string
+		command   string
+	}{
+		"Annotation": {
+			reason: "We should write an annotation as text.",
+			source: v1alpha1.Source{Annotation: "example.org/default"},
+			mark:   `{"metadata":{"annotations":{"example.org/default":"true"},"resourceVersion":"7"}}`, unmark: `{"metadata":{"annotations":{"example.org/default":null},"resourceVersion":"7"}}`,
+			command: "kubectl annotate as.test gold example.org/default=true --overwrite",
+		},
+		"Path": {
+			reason: "We should write a field as a boolean.", namespace: "team",
+			source: v1alpha1.Source{Path: ".spec.default"},
+			mark:   `{"metadata":{"resourceVersion":"7"},"spec":{"default":true}}`, unmark: `{"metadata":{"resourceVersion":"7"},"spec":{"default":null}}`,
+			command: `kubectl patch as.test gold --namespace team --type merge --patch '{"spec":{"default":true}}'`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1alpha1.ClassKindSpec{Default: tc.source}},
+				fakeKind("A", "as.test", false).GroupVersionKind, tc.namespace != "")
+			u := &unstructured.Unstructured{Object: map[string]any{}}
+			u.SetNamespace(tc.namespace)
+			u.SetName("gold")
+			u.SetResourceVersion("7")
+			c := newStoredClass(kind, u)
+			assert.Nil(t, c.mark())
+			mark, err := c.markPatch(c.marked())
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.mark, string(mark), tc.reason)
+			unmark, err := c.markPatch(nil)
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.unmark, string(unmark), tc.reason)
+			assert.Equal(t, tc.command, c.markCommand(), "We should give a command that does the same.")
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package setdefault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// writeTimeout is the API server's own for a request, unless it has another.
+const writeTimeout = time.Minute
+
+// errNotServed says that the API server answered, and serves no such resource,
+// so that it has no classes.
+var errNotServed = errors.New("the API server serves no such resource: install its CRD")
+
+// cluster is what set-default reads and writes: registrations and classes, as
+// the API server has them now.
+type cluster struct {
+	registrations client.Reader
+	classes       dynamic.Interface
+	resources     discovery.ServerResourcesInterface
+}
+
+func newCluster(config *rest.Config) (*cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("cannot make the scheme: %w", err)
+	}
+	c := &cluster{}
+	var err error
+	if c.registrations, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
+	}
+	if c.classes, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
+	}
+	if c.resources, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	return c, nil
+}
+
+// registry reads all registrations.
+func (c *cluster) registry(ctx context.Context) (*registry, error) {
+	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	err := c.registrations.List(ctx, claimKinds)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy/base: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
+	}
+	if err := c.registrations.List(ctx, classKinds); err != nil {
+		return nil, fmt.Errorf("cannot list ClassKinds: %w", err)
+	}
+	lists, err := c.resources.ServerPreferredResources()
+	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partly {
+		return nil, fmt.Errorf("cannot look up what the API server serves: %w", err)
+	}
+	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
+	for i := range claimKinds.Items {
+		r.claimKinds[claimKinds.Items[i].Name] = selector.NewClaimKind(&claimKinds.Items[i])
+	}
+	for i := range classKinds.Items {
+		k := &classKinds.Items[i]
+		served, namespaced, err := find(k.Name, lists, failed)
+		r.classKinds = append(r.classKinds, &classKind{
+			ClassKind: selector.NewClassKind(k, served, namespaced), missing: err,
+			ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
+		})
+	}
+	return r, nil
+}
+
+// find a resource by its name, <plural>.<group>, in the version that the API server prefers.
+func find(name string, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) (kind schema.GroupVersionKind, namespaced bool, err error) {
+	plural, group, _ := strings.Cut(name, ".")
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil || gv.Group != group {
+			continue
+		}
+		for _, served := range l.APIResources {
+			if served.Name == plural {
+				return gv.WithKind(served.Kind), served.Namespaced, nil
+			}
+		}
+	}
+	for gv, err := range failed {
+		if gv.Group == group {
+			return kind, false, fmt.Errorf("the API server has no answer about %s: %w", gv, err)
+		}
+	}
+	return kind, false, errNotServed
+}
+
+func (c *cluster) of(kind *selector.ClassKind, namespace string) dynamic.ResourceInterface {
+	return c.classes.Resource(kind.Resource()).Namespace(namespace)
+}
+
+func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (*storedClass, error) {
+	object, err := c.of(kind, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return newStoredClass(kind, object), nil
+}
+
+// defaults of the kinds: what is marked and not being deleted.
+func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedClass, error) {
+	var defaults []*storedClass
+	for _, k := range kinds {
+		if errors.Is(k.missing, errNotServed) {
+			continue
+		}
+		if k.missing != nil {
+			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.missing)
+		}
+		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.of(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
+		})
+		err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+			object, ok := o.(*unstructured.Unstructured)
+			if !ok {
+				return fmt.Errorf("unexpected %T", o)
+			}
+			if class := newStoredClass(k.ClassKind, object); class.Default && !class.Terminating {
+				defaults = append(defaults, class)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, err)
+		}
+	}
+	return defaults, nil
+}
+
+// setMark of a class at the version that was read, nil to take it away, and
+// return it as it is then. Once it is sent it is not interrupted, so that it is
+// known what came of it.
+func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dryRun bool) (*storedClass, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	patch, err := class.markPatch(mark)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	o := metav1.PatchOptions{FieldManager: v1alpha1.FieldManager}
+	if dryRun {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	object, err := c.of(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
+	if err != nil {
+		return nil, err
+	}
+	return newStoredClass(class.Kind, object), nil
+}
+
+// inFlight says that the guard refused a mark because another class may yet become the default.
+func inFlight(err error) bool {
+	seconds, wait := apierrors.SuggestsClientDelay(err)
+	return apierrors.IsForbidden(err) && wait && seconds > 0
+}
+
+// refusedByGuard says that the guard refused a mark, in flight or not.
+func refusedByGuard(err error, kind *selector.ClassKind) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1alpha1.GuardSuffix))
+}
+
+// unanswered says that a request may or may not have done its work, or could do
+// it a moment later.
+func unanswered(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == http.StatusTooManyRequests
+	}
+	var transport *url.Error
+	return errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,91 @@
+package setdefault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// putBackTimeout is longer than the guard may hold the former default back.
+const putBackTimeout = 2 * time.Minute
+
+// putBack the marks that were taken, after a failure, and return it with what
+// came of that. It returns nil where the target is the default after all: an
+// answer can be lost on the way.
+func (m *mover) putBack(ctx context.Context, failure error) error {
+	if !m.started.mark { // The target had its mark before, and is still the default.
+		return failure
+	}
+	// The failure may be that time is over, or that the user wants to stop.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), putBackTimeout, fmt.Errorf("timed out after %s", putBackTimeout))
+	defer cancel()
+	target := m.started.target
+	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
+	if err == nil && now.Default && sameObject(now, target) {
+		m.progress.printf("%v; but it was stored", failure)
+		m.say(m.started.lines()...)
+		return nil
+	}
+	var outcome []string
+	for _, c := range m.unmarked {
+		text, err := m.putBackOne(ctx, c)
+		if err != nil {
+			text = fmt.Sprintf("%s did not get its mark back: %v", c, err)
+			if !refusedByGuard(err, c.Kind) { // It would refuse the command, too, and says which it does not.
+				text += "; to give it back, run: " + c.markCommand()
+			}
+		}
+		if text != "" {
+			outcome = append(outcome, text)
+		}
+	}
+	if len(outcome) == 0 {
+		outcome = append(outcome, "nothing was changed")
+	}
+	return fmt.Errorf("%w\n%s", failure, strings.Join(outcome, "\n"))
+}
+
+// putBackOne returns what was done, empty if nothing had to be.
+func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) {
+	var obstacle error
+	tried := false
+	for {
+		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", errors.New("it was deleted meanwhile")
+		case err != nil:
+		case !sameObject(now, c) || now.Terminating:
+			return "", errors.New("it was deleted meanwhile")
+		case now.Default && !tried: // It was never taken.
+			return "", nil
+		case !now.Default:
+			tried = true
+			_, err = m.setMark(ctx, now, c.mark(), false)
+		}
+		switch {
+		case err == nil:
+			m.say(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+			return fmt.Sprintf("%s is the default again", c), nil
+		case inFlight(err), unanswered(err):
+			if obstacle == nil {
+				m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s", c, c.markCommand())
+			}
+			m.progress.waiting("waiting: %v", err)
+		case !apierrors.IsConflict(err):
+			return "", err
+		}
+		if ctx.Err() == nil {
+			obstacle = err
+		}
+		if sleep(ctx, retryInterval) != nil {
+			return "", stopped(ctx, obstacle)
+		}
+	}
+}
+
+func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.GetUID() }

@@ -1,0 +1,84 @@
+package setdefault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const confirmInterval = 200 * time.Millisecond
+
+// confirm waits until classbind has seen the default of every claim kind.
+func (m *mover) confirm(ctx context.Context, p *plan) error {
+	m.progress.last = time.Now() // It mostly takes less than a second.
+	var missing []string
+	err := wait.PollUntilContextCancel(ctx, confirmInterval, true, func(ctx context.Context) (bool, error) {
+		now := m.unconfirmed(ctx, p)
+		if ctx.Err() != nil { // What was missing before says more.
+			return false, ctx.Err()
+		}
+		missing = now
+		if len(missing) > 0 {
+			m.progress.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
+		}
+		return len(missing) == 0, nil
+	})
+	if err == nil {
+		return nil
+	}
+	if missing == nil { // There was no time to look even once.
+		missing = p.claimKinds
+	}
+	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
+		stopped(ctx, nil), strings.Join(missing, "; "))
+}
+
+// unconfirmed says of each claim kind what its status has instead.
+func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
+	var missing []string
+	for _, name := range p.claimKinds {
+		k := &v1alpha1.ClaimKind{}
+		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
+			continue
+		}
+		status := "Unknown"
+		if single := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault); single != nil {
+			status = string(single.Status)
+			if single.Status == "True" && k.Status.DefaultClass == p.target.Class.String() {
+				continue
+			}
+		}
+		missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaultClass %q and SingleDefault %s", name, k.Status.DefaultClass, status))
+	}
+	return missing
+}
+
+// stopped is the error of a context that ended, and what was in the way.
+func stopped(ctx context.Context, obstacle error) error {
+	err := context.Cause(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if obstacle != nil {
+		return fmt.Errorf("%w: %w", err, obstacle)
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// isDefault is the metadata of a class that is marked default.
+const isDefault = `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `
+
+// awaitGuard waits until the API server asks about the classes of a kind that
+// has its weight in an annotation: it knows of a new webhook a little later than
+// of the entry for it.
+func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
+	t.Helper()
+	k := &v1alpha1.ClassKind{}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
+		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded), "%v", k.Status.Conditions)
+	}, patience, 20*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, class(group, kind, "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "), client.DryRunAll)
+		require.True(c, apierrors.IsInvalid(err), "%v", err)
+	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
+}
+
+// lease of a claim kind.
+func (w *world) lease(t *testing.T, claimKind string) *coordinationv1.Lease {
+	t.Helper()
+	l := &coordinationv1.Lease{}
+	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: claimKind}, l)
+	require.NoError(t, client.IgnoreNotFound(err))
+	return l
+}
+
+// TestGuard has one replica, whose calls it counts.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{})
+	const window = 4 * time.Second
+	r := w.serve(t, "--in-flight-window="+window.String())
+	w.resources(t, "Claim claims.guard.test Namespaced", "Red reds.guard.test Cluster", "Blue blues.guard.test Namespaced", "Old olds.guard.test Cluster")
+	w.apply(t, vendor("guard.test")+
+		claimKind("claims.guard.test", "{}")+
+		classKind("reds.guard.test", "{claimKinds: [claims.guard.test]}")+
+		classKind("blues.guard.test", "{claimKinds: [claims.guard.test], default: {path: .spec.default}, weight: {path: .spec.weight}}"))
+	w.awaitGuard(t, "guard.test", "Red", "reds.guard.test")
+	w.kubectl(t, "wait", "--for=condition=Guarded", "classkind", "blues.guard.test")
+	blue := func(name, spec string) string {
+		return class("guard.test", "Blue", name, "namespace: default, ") + "spec: " + spec + "\n"
+	}
+	asked := func() int {
+		n, err := r.Calls(t.Context(), v1alpha1.GuardPath)
+		require.NoError(t, err)
+		return n
+	}
+	refused := func(t *testing.T, err error, code int32, parts ...string) {
+		t.Helper()
+		status := apierrors.APIStatus(nil)
+		require.ErrorAs(t, err, &status)
+		assert.Equal(t, code, status.Status().Code, "%v", err)
+		for _, part := range parts {
+			require.ErrorContains(t, err, part)
+		}
+	}
+
+	t.Run("Spared", func(t *testing.T) {
+		before := asked()
+		w.apply(t, class("guard.test", "Red", "plain", "")+class("guard.test", "Red", "no-default", `annotations: {resourceclass.crossplane.io/is-default-class: "false"}, `)+
+			blue("plain", "{default: false}")+blue("text", "none")+blue("nothing", "{default: null, weight: null}"))
+		w.kubectl(t, "label", "red", "plain", "tier=gold")
+		w.kubectl(t, "delete", "red", "plain")
+		assert.Equal(t, before, asked(), "We should not be asked about classes that are neither default nor weighted.")
+
+		w.apply(t, class("guard.test", "Red", "weighted", `annotations: {resourceclass.crossplane.io/weight: "5"}, `)+blue("weighted", "{weight: 5}"))
+		assert.Equal(t, before+2, asked(), "We should be asked about a weight.")
+		w.kubectl(t, "label", "red,blue", "weighted", "tier=gold")
+		w.kubectl(t, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight-")
+		assert.Equal(t, before+2, asked(), "We should not be asked about an update that changes no weight, or takes it away.")
+		assert.Empty(t, w.lease(t, "claims.guard.test").Name, "We should write no Lease for any of these.")
+	})
+
+	t.Run("MalformedWeight", func(t *testing.T) {
+		_, _, err := w.create(t, class("guard.test", "Red", "malformed", `annotations: {resourceclass.crossplane.io/weight: "-3"}, `))
+		refused(t, err, http.StatusUnprocessableEntity, "metadata.annotations[resourceclass.crossplane.io/weight]", "must be an integer from 0 to 1000000")
+		_, _, err = w.create(t, blue("malformed", "{weight: much}"))
+		refused(t, err, http.StatusUnprocessableEntity, "spec.weight")
+		_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight=1.5")
+		require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update, too.")
+	})
+
+	t.Run("DryRun", func(t *testing.T) {
+		_, _, err := w.create(t, class("guard.test", "Red", "dry", isDefault), client.DryRunAll)
+		require.NoError(t, err)
+		assert.Empty(t, w.lease(t, "claims.guard.test").Name, "We should write nothing in a dry run.")
+	})
+
+	t.Run("FailsAfterwards", func(t *testing.T) {
+		// A quota is checked after all webhooks. No controller is here to fill in its status.
+		w.apply(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {namespace: default, name: none}\nspec: {hard: {count/blues.guard.test: 0}}\n")
+		w.kubectl(t, "patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p",
+			`{"status":{"hard":{"count/blues.guard.test":"0"},"used":{"count/blues.guard.test":"0"}}}`)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, blue("unstorable", "{}"), client.DryRunAll)
+			require.ErrorContains(c, err, "exceeded quota")
+		}, patience, 20*time.Millisecond)
+		_, _, err := w.create(t, blue("unstorable", "{default: true}"))
+		require.ErrorContains(t, err, "exceeded quota")
+		w.kubectl(t, "delete", "resourcequota", "none")
+		_, _, err = w.create(t, class("guard.test", "Red", "next", isDefault))
+		refused(t, err, http.StatusForbidden, `"blues.guard.test/default/unstorable" is being made the default class for "claims.guard.test"`)
+		seconds := apierrors.APIStatus(nil)
+		require.ErrorAs(t, err, &seconds)
+		assert.Regexp(t, `try again in [1-4] s`, err.Error(), "We should say when to try again.")
+		assert.Positive(t, seconds.Status().Details.RetryAfterSeconds)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, blue("next", "{default: true}"))
+			require.NoError(c, err)
+		}, window+patience, 100*time.Millisecond, "We should accept the next default once the window is over.")
+		held := w.lease(t, "claims.guard.test")
+		assert.Equal(t, "blues.guard.test/default/next", *held.Spec.HolderIdentity)
+	})
+
+	t.Run("SecondDefault", func(t *testing.T) {
+		_, _, err := w.create(t, class("guard.test", "Red", "second", isDefault))
+		refused(t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`, "classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default")
+		_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/is-default-class=true")
+		require.ErrorContains(t, err, `"Blue/default/next" is the default class`, "We should refuse an update that makes a second default.")
+		_, _, err = w.create(t, class("guard.test", "Red", "second", isDefault), client.DryRunAll)
+		refused(t, err, http.StatusForbidden, `"Blue/default/next"`)
+	})
+
+	t.Run("Ratchet", func(t *testing.T) {
+		before, held := asked(), w.lease(t, "claims.guard.test").ResourceVersion
+		w.kubectl(t, "label", "blue", "next", "tier=gold")
+		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"spec":{"weight":7}}`)
+		assert.Equal(t, before+1, asked(), "We should be asked about the weight alone.")
+		assert.Equal(t, held, w.lease(t, "claims.guard.test").ResourceVersion, "We should write no Lease for a class that is default already.")
+	})
+
+	t.Run("AlreadyThere", func(t *testing.T) {
+		_, _, err := w.create(t, blue("next", "{default: true}"))
+		assert.True(t, apierrors.IsAlreadyExists(err), "We should answer as the API server would: %v", err)
+	})
+
+	t.Run("Terminating", func(t *testing.T) {
+		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"metadata":{"finalizers":["guard.test/stay"]}}`)
+		w.kubectl(t, "delete", "blue", "next", "--wait=false")
+		_, _, err := w.create(t, class("guard.test", "Red", "heir", isDefault))
+		require.NoError(t, err, "We should not count a default that is being deleted.")
+		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"metadata":{"finalizers":null},"spec":{"default":false}}`)
+	})
+
+	t.Run("CommandOfTheRefusal", func(t *testing.T) {
+		_, _, err := w.create(t, blue("third", "{default: true}"))
+		require.Error(t, err)
+		command := regexp.MustCompile(`run: kubectl (\S+) (\S+) (\S+) (\S+)$`).FindStringSubmatch(err.Error())
+		require.NotNil(t, command, err.Error())
+		w.kubectl(t, command[1:]...)
+		_, _, err = w.create(t, blue("third", "{default: true}"))
+		require.NoError(t, err, "We should accept the next default at once after the command that the refusal gave.")
+	})
+
+	t.Run("TwoAllTheSame", func(t *testing.T) {
+		w.apply(t, class("guard.test", "Old", "legacy", isDefault))
+		w.apply(t, classKind("olds.guard.test", "{claimKinds: [claims.guard.test]}"))
+		w.awaitGuard(t, "guard.test", "Old", "olds.guard.test")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, "False SeveralDefaults", w.kubectl(t, "get", "claimkind", "claims.guard.test", "-o",
+				`jsonpath={.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
+		}, patience, 100*time.Millisecond, "We should say so in the status.")
+		response, err := http.Get(r.MetricsURL)
+		require.NoError(t, err)
+		defer func() { _ = response.Body.Close() }()
+		var metrics strings.Builder
+		require.NoError(t, response.Write(&metrics))
+		assert.Contains(t, metrics.String(), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
+		w.kubectl(t, "patch", "blue", "third", "--type=merge", "-p", `{"spec":{"default":false}}`)
+		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
+		refused(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)
+		w.kubectl(t, "delete", "old", "legacy")
+		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
+		require.NoError(t, err, "We should accept a default at once when the one that no Lease knew is gone.")
+	})
+
+	t.Run("ListAndWatchAlone", func(t *testing.T) {
+		w.apply(t, strings.Replace(vendor("guard.test"), "[get, list, watch]", "[list, watch]", 1))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.Kubectl(t.Context(), nil, "--kubeconfig", w.kubeconfig, "get", "red", "fourth")
+			require.Error(c, err)
+		}, patience, 100*time.Millisecond)
+		_, _, err := w.create(t, blue("fifth", "{default: true}"))
+		refused(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
+	})
+}

@@ -1,0 +1,176 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// slack is what the next default may take beyond the window: until it is tried
+	// again, and the time that a write takes of which a second webhook is asked.
+	slack = 2 * time.Second
+	// tryAgain is how often the next default is tried.
+	tryAgain = 250 * time.Millisecond
+	// stuck is when a claim kind that gets no default is given up.
+	stuck = time.Minute
+)
+
+// nextName is of the class of a kind that is to be default where no other became it.
+const nextName = "next"
+
+// setUpChaos adds to setUp what its rounds need.
+func (l *lane) setUpChaos(ctx context.Context) error {
+	for _, claimKind := range l.kinds.claimKinds() {
+		if err := l.create(ctx, Class{l.kinds.servingOnly(claimKind), nextName}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chaosRound is a round under the same names as that before, with classes that
+// come and go while they are written. At its end every claim kind has a default.
+func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) error {
+	var writes []write
+	for i := range writers {
+		class, ways := l.updatable(i), []way{patched, updated}
+		if i >= writers/2 {
+			class, ways = Class{l.kind(i), fmt.Sprint("c-", i)}, []way{created, recreated}
+		}
+		do := ways[rand.IntN(len(ways))]
+		if rand.IntN(2) == 0 {
+			do = late(do)
+		}
+		writes = append(writes, write{class, do})
+	}
+	var disturbances errgroup.Group
+	for range 2 {
+		disturbances.Go(func() error {
+			pause(ctx, rand.N(200*time.Millisecond))
+			return l.replace(ctx, writes[rand.IntN(len(writes))].class)
+		})
+	}
+	answers := l.burst(ctx, writes)
+	if err := disturbances.Wait(); err != nil {
+		return err
+	}
+	if _, err := l.settle(ctx, number, answers, r); err != nil {
+		return err
+	}
+
+	more := make([][]answer, len(l.kinds.claimKinds()))
+	var all errgroup.Group
+	for i, claimKind := range l.kinds.claimKinds() {
+		if l.hasDefault(claimKind) {
+			continue
+		}
+		all.Go(func() (err error) {
+			more[i], err = l.nextDefault(ctx, claimKind, number, r)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	defaults, err := l.settle(ctx, number, slices.Concat(more...), r)
+	if err != nil {
+		return err
+	}
+	for _, claimKind := range l.kinds.claimKinds() {
+		if !l.hasDefault(claimKind) {
+			r.violation("%s, round %d: the default that was accepted for %q is not there", l.group, number, claimKind)
+		}
+	}
+	for _, c := range defaults {
+		end := l.undefault
+		if rand.IntN(2) == 0 {
+			end = l.replace
+		}
+		if err := end(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace a class by another of its name, or by none if it is one of those that
+// are created in every round.
+func (l *lane) replace(ctx context.Context, c Class) error {
+	if err := l.delete(ctx, c); err != nil || strings.HasPrefix(c.Name, "c-") {
+		return err
+	}
+	return l.create(ctx, c)
+}
+
+func (l *lane) hasDefault(claimKind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.judge.Defaults(claimKind)) > 0
+}
+
+// nextDefault tries until the claim kind has a default, which is to be accepted
+// within the window after the last write that the guard may have admitted.
+func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r *report) ([]answer, error) {
+	class := Class{l.kinds.servingOnly(claimKind), nextName}
+	start := time.Now()
+	var answers []answer
+	for {
+		l.mu.Lock()
+		since := l.maybeAdmitted[claimKind]
+		l.mu.Unlock()
+		a := l.ask(ctx, write{class, patched})
+		answers = append(answers, a)
+		took := time.Since(since)
+		switch outcomeOf(a.err, a.class, nil) {
+		case Accepted:
+			r.waited(took)
+			if took > l.timing.longestWait()+slack {
+				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted", l.group, number, claimKind, took)
+			}
+			return answers, nil
+		case NamedTime:
+		case Overtaken:
+			if err := l.create(ctx, class); err != nil {
+				return nil, err
+			}
+		default: // What nobody answered for in the burst may have been stored after it.
+			if err := l.replay(ctx, number, r); err != nil || l.hasDefault(claimKind) {
+				return answers, err
+			}
+		}
+		if time.Since(start) > stuck {
+			r.violation("%s, round %d: %q gets no default", l.group, number, claimKind)
+			return nil, fmt.Errorf("%s: %q is stuck: %w", l.group, claimKind, a.err)
+		}
+		pause(ctx, tryAgain)
+	}
+}
+
+// pause until the time has passed or the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// killing has one replica after the other killed and started again, at random
+// moments, until the context ends.
+func killing(ctx context.Context, f *Fleet, r *report) error {
+	for ctx.Err() == nil {
+		r.killed()
+		if err := f.replicas[rand.IntN(len(f.replicas))].kill(ctx); err != nil {
+			return err
+		}
+		pause(ctx, rand.N(2*time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	defaultAnnotation = "resourceclass.crossplane.io/is-default-class"
+	weightAnnotation  = "resourceclass.crossplane.io/weight"
+)
+
+// api is any of the API servers.
+func (l *lane) api() dynamic.Interface {
+	return l.cluster.dynamic[rand.IntN(len(l.cluster.dynamic))]
+}
+
+// classes of a kind, through any of the API servers.
+func (l *lane) classes(kind string) dynamic.ResourceInterface {
+	return l.api().Resource(l.resource(kind))
+}
+
+func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(l.resource(c.Kind).GroupVersion().WithKind(c.Kind))
+	object.SetName(c.Name)
+	object.SetAnnotations(annotations)
+	return object
+}
+
+// plainly does a write that is none of the guard's business, which only the API
+// server can be too slow for: chaos gives it little time.
+func plainly(do func() error) error {
+	return retry.OnError(retry.DefaultBackoff, func(err error) bool {
+		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
+	}, do)
+}
+
+// create a class that is not default, if it is not there.
+func (l *lane) create(ctx context.Context, c Class) error {
+	err := plainly(func() error {
+		_, err := l.classes(c.Kind).Create(ctx, l.object(c, nil), metav1.CreateOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot create %s: %w", c, err)
+	}
+	return nil
+}
+
+// delete a class, if it is there.
+func (l *lane) delete(ctx context.Context, c Class) error {
+	err := plainly(func() error { return l.classes(c.Kind).Delete(ctx, c.Name, metav1.DeleteOptions{}) })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot delete %s: %w", c, err)
+	}
+	return nil
+}
+
+// undefault a class, if it is there.
+func (l *lane) undefault(ctx context.Context, c Class) error {
+	err := plainly(func() error {
+		_, err := l.annotate(ctx, c, defaultAnnotation, "null")
+		return err
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot make %s not default: %w", c, err)
+	}
+	return nil
+}
+
+// annotate a class as kubectl does; the value is JSON.
+func (l *lane) annotate(ctx context.Context, c Class, key, value string) (*unstructured.Unstructured, error) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
+	return l.classes(c.Kind).Patch(ctx, c.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+}

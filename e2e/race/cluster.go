@@ -1,0 +1,80 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// Cluster is a control plane with deploy/base applied, and the harness's clients of it.
+type Cluster struct {
+	*controlplane.ControlPlane
+
+	progress io.Writer
+	// Of each API server.
+	dynamic     []dynamic.Interface
+	metadata    []metadata.Interface
+	kubeconfigs []string // of classbind's ServiceAccount
+	kubernetes  kubernetes.Interface
+	deploy      string
+}
+
+// NewCluster starts one with so many API servers. The request timeout is theirs; 0, the default.
+func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duration, progress io.Writer) (*Cluster, error) {
+	o := controlplane.Options{Progress: progress, APIServers: apiServers, ConnectionPerWebhookCall: true}
+	if requestTimeout > 0 {
+		o.APIServerFlags = map[string]string{"request-timeout": requestTimeout.String()}
+	}
+	c := &Cluster{progress: progress}
+	err := during(progress, "starting etcd and API servers", func() (err error) {
+		if c.ControlPlane, err = controlplane.Start(ctx, o); err != nil {
+			return err
+		}
+		if err = c.setUp(ctx); err != nil {
+			return errors.Join(err, c.Stop())
+		}
+		return nil
+	})
+	return c, err
+}
+
+func (c *Cluster) setUp(ctx context.Context) (err error) {
+	if c.deploy, err = classbind.Deploy(ctx); err != nil {
+		return err
+	}
+	if _, _, err = c.Kubectl(ctx, nil, "apply", "-k", filepath.Join(c.deploy, "base")); err != nil {
+		return err
+	}
+	if _, _, err = c.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+		return err
+	}
+	if c.kubeconfigs, err = c.UserKubeconfigs(classbind.User, classbind.Groups...); err != nil {
+		return err
+	}
+	for _, config := range c.Configs {
+		config = rest.CopyConfig(config)
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		d, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("cannot make a client: %w", err)
+		}
+		m, err := metadata.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("cannot make a client: %w", err)
+		}
+		c.dynamic, c.metadata = append(c.dynamic, d), append(c.metadata, m)
+	}
+	c.kubernetes, err = kubernetes.NewForConfig(c.Config)
+	return err
+}

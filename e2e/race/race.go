@@ -1,0 +1,121 @@
+// Package race proves on a real cluster that no claim kind ever has two default
+// classes: it has many writers make classes default at once, round after round,
+// through several API servers and several replicas of classbind, and replays
+// what came of it.
+package race
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Race all rounds of a scenario, each of so many writers. The result is valid
+// beside an error, too, which says that the race could not go on.
+func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Result, error) {
+	ctx, cancel := context.WithCancel(ctx) // of the watches
+	defer cancel()
+	r := &report{progress: f.cluster.progress, scenario: s.Name, chaos: s.Chaos, of: rounds, start: time.Now()}
+	var lanes []*lane
+	for i := range s.Lanes {
+		lanes = append(lanes, newLane(f.cluster, s, i))
+	}
+	err := during(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
+		return f.prepare(ctx, lanes, writers)
+	})
+	if err == nil {
+		err = f.race(ctx, lanes, rounds, writers, r)
+	}
+	f.failed = f.failed || err != nil || r.result.Violations > 0
+	return r.result, err
+}
+
+// prepare registers the lanes' kinds, begins to watch them, and waits until they are guarded.
+func (f *Fleet) prepare(ctx context.Context, lanes []*lane, writers int) error {
+	var manifest strings.Builder
+	for _, l := range lanes {
+		manifest.WriteString(l.definitions())
+		manifest.WriteString(l.registrations())
+	}
+	if _, _, err := f.cluster.Kubectl(ctx, strings.NewReader(manifest.String()), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		if err := l.awaitGuard(ctx, len(f.replicas)); err != nil {
+			return err
+		}
+		if err := l.watch(ctx); err != nil {
+			return err
+		}
+		if err := l.setUp(ctx, writers); err != nil {
+			return err
+		}
+		if l.chaos {
+			if err := l.setUpChaos(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// race all rounds, and say in a line what came of them.
+func (f *Fleet) race(parent context.Context, lanes []*lane, rounds, writers int, r *report) error {
+	before, err := f.calls(parent)
+	if err != nil {
+		return err
+	}
+	racing, stopChaos := context.WithCancel(parent)
+	defer stopChaos()
+	var chaos errgroup.Group
+	if r.chaos {
+		s, err := f.cluster.sabotage(racing, lanes)
+		if err != nil {
+			return err
+		}
+		chaos.Go(func() error { return killing(racing, f, r) })
+		chaos.Go(func() error {
+			<-racing.Done()
+			return s.stop()
+		})
+	}
+
+	r.start = time.Now()
+	endTicking := ticking(r.tick)
+	var number atomic.Int64
+	all, ctx := errgroup.WithContext(parent)
+	for _, l := range lanes {
+		all.Go(func() error {
+			round := l.round
+			if r.chaos {
+				round = l.chaosRound
+			}
+			for n := int(number.Add(1)); n <= rounds; n = int(number.Add(1)) {
+				if err := round(ctx, n, writers, r); err != nil {
+					return err
+				}
+				r.round()
+			}
+			return nil
+		})
+	}
+	err = all.Wait()
+	stopChaos()
+	endTicking()
+	if err = errors.Join(err, chaos.Wait()); err != nil {
+		return err
+	}
+	after, err := f.calls(parent)
+	if err != nil {
+		return err
+	}
+	for i := range after {
+		after[i] -= before[i]
+	}
+	r.end(after)
+	return nil
+}

@@ -1,0 +1,115 @@
+package race
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// shown is how many violations are printed; all are counted.
+	shown = 20
+	// many writes are enough to expect of chance that nothing was left out.
+	many = 100
+)
+
+// Result of a scenario.
+type Result struct {
+	Rounds int
+	// Doubles are the double defaults, and Violations all of what was not as it
+	// should be, these included.
+	Doubles, Violations int
+}
+
+// report of a scenario while it runs.
+type report struct {
+	progress io.Writer
+	scenario string
+	chaos    bool
+	of       int
+	start    time.Time
+
+	mu      sync.Mutex
+	tally   tally
+	result  Result
+	kills   int
+	waits   int
+	longest time.Duration
+}
+
+func (r *report) double(format string, args ...any) {
+	r.mu.Lock()
+	r.result.Doubles++
+	r.mu.Unlock()
+	r.violation("DOUBLE DEFAULT: "+format, args...)
+}
+
+func (r *report) violation(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.result.Violations++; r.result.Violations <= shown {
+		_, _ = fmt.Fprintf(r.progress, "  VIOLATION: "+format+"\n", args...)
+	}
+}
+
+func (r *report) outcome(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally[o]++
+}
+
+func (r *report) round() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Rounds++
+}
+
+func (r *report) killed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kills++
+}
+
+func (r *report) waited(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits++
+	r.longest = max(r.longest, d)
+}
+
+// tick says how far it is.
+func (r *report) tick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = fmt.Fprintf(r.progress, "  %s: %d of %d rounds, %.1f/s, double defaults: %d, violations: %d\n",
+		r.scenario, r.result.Rounds, r.of, float64(r.result.Rounds)/time.Since(r.start).Seconds(), r.result.Doubles, r.result.Violations)
+}
+
+// end says in one line what came of the scenario.
+func (r *report) end(calls []int) {
+	if r.tally.total() >= many {
+		if !r.chaos && slices.Contains(calls, 0) { // Chaos may kill one over and over.
+			r.violation("not every replica took part: they answered %v calls", calls)
+		}
+		if r.chaos && (r.kills == 0 || r.tally[RefusedByOther] == 0) {
+			r.violation("there was too little chaos: %d kills, %s", r.kills, r.tally)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	took := time.Since(r.start)
+	parts := []string{
+		fmt.Sprintf("%s: double defaults: %d in %d rounds, violations: %d", r.scenario, r.result.Doubles, r.result.Rounds, r.result.Violations),
+		fmt.Sprintf("%s (%.1f rounds/s)", took.Round(time.Second), float64(r.result.Rounds)/took.Seconds()),
+		r.tally.String(),
+		fmt.Sprintf("calls answered by the replicas: %v", calls),
+	}
+	if r.chaos {
+		parts = append(parts, fmt.Sprintf("%d kills", r.kills),
+			fmt.Sprintf("the next default was waited for %d times, at most %.1f s after what was last admitted", r.waits, r.longest.Seconds()))
+	}
+	_, _ = fmt.Fprintln(r.progress, strings.Join(parts, "; "))
+}

@@ -1,0 +1,115 @@
+package race
+
+import (
+	"slices"
+	"time"
+)
+
+// Scenario is a way to race.
+type Scenario struct {
+	// Name is also the last part of its API groups.
+	Name string
+	// Lanes race side by side, each with kinds of its own. The rounds are shared out among them.
+	Lanes []Kinds
+	// Chaos kills replicas, deletes classes and creates them again under the same
+	// name, and has a second webhook refuse what the guard admitted.
+	Chaos bool
+	// Timing that it needs.
+	Timing Timing
+}
+
+// Timing of a cluster and its replicas. The zero value is as they are by default.
+type Timing struct {
+	// Request is the API servers' --request-timeout: the longest that they may
+	// take to store what was admitted.
+	Request time.Duration
+	// Window is the replicas' --in-flight-window, which has to be longer than that
+	// by as much as the replicas' clocks differ, and by what a machine that is short
+	// of processors may delay.
+	Window time.Duration
+	// Skews of the replicas' clocks, in turn; none, they are right.
+	Skews []time.Duration
+}
+
+// Kinds of class, and the claim kinds that each serves.
+type Kinds map[string][]string
+
+var (
+	threeForTwo = Kinds{"A": {"x"}, "B": {"x", "y"}, "C": {"y"}}
+	threeForOne = Kinds{"A": {"z"}, "B": {"z"}, "C": {"z"}}
+)
+
+// Scenarios are those of the proof.
+//
+// The default window is so long that a round which waits for it would be the
+// only one for minutes: but for chaos, which has a shorter one, all classes of a
+// round are left in place, default no more, until the next round is over. What
+// the Leases remember is then seen to have been stored, and nobody waits.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{Name: "race", Lanes: []Kinds{threeForTwo}},
+		{Name: "one-kind", Lanes: []Kinds{threeForOne}},
+		{Name: "skew", Lanes: []Kinds{threeForTwo}, Timing: Timing{Skews: []time.Duration{-30 * time.Second, 0, 30 * time.Second}}},
+		{
+			Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true,
+			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
+		},
+	}
+}
+
+// ShortScenarios are those for a test. All have the same timing, in which clocks
+// differ and a window is over as soon as it may be.
+func ShortScenarios() []Scenario {
+	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second, Skews: []time.Duration{0, time.Second}}
+	return []Scenario{
+		{Name: "race", Lanes: []Kinds{threeForTwo, threeForOne}, Timing: t},
+		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 3), Chaos: true, Timing: t},
+	}
+}
+
+// skew of a replica's clock.
+func (t Timing) skew(replica int) time.Duration {
+	if len(t.Skews) == 0 {
+		return 0
+	}
+	return t.Skews[replica%len(t.Skews)]
+}
+
+// longestWait for the next default after one that was admitted and not stored: a
+// replica whose clock is behind takes the window to be longer.
+func (t Timing) longestWait() time.Duration {
+	if len(t.Skews) == 0 {
+		return t.Window
+	}
+	return t.Window + slices.Max(t.Skews) - slices.Min(t.Skews)
+}
+
+// names of the class kinds, sorted.
+func (k Kinds) names() []string {
+	names := make([]string, 0, len(k))
+	for name := range k {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// claimKinds that they serve, sorted.
+func (k Kinds) claimKinds() []string {
+	var all []string
+	for _, claimKinds := range k {
+		all = append(all, claimKinds...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// servingOnly is a kind that serves the claim kind and no other.
+func (k Kinds) servingOnly(claimKind string) string {
+	for _, name := range k.names() {
+		if slices.Equal(k[name], []string{claimKind}) {
+			return name
+		}
+	}
+	panic("no kind serves only " + claimKind)
+}
