@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,15 +39,20 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 
 // plainly does a write that is none of the guard's business, which only the API
 // server can be too slow for: chaos gives it little time.
-func plainly(do func() error) error {
-	return retry.OnError(retry.DefaultBackoff, func(err error) bool {
-		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
-	}, do)
+func plainly(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
+		if !slow || try == 5 {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
 }
 
 // create a class that is not default, if it is not there.
 func (l *lane) create(ctx context.Context, c Class) error {
-	err := plainly(func() error {
+	err := plainly(ctx, func() error {
 		_, err := l.classes(c.Kind).Create(ctx, l.object(c, nil), metav1.CreateOptions{})
 		return err
 	})
@@ -59,7 +64,7 @@ func (l *lane) create(ctx context.Context, c Class) error {
 
 // delete a class, if it is there.
 func (l *lane) delete(ctx context.Context, c Class) error {
-	err := plainly(func() error { return l.classes(c.Kind).Delete(ctx, c.Name, metav1.DeleteOptions{}) })
+	err := plainly(ctx, func() error { return l.classes(c.Kind).Delete(ctx, c.Name, metav1.DeleteOptions{}) })
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot delete %s: %w", c, err)
 	}
@@ -68,7 +73,7 @@ func (l *lane) delete(ctx context.Context, c Class) error {
 
 // undefault a class, if it is there.
 func (l *lane) undefault(ctx context.Context, c Class) error {
-	err := plainly(func() error {
+	err := plainly(ctx, func() error {
 		_, err := l.annotate(ctx, c, defaultAnnotation, "null")
 		return err
 	})

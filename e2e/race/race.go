@@ -30,7 +30,7 @@ func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Resu
 	if err == nil {
 		err = f.race(ctx, lanes, rounds, writers, r)
 	}
-	f.failed = f.failed || err != nil || r.result.Violations > 0
+	f.failed = f.failed || err != nil && ctx.Err() == nil || r.result.Violations > 0
 	return r.result, err
 }
 

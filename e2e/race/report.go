@@ -13,7 +13,7 @@ const (
 	// shown is how many violations are printed; all are counted.
 	shown = 20
 	// many writes are enough to expect of chance that nothing was left out.
-	many = 100
+	many = 150
 )
 
 // Result of a scenario.

@@ -71,7 +71,7 @@ func (l *lane) fence(ctx context.Context) (uint64, error) {
 	for i, kind := range l.kinds.names() {
 		writes.Go(func() error {
 			var object *unstructured.Unstructured
-			err := plainly(func() (err error) {
+			err := plainly(ctx, func() (err error) {
 				object, err = l.annotate(ctx, Class{kind, fenceName}, "fence", fmt.Sprintf(`"%d"`, rand.Uint64()))
 				return err
 			})
