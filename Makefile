@@ -60,7 +60,9 @@ test: unit control-plane ## Run all tests, those on a real control plane include
 
 # ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2) and WRITERS (16) are its settings.
 .PHONY: race
-race: control-plane ## Race writers of default classes, at length: make race ROUNDS=50
+race: control-plane ## Prove at length that there is one default: make race ROUNDS=50 REQUESTS=3
+	@echo "==> Exploring every interleaving of REQUESTS requests (4 take five minutes)"
+	@REQUESTS=$${REQUESTS:-4} go test -v -timeout 60m -run TestEveryInterleaving ./webhook/onedefault
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race
 

@@ -74,7 +74,11 @@ func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespa
 	if len(found) == 0 {
 		return nil, apierrors.NewNotFound(kind.Resource().GroupResource(), name)
 	}
-	return meta.Accessor(found[0])
+	only, err := meta.Accessor(found[0])
+	if err == nil && (only.GetName() != name || only.GetNamespace() != namespace) {
+		err = fmt.Errorf("asked for a list of %q alone, the API server answered with %q", name, only.GetName())
+	}
+	return only, err
 }
 
 func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {

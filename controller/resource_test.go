@@ -24,6 +24,10 @@ func newAPIServer(t *testing.T, answers map[string]any) *rest.Config {
 			path += "?" + selector
 		}
 		answer, ok := answers[path]
+		if text, plain := answer.(string); plain {
+			http.Error(w, text, http.StatusNotFound) // As for a resource that is not served.
+			return
+		}
 		if !ok {
 			answer = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 		}

@@ -112,11 +112,15 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, err
 	}
 	setCondition(&status.Conditions, guarded, k.Generation)
+	result := ctrl.Result{}
+	if s.Configurator.classes.sharedProblem() != "" {
+		result.RequeueAfter = retryAfter // To see it pass: nothing that is watched changes then.
+	}
 	if equality.Semantic.DeepEqual(&k.Status, status) {
-		return ctrl.Result{}, nil
+		return result, nil
 	}
 	k.Status = *status
-	return ctrl.Result{}, s.update(ctx, k)
+	return result, s.update(ctx, k)
 }
 
 // guarded says whether the API server asks us before it stores a default class.
@@ -125,7 +129,7 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
 		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	c := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: "the webhook configuration has no entry for it yet"}
+	c := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: "the webhook configuration has no entry for it yet; it gets one once it is ready"}
 	if classEntryOf(configuration, classKind) != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused"
 	}

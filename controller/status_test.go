@@ -235,7 +235,7 @@ func TestGuarded(t *testing.T) {
 		}
 		return c
 	}
-	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet"
+	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet; it gets one once it is ready"
 	for tcName, tc := range map[string]struct {
 		reason        string
 		configuration *admissionregistrationv1.ValidatingWebhookConfiguration

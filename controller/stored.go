@@ -49,10 +49,12 @@ func (r *Registration) watched(classKind string) *selector.ClassKind {
 	return nil
 }
 
-// Class is one as the API server has it now, nil if there is none.
+// Class is one as the API server has it now, nil if there is none. That the API
+// server does not serve the resource, in this version and scope, is no word
+// about the class: it begins and ends to serve each of them at its own time.
 func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
 	object, err := r.classes.get(ctx, kind, namespace, name)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil, nil
 	}
 	if err != nil {

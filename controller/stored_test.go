@@ -144,6 +144,8 @@ func TestClass(t *testing.T) {
 		object  = `{"apiVersion":"example.org/v1","kind":"Gold","default":true,"metadata":{"name":"a","uid":"a-1","resourceVersion":"10"}}`
 		partial = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
 
+		partialOfAWS = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","namespace":"aws","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
+
 		one         = "/apis/example.org/v1/golds/a"
 		oneOfAWS    = "/apis/example.org/v1/namespaces/aws/golds/a"
 		listed      = "/apis/example.org/v1/golds?metadata.name=a"
@@ -189,7 +191,7 @@ func TestClass(t *testing.T) {
 		},
 		"ListedOfANamespace": {
 			reason: "We should list the one class that we may not get, of its namespace.",
-			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: partials}, want: want{found: true},
+			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
 		},
 		"NotListed": {
 			reason: "We should say that there is none where the list is empty.",
@@ -199,9 +201,18 @@ func TestClass(t *testing.T) {
 			reason: "We should say that there is none where the list is empty.",
 			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: none},
 		},
-		"UninstalledMeanwhile": {
-			reason: "We should say that there is none of a kind that is gone.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden},
+		"NotServed": {
+			reason: "We should not say that there is none when the API server does not serve the version that we ask for.",
+			kind:   metadataOnly, answers: map[string]any{one: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+		},
+		"NotServedToList": {
+			reason: "We should not say that there is none when the API server does not serve the version that we ask for.",
+			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+		},
+		"AnotherListed": {
+			reason: "We should not take another class for it where the API server does not select by name.",
+			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: list("PartialObjectMetadataList", strings.Replace(partial, `"name":"a"`, `"name":"b"`, 1))},
+			want: want{err: `asked for a list of "a" alone, the API server answered with "b"`},
 		},
 		"ForbiddenToList": {
 			reason: "We should not say that there is none when we may not look.",

@@ -151,7 +151,7 @@ func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *m
 // left alone: one condition a path, so that an admin can see which is which.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	unset := func(name string, p v1alpha1.FieldPath) *admissionregistrationac.MatchConditionApplyConfiguration {
-		return admissionregistrationac.MatchCondition().WithName(name).WithExpression("!(" + isSet("object", names(p)) + ")")
+		return admissionregistrationac.MatchCondition().WithName(name).WithExpression("!(" + isSet("object", p.Names()) + ")")
 	}
 	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{unset("class-reference-is-not-set", k.Spec.Paths.ClassRef)}
 	for i, p := range k.Spec.Paths.SkipIfSet {
@@ -178,15 +178,11 @@ func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchCond
 	}
 }
 
-func names(p v1alpha1.FieldPath) []string {
-	return strings.Split(strings.TrimPrefix(string(p), "."), ".")
-}
-
 func sourceNames(s v1alpha1.Source) []string {
 	if s.Path == "" {
 		return []string{"metadata", "annotations", s.Annotation}
 	}
-	return names(s.Path)
+	return s.Path.Names()
 }
 
 // at is the CEL expression for what the path leads to. It goes by index,

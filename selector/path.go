@@ -12,7 +12,7 @@ import (
 type path []string
 
 func newPath(p v1alpha1.FieldPath) path {
-	return strings.Split(strings.TrimPrefix(string(p), "."), ".")
+	return p.Names()
 }
 
 func (p path) String() string { return strings.Join(p, ".") }

@@ -96,8 +96,9 @@ func (s *apiServer) guard(i *selector.Inventory) *Guard {
 	f.AddReactor("*", "leases", s.lease)
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
-		Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
-		Window: 90 * time.Second, Now: func() time.Time { return now },
+		Registered: func(context.Context, string) (bool, error) { return false, nil },
+		Leases:     (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
+		Window:     90 * time.Second, Now: func() time.Time { return now },
 	}
 }
 

@@ -15,6 +15,10 @@ import (
 
 var errNotListed = errors.New("not all registered classes have been listed yet; try again in a moment")
 
+func errNotHeardOf(claimKind string) error {
+	return fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
+}
+
 // Binder gives claims their class.
 type Binder struct {
 	// Snapshot is what is known now; nil, nothing yet.
@@ -97,7 +101,7 @@ func (b *Binder) unknown(ctx context.Context, claimKind string) (*admissionv1.Ad
 		return nil, err
 	}
 	if registered {
-		return nil, fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
+		return nil, errNotHeardOf(claimKind)
 	}
 	return untouched("NotRegistered"), nil
 }

@@ -26,6 +26,9 @@ type Guard struct {
 	Snapshot func() selector.Snapshot
 	// ClassKind as it is registered now; nil, it is not.
 	ClassKind func(ctx context.Context, name string) (*selector.ClassKind, error)
+	// Registered asks the API server itself whether there is a ClaimKind, where
+	// the snapshot has none.
+	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Class as it is stored now; nil, it is not.
 	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
 	// Leases of classbind's own namespace.
@@ -34,6 +37,8 @@ type Guard struct {
 	Window time.Duration
 	// Now is the clock.
 	Now func() time.Time
+
+	sightings onedefault.Sightings
 }
 
 // Review validates the class that is to be created or updated. In this order,
@@ -81,7 +86,10 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	claimKinds := registered(snapshot, kind)
+	claimKinds, err := g.claimKinds(ctx, snapshot, kind)
+	if err != nil {
+		return nil, err
+	}
 	if len(claimKinds) == 0 {
 		return untouched("NoClaimKind"), nil
 	}
@@ -95,7 +103,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 			return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
 		}
 	}
-	protocol := &onedefault.Protocol{Store: &onedefault.Cluster{Leases: g.Leases, Live: g.live}, Now: g.Now}
+	protocol := &onedefault.Protocol{Store: &onedefault.Cluster{Leases: g.Leases, Live: g.live, Sightings: &g.sightings}, Now: g.Now}
 	refusal, err := protocol.Admit(ctx, &onedefault.Request{
 		Holder:     onedefault.Holder{Class: named(class), UID: object.GetUID(), Base: old.GetResourceVersion()},
 		ClaimKinds: claimKinds,
@@ -137,11 +145,24 @@ func named(c *selector.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
 }
 
-// registered are the claim kinds that the class kind serves and that there are,
-// in the order of their names.
-func registered(snapshot selector.Snapshot, kind *selector.ClassKind) []string {
-	absent := func(name string) bool { return snapshot[name] == nil }
-	return slices.DeleteFunc(slices.Sorted(slices.Values(kind.ClaimKinds)), absent)
+// claimKinds are those that the class kind serves and that are registered, in
+// the order of their names.
+func (g *Guard) claimKinds(ctx context.Context, snapshot selector.Snapshot, kind *selector.ClassKind) ([]string, error) {
+	var names []string
+	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
+		if snapshot[name] != nil {
+			names = append(names, name)
+			continue
+		}
+		registered, err := g.Registered(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if registered {
+			return nil, errNotHeardOf(name)
+		}
+	}
+	return names, nil
 }
 
 // isKnown says whether the inventory has a class of that name.
@@ -181,12 +202,19 @@ func (g *Guard) live(ctx context.Context, claimKind string, c onedefault.Class) 
 // refused says which class is in the way, and what to do about it.
 func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*admissionv1.AdmissionResponse, error) {
 	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	itself := r.Class == named(class)
 	if r.RetryAfter > 0 {
 		seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
-		refusal := apierrors.NewForbidden(resource, class.Name,
-			fmt.Errorf("%q is being made the default class for %q and may yet be stored: try again in %d s", r.Class, r.ClaimKind, seconds))
+		what := fmt.Sprintf("%q is being made the default class for %q and may yet be stored", r.Class, r.ClaimKind)
+		if itself {
+			what = fmt.Sprintf("an earlier request to make %q the default class for %q may yet be stored", r.Class, r.ClaimKind)
+		}
+		refusal := apierrors.NewForbidden(resource, class.Name, fmt.Errorf("%s: try again in %d s", what, seconds))
 		refusal.ErrStatus.Details.RetryAfterSeconds = seconds
 		return denied(refusal, "DefaultInFlight"), nil
+	}
+	if itself { // It was created a moment ago by somebody else.
+		return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
 	}
 	kind, err := g.ClassKind(ctx, r.Class.Kind)
 	if err != nil {

@@ -389,6 +389,44 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
 }
 
+func TestGuardOfAClaimKindNotHeardOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason     string
+		registered bool
+		err        error
+		want       string
+	}{
+		"NotHeardOf":  {"We should not pass over a claim kind that we are about to hear of.", true, nil, "is not registered on this replica yet"},
+		"NotAnswered": {"We should not pass over a claim kind of which we cannot tell.", false, errors.New("connection refused"), "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer()
+			guard := s.guard(newInventory(newClaimKind()))
+			guard.Snapshot = func() selector.Snapshot { return selector.Snapshot{} }
+			guard.Registered = func(context.Context, string) (bool, error) { return tc.registered, tc.err }
+			_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
+			require.ErrorContains(t, err, tc.want, tc.reason)
+			assert.Empty(t, s.done, "We should touch no Lease.")
+		})
+	}
+}
+
+func TestGuardRefusesASecondCreation(t *testing.T) {
+	s := newAPIServer()
+	s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-0", "", now)
+	known := newInventory(newClaimKind())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	response, err := s.guard(known).Review(ctx, newGuardRequest(sqlClasses, "", silverMarked))
+	require.NoError(t, err)
+	assert.Contains(t, response.Result.Message, `an earlier request to make "sqlclasses.example.org/silver" the default class`, "We should not speak of the class as of another.")
+
+	s.classes["sqlclasses.example.org//silver"] = strings.ReplaceAll(silverMarked, "silver-1", "silver-0")
+	response, err = s.guard(known).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
+	require.NoError(t, err)
+	assert.Equal(t, metav1.StatusReasonAlreadyExists, response.Result.Reason, "We should answer as the API server would, and not advise to take the mark from the class itself.")
+}
+
 func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	s := newAPIServer()
 	s.classes["sqlclasses.example.org//silver"] = silver
@@ -414,6 +452,8 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 // TestGuardCannotAnswer has a row for each of the guard's questions that may fail.
 func TestGuardCannotAnswer(t *testing.T) {
 	refused := errors.New("connection refused")
+	const unreadable = `cannot tell whether "sqlclasses.example.org/gold" is the default of claim kind "postgresqlinstances.database.example.org": ` +
+		`connection refused; let classbind read it, or delete the ClassKind "sqlclasses.example.org"`
 	creation, update := newGuardRequest(pathClasses, "", pathMarked), newGuardRequest(pathClasses, path, pathMarked)
 	// at the nth operation of that name.
 	at := func(n int, operation, name string, then func(*apiServer) error) func(*apiServer) {
@@ -468,15 +508,15 @@ func TestGuardCannotAnswer(t *testing.T) {
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
 			request: update, there: func(s *apiServer) { s.leases[claimKindName].Annotations = nil },
-			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": it is not as classbind writes it (holderIdentity "sqlclasses.example.org/gold"): delete it`,
+			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": it is not as classbind writes it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease postgresqlinstances.database.example.org --namespace `,
 		},
 		"ClassKindOfTheOther": {
 			reason:  "We should not pass over another whose kind we cannot get.",
-			request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: "connection refused",
+			request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: unreadable,
 		},
 		"Other": {
 			reason:  "We should not pass over another that we cannot get.",
-			request: update, there: at(1, "get class", "gold", fail), want: "connection refused",
+			request: update, there: at(1, "get class", "gold", fail), want: unreadable,
 		},
 		"ClassKindForTheText": {
 			reason:  "We should not refuse without a way out.",

@@ -126,6 +126,9 @@ type ClaimPaths struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
 type FieldPath string
 
+// Names of the fields, from the outermost in.
+func (p FieldPath) Names() []string { return strings.Split(strings.TrimPrefix(string(p), "."), ".") }
+
 // JSONPointer is the same path as RFC 6901 has it. Field names need no escaping.
 func (p FieldPath) JSONPointer() string { return strings.ReplaceAll(string(p), ".", "/") }
 

@@ -27,6 +27,10 @@ const (
 	// of ClaimKinds and ClassKinds. Written by classbind's leader.
 	FieldManager = "classbind"
 
+	// CommandFieldManager owns the marks of default classes that "classbind
+	// set-default" moves. Written by that command.
+	CommandFieldManager = "classbind-set-default"
+
 	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
 	// the ValidatingWebhookConfiguration that deploy/ ships without entries and
 	// classbind's leader fills.

@@ -53,8 +53,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
-	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers claims. Without it this one writes them")
-	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "how long after it was admitted a default class may yet be stored, and another has to wait: the API server's --request-timeout (60s unless it is set) and the `time` by which clocks of replicas may differ")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers the API server. Without it this one writes them")
+	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "`time` after which a default class that was admitted is stored or will never be, until when another has to wait: the longest that the API server takes to store it (34s for kube-apiserver) and by how much the clocks of two replicas may differ, with some to spare")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
 }

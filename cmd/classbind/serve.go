@@ -135,7 +135,7 @@ func serve(ctx context.Context, o *options) error {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
 	guard := &webhook.Guard{
-		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Class: registration.Class,
+		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class,
 		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now,
 	}
 	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, webhook.Reviewer(guard.Review))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -397,7 +398,7 @@ func combinations(pool []script, n int, visit func([]script)) {
 			return
 		}
 		for i := from; i < len(pool); i++ {
-			rest(i, append(chosen[:len(chosen):len(chosen)], pool[i]))
+			rest(i, append(slices.Clip(chosen), pool[i]))
 		}
 	}
 	rest(0, nil)
@@ -455,7 +456,9 @@ func TestEveryInterleaving(t *testing.T) {
 					for _, objects := range s.initial {
 						e := &exploration{rules: allRules, serving: s.serving, scripts: scripts, accidents: n < requests(t)}
 						states += e.run(objects)
-						scenarios++
+						if scenarios++; scenarios%100 == 0 {
+							t.Logf("%d scenarios, %d states so far", scenarios, states)
+						}
 						ends += len(e.ends)
 						require.Nil(t, e.double, "We should never have two defaults, whatever the order of %v.", scripts)
 						for _, w := range e.ends {

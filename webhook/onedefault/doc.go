@@ -19,6 +19,9 @@
 //	                                                                     take it one in-flight window after the
 //	                                                                     Lease was written
 //
+// A default that no Lease names, because it was made before there was one, is in
+// the way as well, as long as it is one.
+//
 // A class that serves several claim kinds takes their Leases in the order of
 // their names, and puts back those that it took if it is refused another.
 //

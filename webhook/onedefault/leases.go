@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,6 +23,35 @@ type Cluster struct {
 	Leases coordinationclient.LeaseInterface
 	// Live reads a class from the API server.
 	Live func(ctx context.Context, claimKind string, c Class) (Live, error)
+	// Sightings of this replica.
+	Sightings *Sightings
+}
+
+// Sightings remember when this replica first saw a Lease as it is: it was written
+// before that, whatever the clock of its writer said. So a clock that is ahead
+// keeps nobody waiting for more than one window. The zero value is empty.
+type Sightings struct {
+	mu    sync.Mutex
+	first map[string]sighting // by claim kind
+}
+
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// of a Lease with that version, now or before.
+func (s *Sightings) of(claimKind, version string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen, ok := s.first[claimKind]; ok && seen.version == version {
+		return seen.at
+	}
+	if s.first == nil {
+		s.first = map[string]sighting{}
+	}
+	s.first[claimKind] = sighting{version, time.Now()}
+	return s.first[claimKind].at
 }
 
 // Class is read live.
@@ -38,7 +68,11 @@ func (c *Cluster) Lease(ctx context.Context, claimKind string) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	return decode(l)
+	lease, err := decode(l)
+	if seen := c.Sightings.of(claimKind, l.ResourceVersion); seen.Before(lease.Written) {
+		lease.Written = seen
+	}
+	return lease, err
 }
 
 // WriteLease creates the Lease if it has no Version.
@@ -89,7 +123,8 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	l.Holder.Base = object.Annotations[v1alpha1.HolderBaseAnnotation]
 	parts := strings.Split(*object.Spec.HolderIdentity, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || l.Holder.UID == "" || object.Spec.RenewTime == nil || object.Spec.LeaseDurationSeconds == nil {
-		return Lease{}, fmt.Errorf("it is not as classbind writes it (holderIdentity %q): delete it", *object.Spec.HolderIdentity)
+		return Lease{}, fmt.Errorf("it is not as classbind writes it (holderIdentity %q): kubectl delete lease %s --namespace %s",
+			*object.Spec.HolderIdentity, object.Name, object.Namespace)
 	}
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]
 	if len(parts) == 3 {

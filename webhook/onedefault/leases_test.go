@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -95,8 +96,9 @@ func TestDecodeRefuses(t *testing.T) {
 			_, err := decode(l)
 			require.NoError(t, err)
 			tc.edit(l)
+			l.Namespace = "classbind-system"
 			got, err := decode(l)
-			require.EqualError(t, err, "it is not as classbind writes it (holderIdentity "+tc.quoted+"): delete it", tc.reason)
+			require.EqualError(t, err, "it is not as classbind writes it (holderIdentity "+tc.quoted+"): kubectl delete lease claims.example.org --namespace classbind-system", tc.reason)
 			assert.Zero(t, got, tc.reason)
 		})
 	}
@@ -106,7 +108,7 @@ func TestDecodeRefuses(t *testing.T) {
 func newCluster(l *coordinationv1.Lease, err error) (*Cluster, *clienttesting.Fake) {
 	f := &clienttesting.Fake{}
 	f.AddReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, l, err })
-	return &Cluster{Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system")}, f
+	return &Cluster{Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"), Sightings: &Sightings{}}, f
 }
 
 var (
@@ -130,7 +132,7 @@ func TestClusterLease(t *testing.T) {
 	}{
 		"Held":      {reason: "We should read who holds it.", object: encode("claims.example.org", held), want: held},
 		"NotThere":  {reason: "We should take a Lease that there is not for a free one.", err: notFound},
-		"Malformed": {reason: "We should not take a Lease for free that we do not understand.", object: malformed, text: "delete it"},
+		"Malformed": {reason: "We should not take a Lease for free that we do not understand.", object: malformed, text: "kubectl delete lease"},
 		"Forbidden": {reason: "We should not take a Lease for free that we may not read.", err: forbidden, text: "no rule"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,4 +197,28 @@ func TestClusterClass(t *testing.T) {
 	got, err := cluster.Class(t.Context(), "claims.example.org", other)
 	require.ErrorIs(t, err, failure)
 	assert.Equal(t, want, got, "We should ask for the class as the claim kind sees it.")
+}
+
+// TestSightings has a writer whose clock is a day ahead.
+func TestSightings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		held := Lease{Version: "7", Holder: Holder{Class: me, UID: "me-1"}, Written: start.Add(24 * time.Hour), Window: window}
+		stored := encode("claims.example.org", held)
+		f := &clienttesting.Fake{}
+		f.AddReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, stored.DeepCopy(), nil })
+		cluster := &Cluster{Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"), Sightings: &Sightings{}}
+		written := func() time.Duration {
+			l, err := cluster.Lease(t.Context(), "claims.example.org")
+			require.NoError(t, err)
+			return l.Written.Sub(start)
+		}
+		assert.Zero(t, written(), "We should not believe that it will be written tomorrow.")
+		time.Sleep(window)
+		assert.Zero(t, written(), "We should count from when we first saw it, and so for no more than a window.")
+		stored.ResourceVersion = "8"
+		assert.Equal(t, window, written(), "We should count anew when it is written again.")
+		stored.Spec.RenewTime = &metav1.MicroTime{Time: start.Add(-time.Hour)}
+		assert.Equal(t, -time.Hour, written(), "We should believe a clock that is not ahead.")
+	})
 }

@@ -64,6 +64,9 @@ func (p *Protocol) attempt(ctx context.Context, r *Request) (*Refusal, error) {
 		next, err := p.do(ctx, a)
 		if err != nil {
 			p.putBack(ctx, a.Abandon())
+			if a.Refusal() != nil {
+				return a.Refusal(), nil
+			}
 			return nil, err
 		}
 		a = next
@@ -94,7 +97,8 @@ func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
 	case ReadClass:
 		live, err := p.Store.Class(ctx, op.ClaimKind, op.Class)
 		if err != nil {
-			return a, err
+			return a, fmt.Errorf("cannot tell whether %q is the default of claim kind %q: %w; let classbind read it, or delete the ClassKind %q",
+				op.Class, op.ClaimKind, err, op.Class.Kind)
 		}
 		return a.ClassRead(live), nil
 	case WriteLease:

@@ -319,13 +319,16 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		"ClassNotRead": {
 			reason: "We should put back the first Lease where we cannot look at the holder of the second.",
 			y:      otherDefault, disturb: failing(ReadClass, "y", 1),
-			want: want{err: `connection refused`, writes: 2},
+			want: want{
+				err: `cannot tell whether "silvers.example.org/team/other" is the default of claim kind "y": connection refused; ` +
+					`let classbind read it, or delete the ClassKind "silvers.example.org"`, writes: 2,
+			},
 		},
 		"NotPutBackAtFirst": {
 			reason: "We should try once more to put back what we were refused.",
 			y:      otherDefault, live: Live{UID: "other-1", Version: "11", Default: true},
 			disturb: failing(WriteLease, "x", 2),
-			want:    want{err: `cannot write the Lease of claim kind "x": connection refused`, writes: 2},
+			want:    want{refusal: &Refusal{ClaimKind: "y", Class: other}, writes: 2},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

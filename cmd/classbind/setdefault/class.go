@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -37,7 +36,7 @@ func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values
 // markPath is where a class has its mark.
 func (c *storedClass) markPath() []string {
 	if p := c.Kind.DefaultMark.Path; p != "" {
-		return strings.Split(strings.TrimPrefix(string(p), "."), ".")
+		return p.Names()
 	}
 	return []string{"metadata", "annotations", c.Kind.DefaultMark.Annotation}
 }

@@ -170,7 +170,7 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dry
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	o := metav1.PatchOptions{FieldManager: v1alpha1.FieldManager}
+	o := metav1.PatchOptions{FieldManager: v1alpha1.CommandFieldManager}
 	if dryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
