@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,6 +203,35 @@ func TestGuard(t *testing.T) {
 		w.kubectl(t, "delete", "old", "legacy")
 		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
 		require.NoError(t, err, "We should accept a default at once when the one that no Lease knew is gone.")
+	})
+
+	t.Run("VersionsComeAndGo", func(t *testing.T) {
+		crd := func(patch string) { w.kubectl(t, "patch", "crd", "reds.guard.test", "--type=json", "-p", patch) }
+		crd(`[{"op":"add","path":"/spec/versions/-","value":{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}]`)
+		var writers sync.WaitGroup
+		over := make(chan struct{})
+		for i := range 4 {
+			writers.Go(func() {
+				for j := 0; ; j++ {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					_, _, err := w.create(t, blue(fmt.Sprintf("switch-%d-%d", i, j), "{default: true}"))
+					assert.Error(t, err, "We should not take a class for gone whose version is.")
+				}
+			})
+		}
+		for i := range 12 {
+			crd(fmt.Sprintf(`[{"op":"replace","path":"/spec/versions/1/served","value":%t}]`, i%2 == 1))
+		}
+		close(over)
+		writers.Wait()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, blue("switched", "{default: true}"))
+			require.ErrorContains(c, err, `"Red/fourth" is the default class`)
+		}, patience, 100*time.Millisecond)
 	})
 
 	t.Run("ListAndWatchAlone", func(t *testing.T) {
