@@ -22,7 +22,7 @@ import (
 // default, or disturbs, comes between at any moment: un-defaults, deletions,
 // other updates, and the end of the replica in the middle of an attempt.
 //
-// Time is modelled as in ../shared of the design: a Lease ages by one window
+// Time is modelled simply: a Lease ages by one window
 // only while nothing that was admitted under it is in flight.
 
 const window = 90 * time.Second
