@@ -165,7 +165,11 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	}
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	rules, incomplete := rulesOf(kinds.Items, func(k *v1alpha1.ClaimKind) (*rule, error) { return w.claimRule(ctx, k.Name, current) })
+	names := make([]string, len(kinds.Items))
+	for i := range kinds.Items {
+		names[i] = kinds.Items[i].Name
+	}
+	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.claimRule(ctx, name, current) })
 	desired := admissionregistrationac.MutatingWebhookConfiguration(current.Name).WithUID(current.UID)
 	for i := range kinds.Items {
 		if rules[i] != nil {
@@ -189,7 +193,11 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	// There is nothing to guard in classes that are offered to nobody.
 	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
 	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
-	rules, incomplete := rulesOf(guarded, func(k *v1alpha1.ClassKind) (*rule, error) { return w.classRule(ctx, k.Name, current) })
+	names := make([]string, len(guarded))
+	for i := range guarded {
+		names[i] = guarded[i].Name
+	}
+	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.classRule(ctx, name, current) })
 	desired := admissionregistrationac.ValidatingWebhookConfiguration(current.Name).WithUID(current.UID)
 	for i := range guarded {
 		if rules[i] != nil {
@@ -230,17 +238,14 @@ func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyCo
 // rulesOf all kinds, nil for one that is to have no entry. One that is not
 // there, or does not answer, keeps the others waiting for a moment only; the
 // error says what is to be looked at again.
-func rulesOf[Kind any, K interface {
-	*Kind
-	client.Object
-}](kinds []Kind, ruleOf func(K) (*rule, error)) ([]*rule, error) {
-	rules := make([]*rule, len(kinds))
-	errs := make([]error, len(kinds))
+func rulesOf(names []string, ruleOf func(name string) (*rule, error)) ([]*rule, error) {
+	rules := make([]*rule, len(names))
+	errs := make([]error, len(names))
 	var all errgroup.Group
 	all.SetLimit(lookUps)
-	for i := range kinds {
+	for i := range names {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(&kinds[i])
+			rules[i], errs[i] = ruleOf(names[i])
 			return nil
 		})
 	}
@@ -251,7 +256,7 @@ func rulesOf[Kind any, K interface {
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &waiting{fmt.Sprintf("%q: %v", K(&kinds[i]).GetName(), err), retryAfter, true}
+			incomplete = &waiting{fmt.Sprintf("%q: %v", names[i], err), retryAfter, true}
 		}
 		if errors.Is(err, errNotServed) || errors.Is(err, errNotHeardOf) {
 			incomplete.again = retryCRDAfter
