@@ -93,14 +93,14 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if len(claimKinds) == 0 {
 		return untouched("NoClaimKind"), nil
 	}
-	if !update && isKnown(snapshot[claimKinds[0]], class) { // It would hold the Leases for a window in which it cannot be stored.
+	if !update && isKnown(snapshot[claimKinds[0]], class) {
+		// It would hold the Leases for a window, and could not be stored.
 		stored, _, err := g.Class(ctx, kind, class.Namespace, class.Name)
 		if err != nil {
 			return nil, err
 		}
 		if stored != nil {
-			resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-			return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
+			return denied(apierrors.NewAlreadyExists(kind.Resource().GroupResource(), class.Name), "AlreadyExists"), nil
 		}
 	}
 	protocol := &onedefault.Protocol{Store: &onedefault.Cluster{Leases: g.Leases, Live: g.live, Sightings: &g.sightings}, Now: g.Now}
@@ -201,7 +201,7 @@ func (g *Guard) live(ctx context.Context, claimKind string, c onedefault.Class) 
 
 // refused says which class is in the way, and what to do about it.
 func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*admissionv1.AdmissionResponse, error) {
-	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	resource := class.Kind.Resource().GroupResource()
 	itself := r.Class == named(class)
 	if r.RetryAfter > 0 {
 		seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
@@ -244,8 +244,9 @@ func unmark(c *selector.Class) string {
 	if c.Namespace != "" {
 		object += " --namespace " + c.Namespace
 	}
-	if mark := c.Kind.DefaultMark; mark.Path == "" {
+	mark := c.Kind.DefaultMark
+	if mark.Path == "" {
 		return fmt.Sprintf("kubectl annotate %s %s-", object, mark.Annotation)
 	}
-	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", object, c.Kind.DefaultMark.Path.JSONPointer())
+	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", object, mark.Path.JSONPointer())
 }
