@@ -45,6 +45,9 @@ var (
 // only one for minutes: but for chaos, which has a shorter one, all classes of a
 // round are left in place, default no more, until the next round is over. What
 // the Leases remember is then seen to have been stored, and nobody waits.
+//
+// The outermost clocks of skew are further apart than the window allows for: that
+// there are no two defaults all the same is because these writes take milliseconds.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo}},

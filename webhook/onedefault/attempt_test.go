@@ -22,8 +22,8 @@ import (
 // default, or disturbs, comes between at any moment: un-defaults, deletions,
 // other updates, and the end of the replica in the middle of an attempt.
 //
-// Time is modelled simply: a Lease ages by one window
-// only while nothing that was admitted under it is in flight.
+// Time is modelled simply: a Lease ages by one window, and only while nothing
+// that was admitted under it is in flight.
 
 const window = 90 * time.Second
 
@@ -58,8 +58,8 @@ type object struct {
 	def          bool
 }
 
-// claimKinds of a model class, by its place in the alphabet.
-type serving []([]string)
+// serving has the claim kinds that each class serves.
+type serving [][]string
 
 const (
 	notBegun = iota
