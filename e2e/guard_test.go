@@ -25,9 +25,16 @@ import (
 const isDefault = `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `
 
 // awaitGuard waits until the API server asks about the classes of a kind that
-// has its weight in an annotation: it knows of a new webhook a little later than
-// of the entry for it.
+// has its weight in an annotation.
 func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
+	t.Helper()
+	w.awaitGuardOf(t, classKind, class(group, kind, "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "))
+}
+
+// awaitGuardOf waits for the same with a class of the kind whose weight is
+// malformed: the API server knows of a new webhook a little later than of the
+// entry for it.
+func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
 	t.Helper()
 	k := &v1alpha1.ClassKind{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -35,7 +42,7 @@ func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded), "%v", k.Status.Conditions)
 	}, patience, 20*time.Millisecond)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, class(group, kind, "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "), client.DryRunAll)
+		_, _, err := w.create(t, malformed, client.DryRunAll)
 		require.True(c, apierrors.IsInvalid(err), "%v", err)
 	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
 }
@@ -61,10 +68,10 @@ func TestGuard(t *testing.T) {
 		classKind("reds.guard.test", "{claimKinds: [claims.guard.test]}")+
 		classKind("blues.guard.test", "{claimKinds: [claims.guard.test], default: {path: .spec.default}, weight: {path: .spec.weight}}"))
 	w.awaitGuard(t, "guard.test", "Red", "reds.guard.test")
-	w.kubectl(t, "wait", "--for=condition=Guarded", "classkind", "blues.guard.test")
 	blue := func(name, spec string) string {
 		return class("guard.test", "Blue", name, "namespace: default, ") + "spec: " + spec + "\n"
 	}
+	w.awaitGuardOf(t, "blues.guard.test", blue("probe", "{weight: x}"))
 	asked := func() int {
 		n, err := r.Calls(t.Context(), v1alpha1.GuardPath)
 		require.NoError(t, err)

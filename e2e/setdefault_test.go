@@ -66,7 +66,7 @@ func TestSetDefault(t *testing.T) {
 	require.NoError(t, replica.Ready(t.Context()))
 	w.resources(t, "Claim claims.move.test Namespaced", "Other others.move.test Namespaced",
 		"A as.move.test Cluster", "B bs.move.test Cluster", "Wide wides.move.test Cluster", "Plain plains.move.test Cluster", "Field fields.move.test Namespaced")
-	w.apply(t, setDefaultKinds+strings.Replace(vendor("move.test"), "[list, watch]", "[get, list, watch]", 1)+
+	w.apply(t, setDefaultKinds+vendor("move.test")+
 		claimKind("claims.move.test", "{}")+claimKind("others.move.test", "{}")+
 		classKind("as.move.test", "{claimKinds: [claims.move.test]}")+
 		classKind("bs.move.test", "{claimKinds: [claims.move.test]}")+
@@ -79,7 +79,7 @@ func TestSetDefault(t *testing.T) {
 	w.awaitGuard(t, "move.test", "Wide", "wides.move.test")
 	w.awaitGuard(t, "move.test", "Plain", "plains.move.test")
 	w.awaitGuard(t, "move.test", "Strict", "stricts.move.test")
-	w.kubectl(t, "wait", "--for=condition=Guarded", "classkind", "fields.move.test")
+	w.awaitGuardOf(t, "fields.move.test", class("move.test", "Field", "probe", "namespace: default, annotations: {resourceclass.crossplane.io/weight: x}, "))
 	w.hook.start(t, w.world)
 
 	t.Run("Moves", func(t *testing.T) {
