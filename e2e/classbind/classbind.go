@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Namespace and User are those of the ServiceAccount in deploy/base.
+// Namespace and User are those of the ServiceAccount in deploy/.
 const (
 	Namespace = "classbind-system"
 	User      = "system:serviceaccount:" + Namespace + ":classbind"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -17,7 +16,7 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// Cluster is a control plane with deploy/base applied, and the harness's clients of it.
+// Cluster is a control plane with deploy/ applied, and the harness's clients of it.
 type Cluster struct {
 	*controlplane.ControlPlane
 
@@ -53,7 +52,7 @@ func (c *Cluster) setUp(ctx context.Context) (err error) {
 	if c.deploy, err = classbind.Deploy(ctx); err != nil {
 		return err
 	}
-	if _, _, err = c.Kubectl(ctx, nil, "apply", "-k", filepath.Join(c.deploy, "base")); err != nil {
+	if _, _, err = c.Kubectl(ctx, nil, "apply", "-k", c.deploy); err != nil {
 		return err
 	}
 	if _, _, err = c.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {

@@ -65,7 +65,7 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	err := c.registrations.List(ctx, claimKinds)
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy/base: %w", err)
+		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot list ClaimKinds: %w", err)

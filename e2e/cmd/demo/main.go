@@ -65,8 +65,8 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	samples := filepath.Join(deploy, "samples", "crossplane")
 
-	step("Applying deploy/base and starting classbind with the rights of its ServiceAccount")
-	if err := kubectl(ctx, plane, "apply", "-k", filepath.Join(deploy, "base")); err != nil {
+	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount")
+	if err := kubectl(ctx, plane, "apply", "-k", deploy); err != nil {
 		return err
 	}
 	kubeconfig, err := plane.UserKubeconfig(classbind.User, classbind.Groups...)
