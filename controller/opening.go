@@ -47,11 +47,17 @@ func (r *Registration) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// onOpen has a function called when the inventory is opened. It is for setting up.
+// onOpen has a function called once the inventory is open, at once if it is.
 func (r *Registration) onOpen(f func()) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.opened = append(r.opened, f)
+	open := r.Inventory.Snapshot() != nil
+	if !open {
+		r.opened = append(r.opened, f)
+	}
+	r.mu.Unlock()
+	if open {
+		f()
+	}
 }
 
 // Ready is an error until the inventory is open.

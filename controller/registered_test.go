@@ -182,7 +182,7 @@ func TestFollow(t *testing.T) {
 			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
 			again: func(classKind string) { again <- classKind },
 		}
-		r.onChange(func(*selector.ClassKind) {
+		r.onChange(t.Context(), func(*selector.ClassKind) {
 			select {
 			case changes <- struct{}{}:
 			default:
@@ -349,7 +349,7 @@ func TestLeave(t *testing.T) {
 			case tc.before != nil:
 				r.kinds[name] = &registered{err: tc.before}
 			}
-			r.onChange(func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
+			r.onChange(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
 
 			tc.do(r)
 			got.reason = r.state(name).reason
@@ -365,7 +365,7 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	entry := &registered{index: newIndex(before, nil)}
 	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
 	var notified []string
-	r.onChange(func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.onChange(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 	r.publish(entry, newIndex(after, nil))
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ type Registration struct {
 
 	mu      sync.Mutex
 	kinds   map[string]*registered
-	changed []func(classKind *selector.ClassKind)
+	changed []listener
 	opened  []func()
 	// again has a class kind looked up again.
 	again func(classKind string)
@@ -190,19 +191,26 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 	}
 }
 
-// onChange has a function called with a class kind of which something changed.
-func (r *Registration) onChange(f func(*selector.ClassKind)) {
+// listener is called with each class kind of which something changed, until its
+// context ends, as the leader's does when it loses its Lease.
+type listener struct {
+	ctx  context.Context
+	call func(classKind *selector.ClassKind)
+}
+
+func (r *Registration) onChange(ctx context.Context, call func(*selector.ClassKind)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.changed = append(r.changed, f)
+	r.changed = append(r.changed, listener{ctx, call})
 }
 
 func (r *Registration) notify(kind *selector.ClassKind) {
 	r.mu.Lock()
-	changed := r.changed // Appended to, never written again.
+	r.changed = slices.DeleteFunc(slices.Clone(r.changed), func(l listener) bool { return l.ctx.Err() != nil })
+	changed := r.changed // Cloned for each change, never written.
 	r.mu.Unlock()
-	for _, f := range changed {
-		f(kind)
+	for _, l := range changed {
+		l.call(kind)
 	}
 }
 

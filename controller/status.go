@@ -73,8 +73,8 @@ func (s *StatusWriter) all(kind client.ObjectList) handler.EventHandler {
 
 // changes is a source of requests for the objects that a changed class kind touches.
 func (s *StatusWriter) changes(touched func(*selector.ClassKind) []string) source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		s.Registration.onChange(func(k *selector.ClassKind) {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		s.Registration.onChange(ctx, func(k *selector.ClassKind) {
 			for _, name := range touched(k) {
 				queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, statusDelay)
 			}

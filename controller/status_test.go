@@ -259,9 +259,9 @@ func TestGuarded(t *testing.T) {
 		},
 		"NoConfiguration": {
 			reason:  "We should say why we are not asked.",
-			problem: "there is none: kubectl apply -k deploy/base",
+			problem: "there is none: kubectl apply -k deploy",
 			want: metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy/base",
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy",
 			},
 		},
 	} {

@@ -29,8 +29,14 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// applyTimeout is for one round of the configurator.
-const applyTimeout = 30 * time.Second
+const (
+	// applyTimeout is for one round of the configurator.
+	applyTimeout = 30 * time.Second
+
+	// applyEvery is the pace of rounds for which there is no cause but time: a CA
+	// is not to be trusted any more, or a Secret that is not watched has another.
+	applyEvery = 15 * time.Second
+)
 
 // WebhookConfigurator keeps one entry per claim kind in the
 // MutatingWebhookConfiguration, and one per class kind in the
@@ -40,6 +46,8 @@ const applyTimeout = 30 * time.Second
 type WebhookConfigurator struct {
 	Registration *Registration
 	Client       client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
 	// Namespace of classbind itself.
 	Namespace string
 	// URL of the webhook server, for one outside the cluster; empty, Service is called.
@@ -50,6 +58,7 @@ type WebhookConfigurator struct {
 	Serving func(ctx context.Context, ca []byte) error
 
 	claims, classes rounds
+	trust           trust
 }
 
 // rounds of writing one of the configurations.
@@ -138,6 +147,9 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write fu
 		r.problem, r.since = problem, time.Now()
 	}
 	result := ctrl.Result{}
+	if err == nil {
+		result.RequeueAfter = applyEvery
+	}
 	if wait := (*waiting)(nil); errors.As(err, &wait) {
 		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
 		if wait.oneEntry {
@@ -207,18 +219,24 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	return w.apply(ctx, desired, incomplete)
 }
 
-// prepare reads the configuration as it is and returns the CA of our certificate.
-func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, current client.Object) (ca []byte, err error) {
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, current); apierrors.IsNotFound(err) {
-		return nil, &waiting{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy/base", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
+// prepare reads the configuration as it is and returns the CAs for its entries.
+func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configuration client.Object) (ca []byte, err error) {
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); apierrors.IsNotFound(err) {
+		return nil, &waiting{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	secret := &corev1.Secret{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: v1alpha1.CASecret}, secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("cannot get the CA: %w", err)
+	current, err := w.authorities(ctx)
+	if err != nil {
+		return nil, err
 	}
-	ca = secret.Data[corev1.ServiceAccountRootCAKey]
+	carried, err := Bundles(ctx, w.Client)
+	if err != nil {
+		return nil, err
+	}
+	if ca, err = w.trust.bundle(time.Now(), current, carried); err != nil {
+		return nil, fmt.Errorf("cannot encode the CAs: %w", err)
+	}
 	if err := w.Serving(ctx, ca); err != nil {
 		return nil, &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
 	}

@@ -90,7 +90,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
 			client: &cached{ca: ca, kinds: kinds("a.example.org")},
-			want:   want{again: retryAfter, problem: "kubectl apply -k deploy/base"},
+			want:   want{again: retryAfter, problem: "kubectl apply -k deploy"},
 		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.",
@@ -246,7 +246,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
 			client: &cached{ca: ca, classKinds: kinds(isReady, "a.example.org")},
-			want:   want{again: retryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy/base`},
+			want:   want{again: retryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
 		},
 		"NotServing": {
 			reason:  "We should write no entry, and take none out, before a call of it would reach us.",

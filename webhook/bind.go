@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/selector"
 )
+
+// hearing is how long a claim waits for what was registered before it was created.
+const hearing = time.Second
 
 var errNotListed = errors.New("not all registered classes have been listed yet; try again in a moment")
 
@@ -36,10 +41,10 @@ type Binder struct {
 
 // Review binds the claim whose creation is asked for. In this order, it leaves
 // alone whatever is not a creation; cannot answer before all classes are known;
-// leaves alone a claim kind that is registered no more; cannot answer for one
-// whose registration is at fault; leaves alone a claim that is being deleted or
-// settled; refuses a malformed one; and binds the claim, or answers as its kind
-// does where there is no class.
+// leaves alone a claim kind that is registered no more, and waits for one that
+// is about to be heard of; cannot answer for one whose registration is at fault;
+// leaves alone a claim that is being deleted or settled; refuses a malformed one;
+// and binds the claim, or answers as its kind does where there is no class.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return untouched("NotACreation"), nil
@@ -51,7 +56,16 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	view := snapshot[resource.String()]
 	if view == nil {
-		return b.unknown(ctx, resource.String())
+		registered, err := b.Registered(ctx, resource.String())
+		if err != nil {
+			return nil, err
+		}
+		if !registered {
+			return untouched("NotRegistered"), nil
+		}
+		if view = b.await(ctx, resource.String()); view == nil {
+			return nil, errNotHeardOf(resource.String())
+		}
 	}
 	if view.Fault != nil {
 		return nil, view.Fault
@@ -92,16 +106,12 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	return response, nil
 }
 
-// unknown answers for a claim kind that the snapshot does not have. Either its
-// ClaimKind was deleted, and what names it in the webhook configuration is about
-// to go, or it was created, and we are about to hear of it.
-func (b *Binder) unknown(ctx context.Context, claimKind string) (*admissionv1.AdmissionResponse, error) {
-	registered, err := b.Registered(ctx, claimKind)
-	if err != nil {
-		return nil, err
-	}
-	if registered {
-		return nil, errNotHeardOf(claimKind)
-	}
-	return untouched("NotRegistered"), nil
+// await the view of a claim kind that was registered a moment ago: another
+// replica, the leader, has heard of it before us.
+func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.View) {
+	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, hearing, true, func(context.Context) (bool, error) {
+		view = b.Snapshot()[claimKind]
+		return view != nil, nil
+	})
+	return view
 }

@@ -53,7 +53,9 @@ func malformed(format string, args ...any) *badRequest {
 
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
 func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), deadline)
+	// The context of a request ends as soon as the server is told to, and what it
+	// has begun to answer is to be answered.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline)
 	defer cancel()
 	log := logf.FromContext(ctx)
 

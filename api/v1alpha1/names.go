@@ -57,6 +57,10 @@ const (
 	// share, in classbind's own namespace. Written by whichever replica is first.
 	CASecret = "classbind-ca" //nolint:gosec // The name of a Secret, not its content.
 
+	// TLSSecret holds the certificate of all replicas, and its CA, where
+	// cert-manager issues it, in classbind's own namespace. Written by cert-manager.
+	TLSSecret = "classbind-tls" //nolint:gosec // The name of a Secret, not its content.
+
 	// LeaderLease names the leader among the replicas, in classbind's own
 	// namespace, where the Lease of a claim kind has the claim kind's name.
 	LeaderLease = "classbind-leader"

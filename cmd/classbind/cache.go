@@ -15,12 +15,12 @@ import (
 
 // cacheOptions keep what is cached to what is read: two webhook
 // configurations, one Secret, and of CRDs that they changed.
-func cacheOptions(namespace string) cache.Options {
+func cacheOptions(namespace, secret string) cache.Options {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(v1alpha1.WebhookConfiguration)},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(v1alpha1.WebhookConfiguration)},
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(v1alpha1.CASecret)}}},
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(secret)}}},
 		controller.CRD(): {Transform: func(object any) (any, error) {
 			if m, err := meta.Accessor(object); err == nil {
 				m.SetAnnotations(nil)

@@ -17,12 +17,17 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 const (
 	defaultNamespace = "classbind-system"
 	// podNamespace is where a pod finds the namespace of its ServiceAccount.
 	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
 )
 
 // options of serve.
@@ -34,7 +39,12 @@ type options struct {
 	probeAddress   string
 	metricsAddress string
 	pprofAddress   string
+	certs          string
+	certDir        string
+	certDuration   time.Duration
+	caDuration     time.Duration
 	leaderElect    bool
+	shutdownDelay  time.Duration
 	inFlightWindow time.Duration
 	logLevel       string
 	logFormat      string
@@ -53,8 +63,13 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
+	fs.StringVar(&o.certs, "certs", selfSigned, "who issues the certificates, `self-signed or cert-manager`: classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
+	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
+	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it")
+	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour, "`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers the API server. Without it this one writes them")
 	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "`time` after which a default class that was admitted is stored or will never be, until when another has to wait: the longest that the API server takes to store it (34s for kube-apiserver) and by how much the clocks of two replicas may differ, with some to spare")
+	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "`time` for which requests are still answered after SIGTERM, while /readyz fails, so that nobody is left who calls this replica; give it some seconds behind a Service")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
 }
@@ -102,6 +117,22 @@ func (o *options) validate() error {
 	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
 		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
 	}
+	if o.certs != selfSigned && o.certs != certManager {
+		wrong("certs", o.certs, "must be "+selfSigned+" or "+certManager)
+	}
+	if o.certs == certManager && o.certDir == "" {
+		wrong("cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
+	}
+	// The last third has to be longer than it takes until the API servers trust the next one.
+	if o.certDuration < 30*time.Second {
+		wrong("certificate-duration", o.certDuration.String(), "must be at least 30s")
+	}
+	if o.caDuration < 2*o.certDuration {
+		wrong("ca-duration", o.caDuration.String(), fmt.Sprintf("must be at least twice --certificate-duration, %s", 2*o.certDuration))
+	}
+	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
+		wrong("shutdown-delay-duration", o.shutdownDelay.String(), "must be from 0s to 1h")
+	}
 	if _, err := o.logger(io.Discard); err != nil {
 		errs = append(errs, err)
 	}
@@ -144,6 +175,14 @@ func (o *options) certificateNames() []string {
 		fmt.Sprintf("%s.%s.svc", o.service, o.namespace),
 		fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace),
 	}
+}
+
+// caSecret is the Secret of which the CA is trusted, and whose change is.
+func (o *options) caSecret() string {
+	if o.certs == certManager {
+		return v1alpha1.TLSSecret
+	}
+	return v1alpha1.CASecret
 }
 
 func splitAddress(address string) (host string, port int, err error) {

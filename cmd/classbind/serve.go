@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -18,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -88,36 +91,34 @@ func serve(ctx context.Context, o *options) error {
 	// A claim waits for what a full bucket would delay; the API server's own
 	// priority and fairness protects it better.
 	cluster.QPS = -1
-	certificates := certs.NewSelfSigned(cluster, o.namespace, o.certificateNames()...)
 	host, port, err := splitAddress(o.webhookAddress)
 	if err != nil {
 		return err
 	}
+	var gate *certs.Gate // The server asks for it when it starts.
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme,
 		Logger: log,
 		WebhookServer: webhookserver.NewServer(webhookserver.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) { c.GetCertificate, c.MinVersion = certificates.GetCertificate, tls.VersionTLS13 },
+			func(c *tls.Config) { c.GetCertificate, c.MinVersion = gate.GetCertificate, tls.VersionTLS13 },
 		}}),
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
-		HealthProbeBindAddress:        o.probeAddress,
-		PprofBindAddress:              o.pprofAddress,
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              v1alpha1.LeaderLease,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true,
-		Cache:                         cacheOptions(o.namespace),
+		Metrics:                metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress: o.probeAddress,
+		PprofBindAddress:       o.pprofAddress,
+		Cache:                  cacheOptions(o.namespace, o.caSecret()),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	if _, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy/base: %w", err)
-	}
-	if err := mgr.Add(certificates); err != nil {
-		return fmt.Errorf("cannot add the certificates: %w", err)
+		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
 
+	source, err := o.certificates(cluster)
+	if err != nil {
+		return err
+	}
+	gate = certs.NewGate(source, o.certificateNames()[0], func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, mgr.GetClient()) })
 	registration, err := controller.NewRegistration(mgr)
 	if err != nil {
 		return err
@@ -125,11 +126,13 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := registration.RegisterMetrics(); err != nil {
+	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics()); err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
+
+	drain := newDrain(ctx, o.shutdownDelay)
 	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64}
-	mgr.GetWebhookServer().Register(v1alpha1.BindPath, webhook.Reviewer(binder.Review))
+	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(webhook.Reviewer(binder.Review)))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
@@ -138,27 +141,24 @@ func serve(ctx context.Context, o *options) error {
 		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class,
 		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now,
 	}
-	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, webhook.Reviewer(guard.Review))
+	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
 
-	configurator := &controller.WebhookConfigurator{
-		Registration: registration, Client: mgr.GetClient(),
-		Namespace: o.namespace, URL: o.webhookURL, Service: o.service,
-		Serving: func(ctx context.Context, ca []byte) error {
+	leader := &leadership{
+		cluster: cluster, scheme: scheme, options: o, registration: registration,
+		serving: func(ctx context.Context, ca []byte) error {
 			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
 		},
 	}
-	if err := configurator.SetupWithManager(mgr); err != nil {
-		return err
+	for name, runnable := range map[string]manager.Runnable{"certificates": source, "certificate gate": gate, "leadership": leader} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("cannot add the %s: %w", name, err)
+		}
 	}
-	status := &controller.StatusWriter{Registration: registration, Configurator: configurator, Client: mgr.GetClient()}
-	if err := status.SetupWithManager(mgr); err != nil {
-		return err
-	}
-
 	for name, ready := range map[string]healthz.Checker{
 		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
-		"certificate":    certificates.Ready,
+		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
+		"shutdown":       drain.ready,
 	} {
 		if err := mgr.AddReadyzCheck(name, ready); err != nil {
 			return fmt.Errorf("cannot add the readiness check %q: %w", name, err)
@@ -167,8 +167,16 @@ func serve(ctx context.Context, o *options) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("cannot add the health check: %w", err)
 	}
-	if err := mgr.Start(ctx); err != nil {
+	if err := mgr.Start(drain.over); err != nil {
 		return fmt.Errorf("cannot go on: %w", err)
 	}
 	return nil
+}
+
+// certificates are made as --certs says.
+func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
+	if o.certs == certManager {
+		return certs.NewCertManager(o.certDir)
+	}
+	return certs.NewSelfSigned(cluster, o.namespace, o.certDuration, o.caDuration, o.certificateNames()...), nil
 }

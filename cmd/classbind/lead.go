@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller"
+)
+
+// nextTerm is how soon a replica that has lost the leadership runs for it again.
+const nextTerm = time.Second
+
+// leadership runs what writes, as long as this replica leads, and for as many
+// terms as it does. Each term has a manager of its own, because a manager ends
+// with the loss of its Lease, and this replica has to go on answering.
+type leadership struct {
+	cluster      *rest.Config
+	scheme       *runtime.Scheme
+	options      *options
+	registration *controller.Registration
+	serving      func(ctx context.Context, ca []byte) error
+}
+
+// NeedLeaderElection says that every replica runs for it.
+func (l *leadership) NeedLeaderElection() bool { return false }
+
+// Start returns when the context ends.
+func (l *leadership) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := l.term(ctx); err != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Info("Leads no more, and runs for it again", "because", err.Error())
+		}
+	}, nextTerm)
+	return nil
+}
+
+// term waits until this replica leads, and returns when it does no more.
+func (l *leadership) term(ctx context.Context) error {
+	mgr, err := ctrl.NewManager(l.cluster, ctrl.Options{
+		Scheme:                        l.scheme,
+		Logger:                        logf.FromContext(ctx),
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own has those of all.
+		LeaderElection:                l.options.leaderElect,
+		LeaderElectionID:              v1alpha1.LeaderLease,
+		LeaderElectionNamespace:       l.options.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Cache:                         cacheOptions(l.options.namespace, l.options.caSecret()),
+		Controller:                    config.Controller{SkipNameValidation: new(true)}, // Names come again in the next term.
+	})
+	if err != nil {
+		return fmt.Errorf("cannot connect to the cluster: %w", err)
+	}
+	configurator := &controller.WebhookConfigurator{
+		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.serving,
+		Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service,
+	}
+	if err := configurator.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	status := &controller.StatusWriter{Registration: l.registration, Configurator: configurator, Client: mgr.GetClient()}
+	if err := status.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
