@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,7 +22,6 @@ type cached struct {
 	client.Client
 	configuration *admissionregistrationv1.MutatingWebhookConfiguration
 	guarding      *admissionregistrationv1.ValidatingWebhookConfiguration
-	ca            *corev1.Secret
 	kinds         []v1alpha1.ClaimKind
 	classKinds    []v1alpha1.ClassKind
 	crds          []string
@@ -61,11 +61,6 @@ func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 			c.guarding.DeepCopyInto(o)
 			return nil
 		}
-	case *corev1.Secret:
-		if c.ca != nil {
-			c.ca.DeepCopyInto(o)
-			return nil
-		}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
 }
@@ -101,4 +96,19 @@ type cachedStatus struct {
 func (s *cachedStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	s.cached.updated = append(s.cached.updated, o)
 	return nil
+}
+
+// secrets are a live reader that knows nothing else: the data of each, by "namespace/name".
+type secrets map[string]map[string][]byte
+
+func (s secrets) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if secret, ok := o.(*corev1.Secret); ok && s[k.String()] != nil {
+		secret.Data = s[k.String()]
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
+}
+
+func (s secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -23,7 +23,8 @@ import (
 
 // newConfigurator is for an API server with the resources a, b and c of example.org, of which c
 // alone is not namespaced, and d, which cannot be watched; and nobody answers for down.example.org.
-func newConfigurator(t *testing.T, c *cached, inventory *selector.Inventory, serving error) *WebhookConfigurator {
+// It is to trust what is in ca.
+func newConfigurator(t *testing.T, c *cached, live client.Reader, inventory *selector.Inventory, serving error, ca []byte) *WebhookConfigurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
 		return metav1.APIResource{Name: plural, Kind: plural, Namespaced: plural != "c", Verbs: append(verbs, "create", "list")}
@@ -36,12 +37,12 @@ func newConfigurator(t *testing.T, c *cached, inventory *selector.Inventory, ser
 	require.NoError(t, err)
 	return &WebhookConfigurator{
 		Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c},
-		Client:       c, Namespace: "own", Service: "classbind",
-		Serving: func(_ context.Context, ca []byte) error {
-			if len(ca) == 0 {
+		Client:       c, Live: live, Namespace: "own", Service: "classbind",
+		Serving: func(_ context.Context, given []byte) error {
+			if len(given) == 0 {
 				return errors.New("no CA")
 			}
-			assert.Equal(t, []byte("PEM"), ca, "We should have our certificate verified by the CA that we are to write.")
+			assert.Equal(t, string(ca), string(given), "We should have our certificate verified by the CA that we are to write.")
 			return serving
 		},
 	}
@@ -60,7 +61,8 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		return c
 	}
 	configured, absent := withEntry("claims.down.example.org"), withEntry("claims.absent.example.org")
-	ca := &corev1.Secret{Data: map[string][]byte{"ca.crt": []byte("PEM")}}
+	ca := newCA(t)
+	withCA := secrets{"own/classbind-ca": {"ca.crt": ca}}
 	kinds := func(names ...string) (all []v1alpha1.ClaimKind) {
 		for _, name := range names {
 			all = append(all, *newClaimKind(name))
@@ -80,49 +82,50 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		closed  bool
 		serving error
 		unheard []string // claim kinds that this replica has not heard of
+		live    secrets  // nil, one with the CA
 		client  *cached
 		want    want
 	}{
 		"Closed": {
 			reason: "We should write nothing before we can serve it.",
-			closed: true, client: &cached{configuration: configuration, ca: ca, kinds: kinds("a.example.org")},
+			closed: true, client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
 		},
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
-			client: &cached{ca: ca, kinds: kinds("a.example.org")},
+			client: &cached{kinds: kinds("a.example.org")},
 			want:   want{again: retryAfter, problem: "kubectl apply -k deploy"},
 		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.",
-			client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
-			want:   want{again: 200 * time.Millisecond, problem: noCA},
+			live:   secrets{}, client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
+			want: want{again: 200 * time.Millisecond, problem: noCA},
 		},
 		"EmptyCA": {
 			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
-			client: &cached{configuration: configuration, ca: &corev1.Secret{}, kinds: kinds("a.example.org")},
-			want:   want{again: 200 * time.Millisecond, problem: noCA},
+			live:   secrets{"own/classbind-ca": {}}, client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
+			want: want{again: 200 * time.Millisecond, problem: noCA},
 		},
 		"NotServing": {
 			reason:  "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
 			serving: errors.New("certificate signed by unknown authority"),
-			client:  &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org")},
+			client:  &cached{configuration: configured, kinds: kinds("a.example.org")},
 			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
-			client: &cached{configuration: configured, ca: ca},
-			want:   want{applied: true},
+			client: &cached{configuration: configured},
+			want:   want{applied: true, again: applyEvery},
 		},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
-			client: &cached{configuration: configuration, ca: ca, kinds: kinds("b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, entries: []entry{
+			client: &cached{configuration: configuration, kinds: kinds("b.example.org", "c.example.org", "a.example.org")},
+			want: want{applied: true, again: applyEvery, entries: []entry{
 				{"a.example.org.bind.classbind.io", "v1"}, {"b.example.org.bind.classbind.io", "v1"}, {"c.example.org.bind.classbind.io", "v1"},
 			}},
 		},
 		"NotInstalled": {
 			reason: "We should leave out a kind that is not installed, and look again.",
-			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
+			client: &cached{configuration: configured, kinds: kinds("a.example.org", "claims.absent.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
 				again: retryAfter, problem: `"claims.absent.example.org": ` + errNotInstalled.Error(),
@@ -131,7 +134,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
 			client: &cached{
-				configuration: absent, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org", "others.absent.example.org"),
+				configuration: absent, kinds: kinds("a.example.org", "claims.absent.example.org", "others.absent.example.org"),
 				crds: []string{"claims.absent.example.org", "others.absent.example.org"},
 			},
 			want: want{
@@ -141,7 +144,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		},
 		"Uninstalled": {
 			reason: "We should take the entry out of a kind whose CRD is gone.",
-			client: &cached{configuration: absent, ca: ca, kinds: kinds("a.example.org", "claims.absent.example.org")},
+			client: &cached{configuration: absent, kinds: kinds("a.example.org", "claims.absent.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
 				again: retryAfter, problem: `"claims.absent.example.org": ` + errNotInstalled.Error(),
@@ -150,7 +153,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NotHeardOf": {
 			reason:  "We should write no entry for a kind that this replica would not know, and look again soon.",
 			unheard: []string{"b.example.org"},
-			client:  &cached{configuration: configuration, ca: ca, kinds: kinds("a.example.org", "b.example.org")},
+			client:  &cached{configuration: configuration, kinds: kinds("a.example.org", "b.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
 				again: retryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
@@ -158,7 +161,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
-			client: &cached{configuration: configured, ca: ca, kinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
+			client: &cached{configuration: configured, kinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.down.example.org.bind.classbind.io", "v7"}},
 				again: retryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
@@ -175,7 +178,10 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			w := newConfigurator(t, tc.client, inventory, tc.serving)
+			if tc.live == nil {
+				tc.live = withCA
+			}
+			w := newConfigurator(t, tc.client, tc.live, inventory, tc.serving, ca)
 			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
@@ -195,7 +201,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			assert.Equal(t, configuration.UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
 			var got []entry
 			for _, e := range applied.Webhooks {
-				assert.Equal(t, []byte("PEM"), e.ClientConfig.CABundle, "We should write an entry together with its CA.")
+				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
 				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0]})
 			}
 			assert.Equal(t, tc.want.entries, got, tc.reason)
@@ -229,7 +235,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		return all
 	}
 	const isReady, isNot = metav1.ConditionTrue, metav1.ConditionFalse
-	ca := &corev1.Secret{Data: map[string][]byte{"ca.crt": []byte("PEM")}}
+	ca := newCA(t)
 	type entry struct{ name, version, scope string }
 	type want struct {
 		applied bool
@@ -245,19 +251,19 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 	}{
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
-			client: &cached{ca: ca, classKinds: kinds(isReady, "a.example.org")},
+			client: &cached{classKinds: kinds(isReady, "a.example.org")},
 			want:   want{again: retryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
 		},
 		"NotServing": {
 			reason:  "We should write no entry, and take none out, before a call of it would reach us.",
 			serving: errors.New("certificate signed by unknown authority"),
-			client:  &cached{guarding: configuration("b.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org")},
+			client:  &cached{guarding: configuration("b.example.org"), classKinds: kinds(isReady, "a.example.org")},
 			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: each new order would be a change.",
-			client: &cached{guarding: configuration(), ca: ca, classKinds: kinds(isReady, "b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, entries: []entry{
+			client: &cached{guarding: configuration(), classKinds: kinds(isReady, "b.example.org", "c.example.org", "a.example.org")},
+			want: want{applied: true, again: applyEvery, entries: []entry{
 				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
 				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
 				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
@@ -266,27 +272,27 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		"NotReady": {
 			reason: "We should guard the kinds alone whose classes are offered to claims.",
 			client: &cached{
-				guarding: configuration(), ca: ca,
+				guarding:   configuration(),
 				classKinds: slices.Concat(kinds("", "a.example.org"), kinds(isReady, "b.example.org"), kinds(isNot, "c.example.org")),
 			},
-			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+			want: want{applied: true, again: applyEvery, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
 		},
 		"ReadyNoMore": {
 			reason: "We should take the entry out of a kind whose classes are offered no more.",
 			client: &cached{
-				guarding: configuration("a.example.org", "b.example.org"), ca: ca,
+				guarding:   configuration("a.example.org", "b.example.org"),
 				classKinds: slices.Concat(kinds(isNot, "a.example.org"), kinds(isReady, "b.example.org")),
 			},
-			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+			want: want{applied: true, again: applyEvery, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
 		},
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
-			client: &cached{guarding: configuration("a.example.org"), ca: ca},
-			want:   want{applied: true},
+			client: &cached{guarding: configuration("a.example.org")},
+			want:   want{applied: true, again: applyEvery},
 		},
 		"Uninstalled": {
 			reason: "We should take the entry out of a kind whose CRD is gone, and look again.",
-			client: &cached{guarding: configuration("golds.absent.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "golds.absent.example.org")},
+			client: &cached{guarding: configuration("golds.absent.example.org"), classKinds: kinds(isReady, "a.example.org", "golds.absent.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
 				again: retryAfter, problem: `"golds.absent.example.org": ` + errNotInstalled.Error(),
@@ -294,7 +300,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		},
 		"Unsuitable": {
 			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
-			client: &cached{guarding: configuration("d.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "d.example.org")},
+			client: &cached{guarding: configuration("d.example.org"), classKinds: kinds(isReady, "a.example.org", "d.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
 				again: retryAfter, problem: `"d.example.org": the resource is not suited: the API server does not serve it with the verbs ["watch"]`,
@@ -303,7 +309,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
 			client: &cached{
-				guarding: configuration("golds.absent.example.org"), ca: ca, classKinds: kinds(isReady, "golds.absent.example.org", "others.absent.example.org"),
+				guarding: configuration("golds.absent.example.org"), classKinds: kinds(isReady, "golds.absent.example.org", "others.absent.example.org"),
 				crds: []string{"golds.absent.example.org", "others.absent.example.org"},
 			},
 			want: want{
@@ -313,7 +319,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
-			client: &cached{guarding: configuration("golds.down.example.org"), ca: ca, classKinds: kinds(isReady, "a.example.org", "golds.down.example.org", "others.down.example.org")},
+			client: &cached{guarding: configuration("golds.down.example.org"), classKinds: kinds(isReady, "a.example.org", "golds.down.example.org", "others.down.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}, {"golds.down.example.org.guard.classbind.io", "v7", "*"}},
 				again: retryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
@@ -323,7 +329,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inventory := selector.NewInventory()
 			inventory.Open()
-			w := newConfigurator(t, tc.client, inventory, tc.serving)
+			w := newConfigurator(t, tc.client, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, tc.serving, ca)
 			result, err := w.reconcile(t.Context(), &w.classes, w.writeClasses)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
@@ -340,13 +346,57 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 			assert.Equal(t, configuration().UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
 			var got []entry
 			for _, e := range applied.Webhooks {
-				assert.Equal(t, []byte("PEM"), e.ClientConfig.CABundle, "We should write an entry together with its CA.")
+				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
 				assert.Equal(t, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}, e.Rules[0].Operations, "We should be asked about creations and updates.")
 				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0], string(*e.Rules[0].Scope)})
 			}
 			assert.Equal(t, tc.want.entries, got, tc.reason)
 		})
 	}
+}
+
+// TestReconcileTrusts has the CAs of both configurations, which are the same: replicas serve both.
+func TestReconcileTrusts(t *testing.T) {
+	old, ours, certManagers := newCA(t), newCA(t), newCA(t)
+	inventory := selector.NewInventory()
+	kind := newClaimKind("a.example.org")
+	inventory.SetClaimKind(selector.NewClaimKind(kind))
+	inventory.Open()
+	c := &cached{
+		kinds:      []v1alpha1.ClaimKind{*kind},
+		classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "b.example.org"}, Status: v1alpha1.ClassKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}}},
+		configuration: &admissionregistrationv1.MutatingWebhookConfiguration{
+			Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: old}}},
+		},
+		guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	}
+	live := secrets{"own/classbind-ca": {"ca.crt": ours}, "own/classbind-tls": {"ca.crt": certManagers}}
+	w := newConfigurator(t, c, live, inventory, nil, nil)
+	w.Serving = func(context.Context, []byte) error { return nil }
+	for range 2 { // The second round of the claims comes after the old CA has been seen by the classes, too.
+		_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+		require.NoError(t, err)
+		_, err = w.reconcile(t.Context(), &w.classes, w.writeClasses)
+		require.NoError(t, err)
+	}
+	require.Len(t, c.applied, 2)
+	require.Len(t, c.guarded, 2)
+	bundle := c.applied[0].Webhooks[0].ClientConfig.CABundle
+	assert.Equal(t, parse([][]byte{old, ours, certManagers}), parse([][]byte{bundle}), "We should trust the CAs of both modes, and the one of which a replica may still serve a certificate.")
+	for i := range 2 {
+		assert.Equal(t, string(bundle), string(c.applied[i].Webhooks[0].ClientConfig.CABundle), "We should write the same each time.")
+		assert.Equal(t, string(bundle), string(c.guarded[i].Webhooks[0].ClientConfig.CABundle), "We should trust for classes what we trust for claims.")
+	}
+
+	refused := errors.New("connection refused")
+	w.Live = &cached{err: refused}
+	_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.ErrorIs(t, err, refused, "We should not take a CA for gone when we could not look.")
+	assert.Contains(t, w.claims.sharedProblem(), "cannot get the CA: ", "We should say in each status what is the matter.")
+	w.Live, c.err = live, refused
+	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.ErrorIs(t, err, refused, "We should not go on when we could not see what the entries trust.")
+	assert.Len(t, c.applied, 2, "We should write nothing then.")
 }
 
 func TestReadyChanged(t *testing.T) {
