@@ -6,6 +6,9 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Kubernetes is built and tested without cgo, always: other flags would build it a second time.
 E2E := cd e2e && CGO_ENABLED=0
+# What make image builds, with what, and make image-archive writes to bin/classbind.tar.
+IMAGE ?= localhost/classbind:dev
+CONTAINER_ENGINE ?= docker
 
 .DEFAULT_GOAL := help
 
@@ -29,9 +32,19 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 	@echo "==> Compiling the demonstration (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/demo --keep
 
+# Static, for an image that has nothing else, and without what only a debugger reads.
 .PHONY: build
 build: ## Build bin/classbind
-	CGO_ENABLED=0 go build -o bin/classbind ./cmd/classbind
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/classbind ./cmd/classbind
+
+.PHONY: image
+image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
+	$(CONTAINER_ENGINE) build --tag $(IMAGE) .
+
+# GOOS=linux and a GOARCH are for the binary, not for what packs it.
+.PHONY: image-archive
+image-archive: build ## Write the same image to bin/classbind.tar, without a container engine
+	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and CRDs from api/
@@ -57,6 +70,11 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
 	$(E2E) go test -count=1 -parallel 8 -timeout 20m ./...
+
+# CLUSTER is what brings a cluster up and takes it down, CERTS which certificates it is about: e2e/on-cluster says more.
+.PHONY: e2e
+e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
+	@e2e/on-cluster
 
 # ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2) and WRITERS (16) are its settings.
 .PHONY: race

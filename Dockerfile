@@ -1,0 +1,17 @@
+# Built with make image. make image-archive makes the same without a container engine:
+# e2e/cmd/image says once more what this file says below.
+
+# Of the machine's own kind, whatever the image is for: Go compiles for all.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+ARG TARGETOS TARGETARCH
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH make build
+
+FROM scratch
+COPY --from=build /src/bin/classbind /classbind
+USER 65532:65532
+ENTRYPOINT ["/classbind"]

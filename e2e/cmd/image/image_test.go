@@ -1,0 +1,150 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// program is built for Linux, static unless the flags say otherwise.
+func program(t *testing.T, goos string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600))
+	binary := filepath.Join(dir, "program")
+	build := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", binary, source)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
+}
+
+// unpack an archive into a folder.
+func unpack(t *testing.T, archive []byte) layout.Path {
+	t.Helper()
+	dir := t.TempDir()
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		content, err := io.ReadAll(r)
+		require.NoError(t, err)
+		path := filepath.Join(dir, filepath.FromSlash(header.Name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+	}
+	path, err := layout.FromPath(dir)
+	require.NoError(t, err)
+	return path
+}
+
+func TestPack(t *testing.T) {
+	const ref = "localhost/classbind:dev"
+	binary := program(t, "linux", "-ldflags=-s -w")
+	archive, err := pack(ref, binary)
+	require.NoError(t, err)
+
+	again, err := pack(ref, binary)
+	require.NoError(t, err)
+	assert.Equal(t, archive, again, "We should write the same archive of the same binary.")
+
+	index, err := unpack(t, archive).ImageIndex()
+	require.NoError(t, err)
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, manifest.Manifests, 1)
+	entry := manifest.Manifests[0]
+	assert.Equal(t, map[string]string{"io.containerd.image.name": ref, "org.opencontainers.image.ref.name": ref}, entry.Annotations)
+	assert.Equal(t, &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, entry.Platform)
+	assert.Equal(t, types.OCIManifestSchema1, entry.MediaType)
+
+	image, err := index.Image(entry.Digest)
+	require.NoError(t, err)
+	require.NoError(t, validate.Image(image), "We should write digests that are right.")
+	config, err := image.ConfigFile()
+	require.NoError(t, err)
+	assert.Equal(t, v1.Config{User: "65532:65532", Entrypoint: []string{"/classbind"}}, config.Config)
+	assert.Equal(t, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, *config.Platform())
+
+	layers, err := image.Layers()
+	require.NoError(t, err)
+	require.Len(t, layers, 1)
+	layer, err := layers[0].Uncompressed()
+	require.NoError(t, err)
+	files := tar.NewReader(layer)
+	header, err := files.Next()
+	require.NoError(t, err)
+	assert.Equal(t, "classbind", header.Name)
+	assert.Equal(t, os.FileMode(0o755), header.FileInfo().Mode(), "We should let any user execute it, and none but root change it.")
+	assert.Zero(t, header.Uid)
+	packed, err := io.ReadAll(files)
+	require.NoError(t, err)
+	built, err := os.ReadFile(binary)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(built, packed), "We should find the binary in the image.")
+	_, err = files.Next()
+	assert.Equal(t, io.EOF, err, "We should find nothing else in the image.")
+}
+
+func TestPackRefuses(t *testing.T) {
+	static := program(t, "linux")
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
+	cases := map[string]struct {
+		reason      string
+		ref, binary string
+		want        string
+	}{
+		"NoRegistry": {
+			reason: "We should not guess a registry, for which containerd has another default than others.",
+			ref:    "classbind:dev", binary: static,
+			want: "it needs a registry and a tag",
+		},
+		"NoTag": {
+			reason: "We should not guess a tag.",
+			ref:    "localhost/classbind", binary: static,
+			want: "it needs a registry and a tag",
+		},
+		"Malformed": {
+			reason: "We should refuse what is no reference.",
+			ref:    "localhost/Class Bind:dev", binary: static,
+			want: `cannot name the image "localhost/Class Bind:dev"`,
+		},
+		"Missing": {
+			reason: "We should say how to make a binary that is not there.",
+			ref:    "localhost/classbind:dev", binary: static + "-missing",
+			want: "make build",
+		},
+		"NoBinary": {
+			reason: "We should refuse a file that is no binary.",
+			ref:    "localhost/classbind:dev", binary: text,
+			want: "cannot pack",
+		},
+		"Dynamic": {
+			reason: "We should refuse a binary that needs a loader, which the image does not have.",
+			ref:    "localhost/classbind:dev", binary: program(t, "linux", "-buildmode=pie"),
+			want: "build it with CGO_ENABLED=0",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := pack(tc.ref, tc.binary)
+			require.ErrorContains(t, err, tc.want, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,34 @@
+// Command image packs a static binary as the image that the Dockerfile at the
+// root describes, without a container engine, into an OCI archive:
+//
+//	image --output FILE REF BINARY
+//
+// kind load image-archive, podman load and ctr images import read it.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	output := flag.String("output", "", "`file` to write")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: image --output FILE REF BINARY")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if *output == "" || flag.NArg() != 2 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	archive, err := pack(flag.Arg(0), flag.Arg(1))
+	if err == nil {
+		err = os.WriteFile(*output, archive, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
