@@ -140,7 +140,10 @@ func archiveOf(image v1.Image, tag name.Tag, platform v1.Platform) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	return archive.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return archive.Bytes(), nil
 }
 
 // add a file of root's.

@@ -59,6 +59,7 @@ func TestPack(t *testing.T) {
 	archive, err := pack(ref, binary)
 	require.NoError(t, err)
 
+	assert.True(t, bytes.HasSuffix(archive, make([]byte, 1024)), "We should end the archive as tar does; Go's reader alone needs no end.")
 	again, err := pack(ref, binary)
 	require.NoError(t, err)
 	assert.Equal(t, archive, again, "We should write the same archive of the same binary.")
