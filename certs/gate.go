@@ -114,15 +114,17 @@ func (g *Gate) advance(ctx context.Context) error {
 	if newest == nil {
 		return errors.Join(errNone, err)
 	}
-	now, served := g.Now(), g.served.Load()
-	if newest == served && g.waiting.Load() == nil {
-		return nil
-	}
+	now, served, unready := g.Now(), g.served.Load(), g.waiting.Load() != nil
 	if newest != g.next {
 		g.next, g.since = newest, time.Time{}
 	}
-	first := served == nil
-	if first || now.After(served.Leaf.NotAfter) { // Nobody trusts one that has expired.
+	if newest == served && !unready {
+		return nil
+	}
+	// Nobody trusts a certificate that has expired. And nobody but the leader calls
+	// before this replica is ready, and the leader has to see the newest: it writes
+	// no CA into the entries before it has seen a certificate of it.
+	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
 	}
 	if err := g.distrust(ctx, newest, now); err != nil {
@@ -130,7 +132,7 @@ func (g *Gate) advance(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case first: // The API servers have been told before we began.
+	case served == nil: // The API servers have been told before we began.
 		g.since = now.Add(-settle)
 	case g.since.IsZero():
 		g.since = now

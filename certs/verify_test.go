@@ -1,19 +1,14 @@
 package certs
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,17 +16,6 @@ import (
 
 func encoded(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// newCA that has signed nothing but itself.
-func newCA(t *testing.T) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	return encoded(der)
 }
 
 func TestVerify(t *testing.T) {
@@ -64,7 +48,7 @@ func TestVerify(t *testing.T) {
 		},
 		"OneOfTwoCAs": {
 			reason:  "We should trust either CA while one takes the place of the other.",
-			address: serving, name: name, ca: append(newCA(t), ca...),
+			address: serving, name: name, ca: append(newIssuer(t).pem(), ca...),
 			want: is(nil),
 		},
 		"WrongName": {
@@ -79,7 +63,7 @@ func TestVerify(t *testing.T) {
 		},
 		"WrongCA": {
 			reason:  "We should refuse a certificate that another CA has signed.",
-			address: serving, name: name, ca: newCA(t),
+			address: serving, name: name, ca: newIssuer(t).pem(),
 			want: func(t *testing.T, err error, reason string) {
 				t.Helper()
 				require.ErrorAs(t, err, &x509.UnknownAuthorityError{}, reason)

@@ -1,0 +1,466 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+const service = "classbind.classbind-system.svc"
+
+// issuer of certificates. Its name is that of all others, as it is where
+// classbind makes one after the other.
+type issuer struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	// chain that a certificate is served with, without the root.
+	chain [][]byte
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	return (&issuer{}).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(24 * time.Hour)})
+}
+
+// sign a template, which signs itself if there is no key yet.
+func (a *issuer) sign(t *testing.T, template *x509.Certificate) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute)
+	parent, with := a.certificate, a.key
+	if with == nil {
+		parent, with = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
+	require.NoError(t, err)
+	c, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	signed := &issuer{certificate: c, key: key}
+	if a.certificate != nil {
+		signed.chain = append([][]byte{der}, a.chain...)
+	}
+	return signed
+}
+
+func (a *issuer) intermediate(t *testing.T) *issuer {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "intermediate"}, IsCA: true, BasicConstraintsValid: true, NotAfter: a.certificate.NotAfter})
+}
+
+func (a *issuer) pem() []byte { return encoded(a.certificate.Raw) }
+
+// issue a certificate, for a name, that is valid for so long.
+func (a *issuer) issue(t *testing.T, name string, duration time.Duration) *tls.Certificate {
+	t.Helper()
+	leaf := a.sign(t, &x509.Certificate{DNSNames: []string{name}, NotAfter: time.Now().Add(duration), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return &tls.Certificate{Certificate: leaf.chain, PrivateKey: leaf.key, Leaf: leaf.certificate}
+}
+
+// world around a gate.
+type world struct {
+	mu         sync.Mutex
+	newest     *tls.Certificate
+	noNewest   error
+	bundles    [][]byte
+	noBundles  error
+	lookedUpon int
+}
+
+func (w *world) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newest, w.noNewest
+}
+
+func (w *world) Start(context.Context) error { return nil }
+
+func (w *world) look(context.Context) ([][]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lookedUpon++
+	return w.bundles, w.noBundles
+}
+
+func (w *world) change(f func(*world)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w)
+}
+
+// open a gate in front of the world until the test ends.
+func (w *world) open(ctx context.Context, t *testing.T) *Gate {
+	t.Helper()
+	g := NewGate(w, service, w.look)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, g.Start(ctx)) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return g
+}
+
+// TestGate lives through an hour in no time: everything that happens, what is
+// served a while later, and whether the replica is ready then.
+func TestGate(t *testing.T) {
+	const (
+		// moment in which the gate looks once, and its clock goes on by one look at most.
+		moment = pace + pace/2
+		// before the gate opens, if it began in the moment just past.
+		before = settle - moment - pace/2
+		// brief is how long the first certificate is valid.
+		brief = 10 * time.Minute
+	)
+	// The CAs, and the certificates by their names: that of a CA and a number.
+	type certificates struct {
+		a, b, c *issuer
+		issued  map[string]*tls.Certificate
+	}
+	type change = func(*certificates, *world)
+	issue := func(name string) change {
+		return func(c *certificates, w *world) { w.newest, w.noNewest = c.issued[name], nil }
+	}
+	none := func(err error) change { return func(_ *certificates, w *world) { w.newest, w.noNewest = nil, err } }
+	// Entries, each of which has the CAs of these letters.
+	entries := func(all ...string) change {
+		return func(c *certificates, w *world) {
+			w.bundles, w.noBundles = nil, nil
+			for _, letters := range all {
+				var bundle []byte
+				for _, l := range letters {
+					bundle = append(bundle, map[rune]*issuer{'a': c.a, 'b': c.b, 'c': c.c}[l].pem()...)
+				}
+				w.bundles = append(w.bundles, bundle)
+			}
+		}
+	}
+	refused := func(_ *certificates, w *world) { w.noBundles = errors.New("connection refused") }
+	garbage := func(_ *certificates, w *world) { w.bundles = [][]byte{[]byte("PEM")} }
+	// step of a life: what changes, and a while later what is served, and is it ready?
+	type step struct {
+		changes []change
+		while   time.Duration
+		served  string
+		ready   bool
+	}
+	do := func(c ...change) []change { return c }
+	// An entry that trusts the first one.
+	begun := step{do(issue("a1"), entries("a")), moment, "a1", true}
+
+	for name, tc := range map[string]struct {
+		reason string
+		life   []step
+	}{
+		"FirstWithoutEntries": {
+			reason: "We should serve at once where nobody is to be told.",
+			life:   []step{{do(issue("a1")), moment, "a1", true}},
+		},
+		"FirstTrusted": {
+			reason: "We should serve at once a certificate that was trusted before we began.",
+			life:   []step{{do(issue("a1"), entries("a", "ba")), moment, "a1", true}},
+		},
+		"FirstNotTrusted": {
+			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s after it has.",
+			life: []step{
+				{do(issue("a1"), entries("b")), moment, "a1", false},
+				{nil, time.Minute, "a1", false},
+				{do(entries("ba")), moment + before, "a1", false},
+				{nil, 2 * pace, "a1", true},
+			},
+		},
+		"FirstOfAnotherName": {
+			reason: "We should not call ready what is called by another name.",
+			life:   []step{{do(issue("a of another name"), entries("a")), time.Minute, "a of another name", false}, {do(issue("a1")), settle + moment, "a1", true}},
+		},
+		"FirstExpires": {
+			reason: "We should not call ready what nobody trusts any more.",
+			life:   []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}},
+		},
+		"FirstReplaced": {
+			reason: "We should serve the newest for as long as we are not ready: the leader verifies us with the CA of now, and cannot write an entry while we serve another.",
+			life: []step{
+				{do(issue("a1"), entries("c")), moment, "a1", false},
+				{do(issue("b1")), moment, "b1", false},
+				{do(entries("cb")), moment + before, "b1", false},
+				{nil, 2 * pace, "b1", true},
+			},
+		},
+		"NoneYet": {
+			reason: "We should serve nothing before there is a certificate.",
+			life: []step{
+				{nil, moment, "", false},
+				{do(none(errors.New("not available"))), moment, "", false},
+				{do(none(nil), entries("a")), moment, "", false},
+				{do(issue("a1")), moment, "a1", true},
+			},
+		},
+		"NoneAnyMore": {
+			reason: "We should go on with a certificate that its source has lost.",
+			life: []step{
+				begun,
+				{do(none(nil)), time.Minute, "a1", true},
+				{do(none(errors.New("gone"))), time.Minute, "a1", true},
+				{do(issue("a2")), settle + moment, "a2", true},
+			},
+		},
+		"Next": {
+			reason: "We should serve the next certificate of the same CA 5 s later, as we would one of another.",
+			life: []step{
+				begun,
+				{do(issue("a2")), moment + before, "a1", true},
+				{nil, 2 * pace, "a2", true},
+			},
+		},
+		"NextWithoutEntries": {
+			reason: "We should take our time for the next one where no entry is: one may be on its way to the API servers.",
+			life: []step{
+				{do(issue("a1")), moment, "a1", true},
+				{do(issue("b1")), moment + before, "a1", true},
+				{nil, 2 * pace, "b1", true},
+			},
+		},
+		"NextOfAnotherCA": {
+			reason: "We should go on with a certificate until every entry trusts the next one.",
+			life: []step{
+				{do(issue("a1"), entries("a", "a")), moment, "a1", true},
+				{do(issue("b1")), time.Minute, "a1", true},
+				{do(entries("ab", "a")), time.Minute, "a1", true},
+				{do(entries("ab", "ab")), moment + before, "a1", true},
+				{nil, 2 * pace, "b1", true},
+				{do(entries("b", "b")), time.Minute, "b1", true},
+			},
+		},
+		"TheOtherEntry": {
+			reason: "We should look at the last of the entries as at the first.",
+			life: []step{
+				{do(issue("a1"), entries("a", "a")), moment, "a1", true},
+				{do(issue("b1"), entries("a", "ab")), time.Minute, "a1", true},
+			},
+		},
+		"TrustLost": {
+			reason: "We should wait for 5 s anew when an entry has ceased to trust the next one, for however short a while.",
+			life: []step{
+				begun,
+				{do(issue("b1"), entries("ab")), before, "a1", true},
+				{do(entries("a")), moment, "a1", true},
+				{do(entries("ab")), moment + before, "a1", true},
+				{nil, 2 * pace, "b1", true},
+			},
+		},
+		"BundlesUnknown": {
+			reason: "We should not take it for trust that we could not look.",
+			life: []step{
+				begun,
+				{do(issue("a2"), refused), time.Minute, "a1", true},
+				{do(entries("a")), before, "a1", true},
+				{do(refused), moment, "a1", true},
+				{do(entries("a")), moment + before, "a1", true},
+				{nil, 2 * pace, "a2", true},
+			},
+		},
+		"FirstWithBundlesUnknown": {
+			reason: "We should not be ready when we could not look.",
+			life: []step{
+				{do(issue("a1"), refused), time.Minute, "a1", false},
+				{do(entries()), settle + moment, "a1", true},
+			},
+		},
+		"NextReplaced": {
+			reason: "We should wait for 5 s anew when the next one is replaced by another.",
+			life: []step{
+				begun,
+				{do(issue("a2")), before, "a1", true},
+				{do(issue("a3")), moment + before, "a1", true},
+				{nil, 2 * pace, "a3", true},
+			},
+		},
+		"NextReplacedByItsPredecessor": {
+			reason: "We should go on with what we serve if it is the newest again, and wait for 5 s anew when it is replaced after all.",
+			life: []step{
+				begun,
+				{do(issue("b1"), entries("ab")), before, "a1", true},
+				{do(issue("a1")), time.Minute, "a1", true},
+				{do(issue("b1")), moment + before, "a1", true},
+				{nil, 2 * pace, "b1", true},
+			},
+		},
+		"Expired": {
+			reason: "We should serve the next one at once when nobody trusts what we serve: it has expired.",
+			life: []step{
+				begun,
+				{do(issue("b1")), brief - moment - pace, "a1", true},
+				{nil, 3 * pace, "b1", true},
+				{do(entries("b")), moment, "b1", true},
+			},
+		},
+		"ExpiredBeforeTheNext": {
+			reason: "We should serve what comes late at once.",
+			life: []step{
+				begun,
+				{nil, brief + time.Minute, "a1", true},
+				{do(issue("b1")), moment, "b1", true},
+			},
+		},
+		"NextOfAnotherName": {
+			reason: "We should not serve a certificate that is not for the name by which we are called.",
+			life:   []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}},
+		},
+		"NotForServers": {
+			reason: "We should not serve a certificate that the API servers would not take of a server.",
+			life:   []step{begun, {do(issue("a for clients")), time.Minute, "a1", true}},
+		},
+		"NextOfAnIntermediate": {
+			reason: "We should trust a certificate by way of the intermediate that it is served with, as the API servers do.",
+			life:   []step{begun, {do(issue("a by way of another")), settle + moment, "a by way of another", true}},
+		},
+		"WithoutItsIntermediate": {
+			reason: "We should not serve a certificate without the intermediate that links it to the CA.",
+			life:   []step{begun, {do(issue("a without the other")), time.Minute, "a1", true}},
+		},
+		"StillReady": {
+			reason: "We should stay ready when entries are damaged: that is for the leader to mend, and no reason to leave all others without a replica.",
+			life: []step{
+				begun,
+				{do(garbage), time.Minute, "a1", true},
+				{do(issue("b1")), time.Minute, "a1", true},
+				{do(refused), time.Minute, "a1", true},
+				{do(entries("")), time.Minute, "a1", true},
+			},
+		},
+		"Garbage": {
+			reason: "We should not take for trust what is no CA.",
+			life:   []step{{do(issue("a1"), garbage), time.Minute, "a1", false}},
+		},
+		"EmptyBundle": {
+			reason: "We should not take for trust an entry without a CA, nor have the CAs of the system stand in for it.",
+			life:   []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &certificates{a: newIssuer(t), b: newIssuer(t), c: newIssuer(t)}
+				other := c.a.intermediate(t)
+				c.issued = map[string]*tls.Certificate{
+					"a1": c.a.issue(t, service, brief), "a2": c.a.issue(t, service, time.Hour), "a3": c.a.issue(t, service, time.Hour), "b1": c.b.issue(t, service, time.Hour),
+					"a of another name": c.a.issue(t, "classbind.other.svc", time.Hour), "a by way of another": other.issue(t, service, time.Hour), "a without the other": other.issue(t, service, time.Hour),
+				}
+				c.issued["a without the other"].Certificate = c.issued["a without the other"].Certificate[:1]
+				clients := c.a.sign(t, &x509.Certificate{DNSNames: []string{service}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+				c.issued["a for clients"] = &tls.Certificate{Certificate: clients.chain, PrivateKey: clients.key, Leaf: clients.certificate}
+
+				w := &world{}
+				g := w.open(t.Context(), t)
+				for i, s := range tc.life {
+					synctest.Wait()
+					w.change(func(w *world) {
+						for _, f := range s.changes {
+							f(c, w)
+						}
+					})
+					time.Sleep(s.while)
+					synctest.Wait()
+					served, err := g.GetCertificate(nil)
+					if s.served == "" {
+						require.ErrorIs(t, err, errNone, "%s Step %d.", tc.reason, i)
+					} else {
+						require.NoError(t, err, "%s Step %d.", tc.reason, i)
+					}
+					var got string
+					for name, certificate := range c.issued {
+						if certificate == served {
+							got = name
+						}
+					}
+					assert.Equal(t, s.served, got, "%s Step %d.", tc.reason, i)
+					assert.Equal(t, s.ready, g.Ready(nil) == nil, "%s Step %d: %v.", tc.reason, i, g.Ready(nil))
+				}
+			})
+		})
+	}
+}
+
+func TestGateSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, other := newIssuer(t), newIssuer(t)
+		var lines []string
+		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		w := &world{noNewest: errors.New("no Secret yet")}
+		g := NewGate(w, service, w.look)
+		require.ErrorIs(t, g.Ready(nil), errNone, "We should not be ready before we have looked.")
+		assert.False(t, g.NeedLeaderElection(), "We should serve on every replica.")
+
+		w.open(t.Context(), t) // Another that logs elsewhere.
+		g = w.open(logf.IntoContext(t.Context(), log), t)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ErrorIs(t, g.Ready(nil), w.noNewest, "We should say why there is none.")
+		require.Len(t, lines, 1, "We should say it once.")
+		assert.Contains(t, lines[0], "no Secret yet", "We should say it.")
+
+		w.change(func(w *world) {
+			w.newest, w.noNewest, w.bundles = ours.issue(t, service, time.Hour), nil, [][]byte{other.pem()}
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ErrorAs(t, g.Ready(nil), &x509.UnknownAuthorityError{}, "We should say that an entry does not trust us.")
+		assert.Contains(t, g.Ready(nil).Error(), "the leader has to write its CA there", "We should say what is to happen.")
+		require.Len(t, lines, 3, "We should say what we serve, and why it is not trusted, once.")
+		assert.Contains(t, lines[1], "Serving a certificate")
+		assert.Contains(t, lines[1], w.newest.Leaf.SerialNumber.Text(16), "We should say which.")
+
+		w.change(func(w *world) { w.bundles = [][]byte{ours.pem()} })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, g.Ready(nil), errSettling, "We should say what we wait for.")
+
+		time.Sleep(settle)
+		synctest.Wait()
+		require.NoError(t, g.Ready(nil))
+		looked := w.lookedUpon
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, looked, w.lookedUpon, "We should verify nothing while there is nothing new.")
+		assert.Len(t, lines, 4, "We should say nothing then.")
+	})
+}
+
+func TestGateMetric(t *testing.T) {
+	before := metrics.Registry
+	t.Cleanup(func() { metrics.Registry = before })
+	metrics.Registry = prometheus.NewPedanticRegistry()
+	expiry := func() float64 {
+		families, err := metrics.Registry.Gather()
+		require.NoError(t, err)
+		require.Len(t, families, 1)
+		assert.Equal(t, "classbind_certificate_expiry_timestamp_seconds", families[0].GetName())
+		return families[0].GetMetric()[0].GetGauge().GetValue()
+	}
+	w := &world{}
+	g := NewGate(w, service, w.look)
+	require.NoError(t, g.RegisterMetrics())
+	assert.Zero(t, expiry(), "We should say that there is none.")
+
+	w.newest = newIssuer(t).issue(t, service, time.Hour)
+	require.NoError(t, g.advance(t.Context()))
+	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the certificate is valid that we serve.")
+	assert.Error(t, g.RegisterMetrics(), "We should not count twice.")
+}
