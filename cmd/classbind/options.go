@@ -127,8 +127,8 @@ func (o *options) validate() error {
 	if o.certDuration < 30*time.Second {
 		wrong("certificate-duration", o.certDuration.String(), "must be at least 30s")
 	}
-	if o.caDuration < 2*o.certDuration {
-		wrong("ca-duration", o.caDuration.String(), fmt.Sprintf("must be at least twice --certificate-duration, %s", 2*o.certDuration))
+	if o.caDuration/2 < o.certDuration { // Twice of the longest would be negative.
+		wrong("ca-duration", o.caDuration.String(), fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
 	}
 	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
 		wrong("shutdown-delay-duration", o.shutdownDelay.String(), "must be from 0s to 1h")

@@ -5,9 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/certs"
 )
 
 func parse(t *testing.T, args ...string) *options {
@@ -22,6 +26,7 @@ func parse(t *testing.T, args ...string) *options {
 func TestValidateRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
+		with   []string // others, that are right
 		arg    string
 		want   string
 	}{
@@ -141,6 +146,61 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse what a Lease, which has whole seconds, would cut short.",
 			arg:    "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h",
 		},
+		"Certs": {
+			reason: "We should say who can issue certificates.",
+			arg:    "--certs=cert_manager", want: "must be self-signed or cert-manager",
+		},
+		"NoCerts": {
+			reason: "We should refuse to serve without certificates.",
+			arg:    "--certs=", want: "must be self-signed or cert-manager",
+		},
+		"NoCertDir": {
+			reason: "We should refuse to look for certificates in the working directory.",
+			with:   []string{"--certs=cert-manager"},
+			arg:    "--cert-dir=", want: "must name the folder of tls.crt and tls.key",
+		},
+		"NoCertificateDuration": {
+			reason: "We should refuse certificates that nobody trusts.",
+			arg:    "--certificate-duration=0s", want: "must be at least 30s",
+		},
+		"NegativeCertificateDuration": {
+			reason: "We should refuse a time that goes backwards.",
+			arg:    "--certificate-duration=-168h0m0s", want: "must be at least 30s",
+		},
+		"ShortCertificateDuration": {
+			reason: "We should refuse a certificate that expires before the next one is trusted.",
+			arg:    "--certificate-duration=29.999s", want: "must be at least 30s",
+		},
+		"NoCADuration": {
+			reason: "We should refuse a CA that nobody trusts.",
+			arg:    "--ca-duration=0s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
+		},
+		"NegativeCADuration": {
+			reason: "We should refuse a time that goes backwards.",
+			arg:    "--ca-duration=-8760h0m0s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
+		},
+		"ShortCADuration": {
+			reason: "We should refuse a CA that is renewed before the certificates that it has signed.",
+			arg:    "--ca-duration=335h59m59s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
+		},
+		"CADurationOfShortCertificates": {
+			reason: "We should compare the durations as they are given.",
+			with:   []string{"--certificate-duration=30s"},
+			arg:    "--ca-duration=59.999s", want: "must be at least twice --certificate-duration, which is 30s",
+		},
+		"CADurationOfTheLongestCertificates": {
+			reason: "We should not be misled by a duration whose double is out of bounds.",
+			with:   []string{"--certificate-duration=2562047h47m16s"},
+			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
+		},
+		"NegativeShutdownDelay": {
+			reason: "We should refuse to end before we are told to.",
+			arg:    "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h",
+		},
+		"LongShutdownDelay": {
+			reason: "We should refuse what no pod would be given, such as minutes that were meant for seconds.",
+			arg:    "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h",
+		},
 		"LogLevel": {
 			reason: "We should say which levels there are.",
 			arg:    "--log-level=verbose", want: "must be debug, info, warn or error",
@@ -151,7 +211,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := parse(t, tc.arg).validate()
+			err := parse(t, append(tc.with, tc.arg)...).validate()
 			require.Error(t, err, tc.reason)
 			flag, value, _ := strings.Cut(tc.arg, "=")
 			assert.True(t, strings.HasPrefix(err.Error(), flag+`="`+value+`": `), "We should name the flag and its value. Got: %s", err)
@@ -163,7 +223,8 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--webhook-bind-address=d",
-		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--in-flight-window=1ms", "--log-level=h", "--log-format=i").validate()
+		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--in-flight-window=1ms",
+		"--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -172,8 +233,9 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"--namespace", "--webhook-service", "--webhook-url", "--webhook-bind-address",
-		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window", "--log-level", "--log-format",
-	}, flags, "We should name every wrong flag at once, so that nobody has to try ten times.")
+		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window",
+		"--certs", "--certificate-duration", "--ca-duration", "--shutdown-delay-duration", "--log-level", "--log-format",
+	}, flags, "We should name every wrong flag at once, so that nobody has to try a dozen times.")
 }
 
 func TestValidateAccepts(t *testing.T) {
@@ -193,9 +255,24 @@ func TestValidateAccepts(t *testing.T) {
 		"Window": {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
 		"Long":   {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
 		"Millis": {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
-		"Debug":  {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
-		"Warn":   {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
-		"Error":  {reason: "We should take the level error.", args: []string{"--log-level=error"}},
+		"CertManager": {
+			reason: "We should take certificates of cert-manager, from where it is told.",
+			args:   []string{"--certs=cert-manager", "--cert-dir=tls"},
+		},
+		"SelfSignedWithoutAFolder": {
+			reason: "We should need no folder for what never leaves memory.",
+			args:   []string{"--certs=self-signed", "--cert-dir="},
+		},
+		"Briefest": {
+			reason: "We should take the shortest durations.",
+			args:   []string{"--certificate-duration=30s", "--ca-duration=1m"},
+		},
+		"LongCA":    {reason: "We should take a CA for years.", args: []string{"--ca-duration=87600h"}},
+		"NoDelay":   {reason: "We should end at once if we are told to.", args: []string{"--shutdown-delay-duration=0s"}},
+		"LongDelay": {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
+		"Debug":     {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
+		"Warn":      {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
+		"Error":     {reason: "We should take the level error.", args: []string{"--log-level=error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, parse(t, tc.args...).validate(), tc.reason)
@@ -207,6 +284,38 @@ func TestInFlightWindow(t *testing.T) {
 	assert.Equal(t, 90*time.Second, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s, and 30 s between clocks.")
 	err := newServeCommand().ParseFlags([]string{"--in-flight-window=soon"})
 	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse what is no time.")
+}
+
+func TestCertificateDefaults(t *testing.T) {
+	o := parse(t)
+	assert.Equal(t, "self-signed", o.certs, "We should need no other software.")
+	assert.Equal(t, "/etc/classbind/tls", o.certDir, "We should look where deploy/ mounts the Secret.")
+	assert.Equal(t, 7*24*time.Hour, o.certDuration, "We should renew certificates within the week.")
+	assert.Equal(t, 365*24*time.Hour, o.caDuration, "We should renew the CA within the year.")
+	assert.Zero(t, o.shutdownDelay, "We should keep nobody waiting who runs us by hand.")
+	for _, flag := range []string{"certificate-duration", "ca-duration", "shutdown-delay-duration"} {
+		err := newServeCommand().ParseFlags([]string{"--" + flag + "=soon"})
+		assert.ErrorContains(t, err, `invalid argument "soon" for "--`+flag+`" flag`, "We should refuse what is no time.")
+	}
+}
+
+// TestCertificates has what each mode takes from the flags.
+func TestCertificates(t *testing.T) {
+	o := parse(t, "--namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
+	assert.Equal(t, "classbind-ca", o.caSecret(), "We should watch the Secret in which we keep the CA.")
+	source, err := o.certificates(&rest.Config{})
+	require.NoError(t, err)
+	ours := source.(certs.SelfSigned)
+	assert.Equal(t, o.certificateNames(), ours.DNSNames, "We should issue certificates for all names.")
+	issuer := ours.Authority.(*authority.DynamicAuthority)
+	assert.Equal(t, "ns", issuer.SecretNamespace, "We should keep the CA in our own namespace.")
+	assert.Equal(t, time.Hour, issuer.LeafDuration, "We should issue certificates for as long as we were told.")
+	assert.Equal(t, 3*time.Hour, issuer.CADuration, "We should have a CA for as long as we were told.")
+
+	o.certs = certManager
+	assert.Equal(t, "classbind-tls", o.caSecret(), "We should watch the Secret into which cert-manager issues.")
+	_, err = o.certificates(&rest.Config{})
+	assert.ErrorContains(t, err, o.certDir, "We should read the certificates of cert-manager where we were told.")
 }
 
 func TestCertificateNames(t *testing.T) {

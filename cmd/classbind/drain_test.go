@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(w, r.Body)
+})
+
+func TestDrainTakesItsTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		duration time.Duration
+	}{
+		"AtOnce": {reason: "We should end at once when we are to take no time."},
+		"Later":  {reason: "We should go on for as long as we were told.", duration: 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				d := newDrain(ctx, tc.duration)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.NoError(t, d.ready(nil), "We should be ready until we are told to end.")
+				require.NoError(t, d.over.Err(), "We should not end before we are told to.")
+
+				stop()
+				require.Error(t, d.ready(nil), "We should not be ready from the moment that we are told to end.")
+				if tc.duration > 0 {
+					time.Sleep(tc.duration - 1)
+					synctest.Wait()
+					require.NoError(t, d.over.Err(), tc.reason)
+					time.Sleep(1)
+				}
+				synctest.Wait()
+				require.ErrorIs(t, d.over.Err(), context.Canceled, tc.reason)
+				assert.Error(t, d.ready(nil), "We should not be ready again.")
+			})
+		})
+	}
+}
+
+// newServer is one over TLS, with a client that trusts it, and how many connections it has.
+func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Client, *atomic.Int32) {
+	t.Helper()
+	open := &atomic.Int32{}
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = http2
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s, s.Client(), open
+}
+
+func call(t *testing.T, client *http.Client, url, protocol string) (closes, ok bool) {
+	t.Helper()
+	response, err := client.Post(url, "text/plain", strings.NewReader("claim"))
+	if !assert.NoError(t, err, "We should lose no request.") {
+		return false, false
+	}
+	body, err := io.ReadAll(response.Body)
+	return response.Close, assert.NoError(t, err, "We should answer in full.") &&
+		assert.Equal(t, "claim", string(body), "We should answer in full.") &&
+		assert.Equal(t, protocol, response.Proto) &&
+		assert.NoError(t, response.Body.Close())
+}
+
+func until(t *testing.T, reason string, enough func() bool) {
+	t.Helper()
+	require.Eventually(t, enough, 20*time.Second, time.Millisecond, reason)
+}
+
+func TestDrainClosesConnections(t *testing.T) {
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(protocol, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			server, client, open := newServer(t, newDrain(ctx, time.Hour).handler(echo), http2)
+			for range 3 {
+				closes, _ := call(t, client, server.URL, protocol)
+				assert.False(t, closes, "We should not close a connection while we are to go on.")
+				assert.EqualValues(t, 1, open.Load(), "We should be called on one connection.")
+			}
+			stop()
+			for range 3 {
+				closes, _ := call(t, client, server.URL, protocol)
+				assert.Equal(t, !http2, closes, "We should say with each answer of HTTP/1.1 that its connection closes; of HTTP/2 a frame says so.")
+				until(t, "We should close each connection after it was answered on.", func() bool { return open.Load() == 0 })
+			}
+		})
+	}
+}
+
+// TestDrainLosesNoRequest calls without a pause while a replica ends, as API
+// servers do by way of a Service that has another for it.
+func TestDrainLosesNoRequest(t *testing.T) {
+	const callers = 8
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(protocol, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			d := newDrain(ctx, 0)
+			var answers [2]atomic.Int64
+			counting := func(i int, next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					answers[i].Add(1)
+					next.ServeHTTP(w, r)
+				})
+			}
+			ending, client, open := newServer(t, counting(0, d.handler(echo)), http2)
+			other, _, _ := newServer(t, counting(1, echo), http2)
+			var service atomic.Pointer[httptest.Server]
+			service.Store(ending)
+			transport := client.Transport.(*http.Transport)
+			transport.MaxIdleConnsPerHost = callers
+			if !http2 {
+				transport.MaxConnsPerHost = callers // Else there could be one to spare, on which nobody calls.
+			}
+			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, service.Load().Listener.Addr().String())
+			}
+			call(t, client, ending.URL, protocol)
+			var all sync.WaitGroup
+			defer all.Wait()
+			var done atomic.Bool
+			defer done.Store(true)
+			for range callers {
+				all.Go(func() {
+					for ok := true; ok && !done.Load(); {
+						_, ok = call(t, client, ending.URL, protocol)
+					}
+				})
+			}
+
+			until(t, "", func() bool { return answers[0].Load() > 100 })
+			stop()
+			require.Error(t, d.ready(nil))
+			told := answers[0].Load()
+			until(t, "We should go on answering while it is not known that we end.", func() bool { return answers[0].Load() > told+2*callers })
+			service.Store(other)
+			until(t, "We should leave no connection open on which a request could be on its way.", func() bool { return open.Load() == 0 })
+			require.NoError(t, ending.Config.Shutdown(t.Context()))
+			until(t, "We should be of no more use to anybody.", func() bool { return answers[1].Load() > 100 })
+		})
+	}
+}

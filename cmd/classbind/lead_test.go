@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// TestLeadershipGoesOn has terms that end as soon as they begin, for want of a file.
+func TestLeadershipGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		ctx, stop := context.WithCancel(logf.IntoContext(t.Context(), log))
+		l := &leadership{cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
+		assert.False(t, l.NeedLeaderElection(), "We should run for it on every replica.")
+		ended := make(chan error, 1)
+		go func() { ended <- l.Start(ctx) }()
+		time.Sleep(2*nextTerm + nextTerm/2)
+		synctest.Wait()
+		require.Len(t, ended, 0, "We should go on: this replica has to answer.")
+		require.Len(t, lines, 3, "We should run for it again once a second.")
+		assert.Contains(t, lines[2], "cannot connect to the cluster", "We should say what ended the term.")
+
+		stop()
+		synctest.Wait()
+		require.NoError(t, <-ended, "We should end with the context.")
+		assert.Len(t, lines, 3, "We should not complain of our own end.")
+	})
+}
