@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -138,26 +141,99 @@ func TestReviewGuards(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			binder := newBinder(t, tc.inventory)
-			if tc.registered != nil {
-				binder.Registered = func(ctx context.Context, claimKind string) (bool, error) {
-					assert.Equal(t, tc.request.Resource.Resource+".database.example.org", claimKind, "We should ask for the kind of the claim.")
-					return tc.registered(ctx, claimKind)
+			synctest.Test(t, func(t *testing.T) { // It may wait.
+				binder := newBinder(t, tc.inventory)
+				if tc.registered != nil {
+					binder.Registered = func(ctx context.Context, claimKind string) (bool, error) {
+						assert.Equal(t, tc.request.Resource.Resource+".database.example.org", claimKind, "We should ask for the kind of the claim.")
+						return tc.registered(ctx, claimKind)
+					}
 				}
-			}
-			response, err := binder.Review(t.Context(), tc.request)
-			if tc.want.err != "" {
-				require.EqualError(t, err, tc.want.err, tc.reason)
-				bad := &badRequest{}
-				assert.Equal(t, tc.want.status != 0, errors.As(err, &bad), "%s Whose fault is it? %s", tc.reason, err)
-				assert.Equal(t, tc.want.status, bad.status, tc.reason)
-				assert.Nil(t, response, tc.reason)
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, &admissionv1.AdmissionResponse{
-				Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want.untouched},
-			}, response, tc.reason)
+				begin := time.Now()
+				response, err := binder.Review(t.Context(), tc.request)
+				if tc.want.err != "" {
+					require.EqualError(t, err, tc.want.err, tc.reason)
+					bad := &badRequest{}
+					assert.Equal(t, tc.want.status != 0, errors.As(err, &bad), "%s Whose fault is it? %s", tc.reason, err)
+					assert.Equal(t, tc.want.status, bad.status, tc.reason)
+					assert.Nil(t, response, tc.reason)
+					return
+				}
+				require.NoError(t, err, tc.reason)
+				assert.Zero(t, time.Since(begin), "We should not keep a claim waiting that we leave alone.")
+				assert.Equal(t, &admissionv1.AdmissionResponse{
+					Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want.untouched},
+				}, response, tc.reason)
+			})
+		})
+	}
+}
+
+// TestReviewAwaits a claim kind that the API server knows already, and this replica does not.
+func TestReviewAwaits(t *testing.T) {
+	notHeardOf := errNotHeardOf(claimKindName).Error()
+	bound := `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}]`
+	for name, tc := range map[string]struct {
+		reason  string
+		heardOf time.Duration // after the claim was created; 0, never
+		fault   bool
+		timeout time.Duration
+		want    string // the patch, or the error
+		after   time.Duration
+	}{
+		"InAMoment": {
+			reason:  "We should bind a claim as soon as we have heard of its kind.",
+			heardOf: 50 * time.Millisecond, want: bound, after: 50 * time.Millisecond,
+		},
+		"InTheLastMoment": {
+			reason:  "We should wait while there is a good chance.",
+			heardOf: hearing - 20*time.Millisecond, want: bound, after: hearing - 20*time.Millisecond,
+		},
+		"TooLate": {
+			reason:  "We should not keep the API server waiting for longer than a second.",
+			heardOf: hearing + 20*time.Millisecond, want: notHeardOf, after: hearing,
+		},
+		"Never": {
+			reason: "We should not take a kind that we have not heard of for one that nobody registered.",
+			want:   notHeardOf, after: hearing,
+		},
+		"NoTime": {
+			reason:  "We should wait for no longer than the API server does.",
+			heardOf: 200 * time.Millisecond, timeout: 100 * time.Millisecond, want: notHeardOf, after: 100 * time.Millisecond,
+		},
+		"Fault": {
+			reason:  "We should not bind a claim whose registration is at fault, however late we hear of it.",
+			heardOf: 50 * time.Millisecond, fault: true, want: "cannot tell apart", after: 50 * time.Millisecond,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inventory := selector.NewInventory()
+				inventory.SetClasses(index(sqlClasses, "gold tier=gold"))
+				inventory.Open()
+				binder := newBinder(t, inventory)
+				binder.Registered = asRegistered(true, nil)
+				kind := newClaimKind()
+				if tc.fault {
+					kind = newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name })
+					inventory.SetClasses(index(rdsClasses, "gold tier=gold"))
+				}
+				if tc.heardOf > 0 {
+					time.AfterFunc(tc.heardOf, func() { inventory.SetClaimKind(kind) })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, v1alpha1.WebhookTimeoutSeconds*time.Second))
+				defer cancel()
+				begin := time.Now()
+				response, err := binder.Review(ctx, newRequest(wantsGold))
+				assert.InDelta(t, tc.after.Seconds(), time.Since(begin).Seconds(), 0.011, tc.reason)
+				if tc.want != bound {
+					require.ErrorContains(t, err, tc.want, tc.reason)
+					assert.Nil(t, response, tc.reason)
+					return
+				}
+				require.NoError(t, err, tc.reason)
+				assert.JSONEq(t, tc.want, string(response.Patch), tc.reason)
+			})
 		})
 	}
 }
