@@ -73,6 +73,7 @@ test: unit control-plane ## Run all tests, those on a real control plane include
 
 # CLUSTER is what brings a cluster up and takes it down, CERTS which certificates it is about: e2e/on-cluster says more.
 .PHONY: e2e
+e2e: export GOOS := linux
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 

@@ -1,6 +1,9 @@
-// Package e2e tests classbind as it is deployed: the command as a process with
-// the rights of its ServiceAccount, the manifests of deploy/, and a real API
-// server that calls it.
+// Package e2e tests classbind as it is deployed, by the manifests of deploy/ and
+// with a real API server that calls it. It does so in one of two ways. By itself
+// it starts control planes, and runs the command beside them, as a process with
+// the rights of its ServiceAccount. With $IMAGE it uses the cluster of
+// $KUBECONFIG, in which it installs classbind in pods; there, tests that need a
+// control plane of their own are skipped.
 package e2e
 
 import (
@@ -9,9 +12,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,21 +35,20 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // patience is how long anything may take that should take a moment.
 const patience = 30 * time.Second
 
-// command is the built one.
-var command string
+// scratch is a folder for the time of the tests, and command the built one, which
+// there is not where classbind runs in pods.
+var scratch, command string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "classbind-e2e-")
-		if err == nil {
-			defer func() { _ = os.RemoveAll(dir) }()
-			command, err = classbind.Build(context.Background(), dir, raceFlags()...)
-		}
+		err := prepare()
+		defer func() { _ = os.RemoveAll(scratch) }()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "error:", err)
 			return 1
@@ -58,6 +60,17 @@ func TestMain(m *testing.M) {
 		}
 		return code
 	}())
+}
+
+func prepare() (err error) {
+	if scratch, err = os.MkdirTemp("", "classbind-e2e-"); err != nil {
+		return err
+	}
+	if inPods() {
+		return checkPodsEnvironment()
+	}
+	command, err = classbind.Build(context.Background(), scratch, raceFlags()...)
+	return err
 }
 
 // raceFlags have the server tell of its data races, in its exit status, where
@@ -76,21 +89,32 @@ func raceFlags() []string {
 	return []string{"-race"}
 }
 
-// world is a control plane with deploy/base applied.
+// world is a cluster with deploy applied.
 type world struct {
-	*controlplane.ControlPlane
 	client.Client
 
-	deploy     string
-	kubeconfig string // of classbind's ServiceAccount
+	// Kubectl runs kubectl as the admin. The error has standard error in it.
+	Kubectl func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error)
+	// config is the admin's.
+	config *rest.Config
+	// deploy is the path of the folder.
+	deploy string
+
+	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind
+	// runs in pods.
+	plane      *controlplane.ControlPlane
+	kubeconfig string
 }
 
 // newWorld is for one test, which may do with it as it likes.
 func newWorld(t testing.TB, o controlplane.Options) *world {
 	t.Helper()
+	if inPods() {
+		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
+	}
 	w, err := startWorld(t.Context(), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, w.Stop()) })
+	t.Cleanup(func() { assert.NoError(t, w.plane.Stop()) })
 	return w
 }
 
@@ -100,7 +124,7 @@ func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{ControlPlane: plane}
+	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane}
 	if err := w.setUp(ctx); err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
@@ -111,27 +135,32 @@ func (w *world) setUp(ctx context.Context) (err error) {
 	if w.deploy, err = classbind.Deploy(ctx); err != nil {
 		return err
 	}
-	if _, _, err = w.Kubectl(ctx, nil, "apply", "-k", filepath.Join(w.deploy, "base")); err != nil {
+	if _, _, err = w.Kubectl(ctx, nil, "apply", "-k", w.deploy); err != nil {
 		return err
 	}
 	if _, _, err = w.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
 		return err
 	}
-	if w.kubeconfig, err = w.UserKubeconfig(classbind.User, classbind.Groups...); err != nil {
+	if w.kubeconfig, err = w.plane.UserKubeconfig(classbind.User, classbind.Groups...); err != nil {
 		return err
 	}
+	return w.connect()
+}
+
+// connect makes the client.
+func (w *world) connect() (err error) {
 	scheme := runtime.NewScheme()
 	if err = errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	config := rest.CopyConfig(w.Config)
+	config := rest.CopyConfig(w.config)
 	config.WarningHandlerWithContext = warnings{}
 	w.Client, err = client.New(config, client.Options{Scheme: scheme})
 	return err
 }
 
 // sharing is the world of the tests that only add to it, each in API groups of
-// its own, and of the one replica in it.
+// its own, and, if it is not in pods, of the one replica in it.
 var sharing shared
 
 type shared struct {
@@ -148,6 +177,10 @@ func sharedWorld(t *testing.T) *world {
 		// The context of a test ends with it.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 		defer cancel()
+		if inPods() {
+			sharing.world, sharing.err = installed(ctx)
+			return
+		}
 		if sharing.world, sharing.err = startWorld(ctx, controlplane.Options{Audit: true}); sharing.err != nil {
 			return
 		}
@@ -156,7 +189,7 @@ func sharedWorld(t *testing.T) *world {
 		}
 		sharing.err = sharing.replica.Ready(ctx)
 	})
-	require.NoError(t, sharing.err, "We should have a replica that is ready.")
+	require.NoError(t, sharing.err, "We should have classbind, and it should be ready.")
 	return sharing.world
 }
 
@@ -168,8 +201,12 @@ func (s *shared) end(failed bool) error {
 			fmt.Fprintf(os.Stderr, "The shared replica's log:\n%s\n", s.replica.log)
 		}
 	}
-	if s.world != nil {
-		errs = append(errs, s.world.Stop())
+	switch {
+	case s.world == nil:
+	case s.world.plane != nil:
+		errs = append(errs, s.world.plane.Stop())
+	case failed:
+		fmt.Fprintf(os.Stderr, "The logs of the shared pods:\n%s\n", s.world.podLogs(context.Background()))
 	}
 	return errors.Join(errs...)
 }
@@ -299,6 +336,9 @@ func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
 		require.EqualValues(c, n, k.Status.Classes)
 	}, patience, 20*time.Millisecond)
+	for _, claimKind := range k.Spec.ClaimKinds {
+		w.awaitReplicas(t, claimKind)
+	}
 }
 
 // create an object and return it as stored, with the warnings about it.
@@ -312,13 +352,7 @@ func (w *world) create(t testing.TB, manifest string, o ...client.CreateOption) 
 }
 
 // classOf a claim is the KIND/NAME of its reference, or empty.
-func classOf(claim *unstructured.Unstructured) string {
-	ref, found, _ := unstructured.NestedStringMap(claim.Object, "spec", "classRef")
-	if !found {
-		return ""
-	}
-	return ref["kind"] + "/" + ref["name"]
-}
+func classOf(claim *unstructured.Unstructured) string { return load.Class(claim) }
 
 // warnings go to the caller whose context has a place for them.
 type warnings struct{}

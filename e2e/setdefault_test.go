@@ -195,7 +195,7 @@ func TestSetDefault(t *testing.T) {
 	t.Run("RefusedBeforehand", func(t *testing.T) {
 		w.reset(t, "A/old", "B/new", "Strict/new")
 		versions := w.versions(t)
-		half, err := w.UserKubeconfig("half")
+		half, err := w.plane.UserKubeconfig("half")
 		require.NoError(t, err)
 		for name, tc := range map[string]struct {
 			args []string

@@ -95,7 +95,7 @@ func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err e
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	// The race detector would have a command that succeeds sleep for a second.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
 	cmd.Stdout = &stdout
 	if cmd.Stderr == nil {
 		cmd.Stderr = &stderr
@@ -110,7 +110,7 @@ func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err e
 // shell runs a command as an error says it.
 func (w *mover) shell(t *testing.T, text string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.Assets+`:$PATH"; `+text)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.plane.Assets+`:$PATH"; `+text)
 	out, _, err := w.finish(t, cmd)
 	return out, err
 }

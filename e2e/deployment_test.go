@@ -1,0 +1,431 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/load"
+)
+
+const (
+	// deploymentGroup is of all resources that TestDeployment makes, and its namespace named after it.
+	deploymentGroup     = "deployment.test"
+	deploymentNamespace = "deployment-test"
+	// atOnce is within what time claims must be created again after a crash.
+	atOnce = 3 * time.Second
+	// rollout is how long pods may take to come and go.
+	rollout = 2 * time.Minute
+)
+
+// TestDeployment installs classbind, does to it what happens to a deployment
+// while a hundred claims are created each second, and uninstalls it. It comes
+// before the tests that share a world, which it would disturb.
+func TestDeployment(t *testing.T) {
+	if !inPods() {
+		t.Skip("It needs a cluster with pods: make e2e.")
+	}
+	w, err := podWorld()
+	require.NoError(t, err)
+	d := &deployment{world: w}
+	t.Cleanup(func() { t.Logf("With certificates of mode %s:\n%s", podCerts, d.table()) })
+	before := d.inventory(t)
+
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T)
+		need bool // The rest is in vain without it.
+	}{
+		{"Install", d.install, true},
+		{"InstallAgain", d.installAgain, false},
+		{"Register", d.register, true},
+		{"InstallOnceMore", d.installOnceMore, false},
+		{"Bind", d.bind, true},
+		{"SecondDefault", d.secondDefault, false},
+		{"Upgrade", d.upgrade, false},
+		{"RollingRestart", d.rollingRestart, false},
+		{"Scale", d.scale, false},
+		{"LeaderDeleted", d.leaderDeleted, false},
+		{"LeaderDeposed", d.leaderDeposed, false},
+		{"RotateCertificates", d.rotateCertificates, false},
+		{"Crash", d.crash, false},
+		{"CrashOfAll", d.crashOfAll, false},
+		{"Stop", d.stop, false},
+		{"Uninstall", func(t *testing.T) { d.uninstall(t, before) }, false},
+	} {
+		if !t.Run(step.name, step.do) && step.need {
+			break
+		}
+	}
+}
+
+type deployment struct {
+	*world
+	folder string // of the overlay that is installed
+	rows   []row
+}
+
+// row of the table of what became of the claims.
+type row struct {
+	what   string
+	report load.Report
+}
+
+func (d *deployment) table() string {
+	var text strings.Builder
+	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "while\tcreations\tfailed\tlast after\tunbound\tp50\tp99\tworst\tlate")
+	for _, r := range d.rows {
+		last := "-"
+		if r.report.Failures > 0 {
+			last = fmt.Sprintf("%.1f s", r.report.LastFailure().Seconds())
+		}
+		ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
+		_, _ = fmt.Fprintf(out, "%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%d\n", r.what, r.report.Creations, r.report.Failures, last, r.report.Unbound,
+			ms(r.report.P50), ms(r.report.P99), ms(r.report.Worst), r.report.Late)
+	}
+	_ = out.Flush()
+	return text.String()
+}
+
+// applyDeploy with an image and more arguments, and return what kubectl said.
+func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) string {
+	t.Helper()
+	var err error
+	d.folder, err = overlay(image, arguments...)
+	require.NoError(t, err)
+	return d.kubectl(t, "apply", "-k", d.folder)
+}
+
+// settled waits until there are so many pods, all of them ready, and no others that are about to end.
+func (d *deployment) settled(t *testing.T, n int) {
+	t.Helper()
+	d.kubectl(t, rolloutStatus...)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		list := &corev1.PodList{}
+		require.NoError(c, d.List(t.Context(), list, client.InNamespace(classbind.Namespace)))
+		require.Len(c, list.Items, n)
+		for i := range list.Items {
+			require.True(c, isReady(&list.Items[i]))
+		}
+	}, rollout, 200*time.Millisecond, "We should have %d pods, all ready.", n)
+}
+
+func isReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// during creates claims before, while and after something is done, and reports
+// what became of them.
+func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (report load.Report) {
+	t.Helper()
+	l := load.Start(t.Context(), load.Options{
+		Client: d.Client, Kind: schema.GroupVersionKind{Group: deploymentGroup, Version: "v1", Kind: "Claim"}, Namespace: deploymentNamespace,
+		Spec: map[string]any{"classSelector": map[string]any{}},
+	})
+	defer func() { // Also if the test fails there.
+		var err error
+		report, err = l.Stop(t.Context())
+		assert.NoError(t, err)
+		d.rows = append(d.rows, row{what, report})
+		t.Logf("%s: %s", what, report)
+		assert.Zero(t, report.Unlike, "We should have claims stored as was answered.")
+	}()
+	require.NoError(t, l.Next(t.Context(), 100))
+	l.Mark()
+	do(l)
+	require.NoError(t, l.Next(t.Context(), 100))
+	return report
+}
+
+// neverUnbound is the same where no claim may be stored unbound.
+func (d *deployment) neverUnbound(t *testing.T, what string, do func(*load.Load)) load.Report {
+	t.Helper()
+	report := d.during(t, what, do)
+	assert.Zero(t, report.Unbound, "We should never have a claim stored unbound.")
+	return report
+}
+
+// lossless is the same where no creation may fail either.
+func (d *deployment) lossless(t *testing.T, what string, do func()) {
+	t.Helper()
+	report := d.neverUnbound(t, what, func(*load.Load) { do() })
+	assert.Zero(t, report.Failures, "We should lose no creation.")
+}
+
+func (d *deployment) install(t *testing.T) {
+	err := d.Get(t.Context(), client.ObjectKey{Name: classbind.Namespace}, &corev1.Namespace{})
+	require.True(t, apierrors.IsNotFound(err), "We should find a cluster without classbind: %v", err)
+	d.applyDeploy(t, podImage)
+	d.settled(t, 2)
+}
+
+// installAgain changes nothing. kubectl may say that it has configured an object all the same: some of its patches
+// say again what is there.
+func (d *deployment) installAgain(t *testing.T) {
+	versions := func() string {
+		return d.kubectl(t, "get", "-k", d.folder, "-o", `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		before := versions()
+		d.kubectl(t, "apply", "-k", d.folder)
+		require.Equal(c, before, versions())
+	}, patience, 100*time.Millisecond, "We should change nothing by applying the same again.")
+}
+
+func (d *deployment) register(t *testing.T) {
+	d.kubectl(t, "create", "namespace", deploymentNamespace)
+	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
+		"Red reds.deployment.test Cluster", "Blue blues.deployment.test Cluster")
+	d.apply(t, vendor(deploymentGroup)+
+		claimKind("claims.deployment.test", "{failurePolicy: Fail}")+claimKind("lenients.deployment.test", "{failurePolicy: Ignore}")+
+		classKind("reds.deployment.test", "{claimKinds: [claims.deployment.test, lenients.deployment.test]}")+
+		classKind("blues.deployment.test", "{claimKinds: [claims.deployment.test]}")+
+		class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
+		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
+	d.awaitClaims(t, "claims.deployment.test")
+	d.awaitClaims(t, "lenients.deployment.test")
+	d.awaitClasses(t, "reds.deployment.test", 2)
+	d.awaitClasses(t, "blues.deployment.test", 2)
+	d.awaitGuard(t, deploymentGroup, "Red", "reds.deployment.test")
+	d.awaitGuard(t, deploymentGroup, "Blue", "blues.deployment.test")
+}
+
+// entries of both webhook configurations, with all that classbind wrote.
+func (d *deployment) entries(t *testing.T) string {
+	t.Helper()
+	return d.kubectl(t, "get", "mutatingwebhookconfiguration/"+v1alpha1.WebhookConfiguration, "validatingwebhookconfiguration/"+v1alpha1.WebhookConfiguration,
+		"-o", "jsonpath={.items[*].webhooks}")
+}
+
+// installOnceMore applies deploy once more, after classbind wrote its entries.
+func (d *deployment) installOnceMore(t *testing.T) {
+	before := d.entries(t)
+	require.Contains(t, before, "claims.deployment.test"+v1alpha1.BindSuffix)
+	require.Contains(t, before, "reds.deployment.test"+v1alpha1.GuardSuffix)
+	d.installAgain(t)
+	assert.Equal(t, before, d.entries(t), "We should leave alone what classbind wrote.")
+}
+
+// named is the manifest of an object of the tests' group and namespace.
+func named(kind, name, spec string) string {
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", deploymentGroup, kind, deploymentNamespace, name, spec)
+}
+
+func (d *deployment) bind(t *testing.T) {
+	bound, _, err := d.create(t, named("Claim", "selective", "{classSelector: {matchLabels: {tier: silver}}}"))
+	require.NoError(t, err)
+	assert.Equal(t, "Blue/silver", classOf(bound))
+	_, _, err = d.create(t, class(deploymentGroup, "Red", "copper", isDefault))
+	require.NoError(t, err)
+	d.awaitClasses(t, "reds.deployment.test", 3)
+	bound, _, err = d.create(t, named("Claim", "unopinionated", "{}"))
+	require.NoError(t, err)
+	assert.Equal(t, "Red/copper", classOf(bound))
+}
+
+func (d *deployment) secondDefault(t *testing.T) {
+	_, _, err := d.create(t, class(deploymentGroup, "Blue", "second", isDefault))
+	status := apierrors.APIStatus(nil)
+	require.ErrorAs(t, err, &status)
+	assert.EqualValues(t, http.StatusForbidden, status.Status().Code, "%v", err)
+	require.ErrorContains(t, err, `"Red/copper" is the default class for "claims.deployment.test"`)
+}
+
+func (d *deployment) upgrade(t *testing.T) {
+	d.lossless(t, "upgrade", func() {
+		d.applyDeploy(t, podImage+"-next")
+		d.settled(t, 2)
+	})
+	pods, err := d.pods(t.Context())
+	require.NoError(t, err)
+	for i := range pods {
+		assert.Equal(t, podImage+"-next", pods[i].Spec.Containers[0].Image)
+	}
+}
+
+func (d *deployment) rollingRestart(t *testing.T) {
+	d.lossless(t, "rolling restart", func() {
+		d.kubectl(t, "rollout", "restart", "deployment/classbind", "--namespace="+classbind.Namespace)
+		d.settled(t, 2)
+	})
+}
+
+func (d *deployment) scaleTo(t *testing.T, n int) {
+	t.Helper()
+	d.kubectl(t, "scale", "deployment/classbind", "--namespace="+classbind.Namespace, fmt.Sprint("--replicas=", n))
+	d.settled(t, n)
+}
+
+func (d *deployment) scale(t *testing.T) {
+	d.lossless(t, "scale 2, 1, 3, 2", func() {
+		for _, n := range []int{1, 3, 2} {
+			d.scaleTo(t, n)
+		}
+	})
+}
+
+// leader is the name of the pod that leads, or that led last.
+func (d *deployment) leader(t *testing.T) string {
+	t.Helper()
+	name, _, _ := strings.Cut(*d.lease(t, v1alpha1.LeaderLease).Spec.HolderIdentity, "_")
+	return name
+}
+
+// awaitLeader waits until one of the pods that there are leads, and does what a leader does.
+func (d *deployment) awaitLeader(t *testing.T) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		pods, err := d.pods(t.Context())
+		require.NoError(c, err)
+		var names []string
+		for i := range pods {
+			names = append(names, pods[i].Name)
+		}
+		require.Contains(c, names, d.leader(t))
+	}, rollout, 100*time.Millisecond)
+	d.apply(t, claimKind("nobodies.deployment.test", "{}"))
+	d.awaitReason(t, &v1alpha1.ClaimKind{}, "nobodies.deployment.test", v1alpha1.ReasonNotInstalled)
+	d.kubectl(t, "delete", "claimkind", "nobodies.deployment.test")
+}
+
+func (d *deployment) leaderDeleted(t *testing.T) {
+	leader := d.leader(t)
+	d.lossless(t, "leader's pod deleted", func() {
+		d.kubectl(t, "delete", "pod", leader, "--namespace="+classbind.Namespace)
+		d.awaitLeader(t)
+		d.settled(t, 2)
+	})
+}
+
+// leaderDeposed has somebody else take the leader's Lease, and never come back.
+func (d *deployment) leaderDeposed(t *testing.T) {
+	d.lossless(t, "leader's Lease lost", func() {
+		lease := d.lease(t, v1alpha1.LeaderLease)
+		now := metav1.NowMicro()
+		base := lease.DeepCopy()
+		lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = new("somebody else"), &now, &now
+		require.NoError(t, d.Patch(t.Context(), lease, client.MergeFrom(base)))
+		d.awaitLeader(t)
+	})
+	pods, err := d.pods(t.Context())
+	require.NoError(t, err)
+	for i := range pods {
+		assert.Zero(t, pods[i].Status.ContainerStatuses[0].RestartCount, "We should not end because we lead no more.")
+	}
+}
+
+// crash of each pod in turn.
+func (d *deployment) crash(t *testing.T) {
+	pods, err := d.pods(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, pods)
+	for i := range pods {
+		report := d.neverUnbound(t, fmt.Sprintf("SIGKILL of pod %d", i+1), func(*load.Load) {
+			require.NoError(t, kill(&pods[i]))
+			d.awaitRestart(t, &pods[i])
+		})
+		assert.LessOrEqual(t, report.LastFailure(), atOnce, "We should lose claims for a moment only.")
+	}
+}
+
+// awaitRestart of the pod's container, and that it is ready again.
+func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
+	t.Helper()
+	pod := &corev1.Pod{}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, d.Get(t.Context(), client.ObjectKeyFromObject(before), pod))
+		require.NotEmpty(c, pod.Status.ContainerStatuses)
+		require.Greater(c, pod.Status.ContainerStatuses[0].RestartCount, before.Status.ContainerStatuses[0].RestartCount)
+		require.True(c, isReady(pod))
+	}, rollout, 50*time.Millisecond, "We should be back by ourselves.")
+}
+
+func (d *deployment) crashOfAll(t *testing.T) {
+	pods, err := d.pods(t.Context())
+	require.NoError(t, err)
+	report := d.neverUnbound(t, "SIGKILL of all pods", func(l *load.Load) {
+		for i := range pods {
+			require.NoError(t, kill(&pods[i]))
+		}
+		for i := range pods {
+			d.awaitRestart(t, &pods[i])
+		}
+		require.NoError(t, l.Next(t.Context(), 100))
+	})
+	assert.Positive(t, report.Failures, "We should not have a claim created while nobody can bind it.")
+	d.works(t, "crashed")
+}
+
+// stop all replicas, and see what the cluster can do without.
+func (d *deployment) stop(t *testing.T) {
+	_, _, err := d.create(t, named("Claim", "before", "{classSelector: {}}"))
+	require.NoError(t, err)
+	report := d.neverUnbound(t, "no replica for a while", func(l *load.Load) {
+		d.kubectl(t, "scale", "deployment/classbind", "--namespace="+classbind.Namespace, "--replicas=0")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := d.create(t, named("Claim", "refused", "{classSelector: {}}"), client.DryRunAll)
+			require.ErrorContains(c, err, `failed calling webhook "claims.deployment.test.bind.classbind.io"`)
+		}, rollout, 100*time.Millisecond, "We should have claims refused, naming the webhook, under Fail.")
+
+		lenient, _, err := d.create(t, named("Lenient", "unbound", "{classSelector: {}}"))
+		require.NoError(t, err, "We should have claims admitted under Ignore.")
+		assert.Empty(t, classOf(lenient))
+		_, _, err = d.create(t, named("Claim", "explicit", "{classRef: {kind: Red, name: gold}}"))
+		require.NoError(t, err, "We should never block a claim that has its class.")
+		_, _, err = d.create(t, named("Free", "free", "{}"))
+		require.NoError(t, err, "We should never block a kind that nobody registered.")
+		d.apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: %[1]s, name: while-stopped}
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: %[1]s, name: while-stopped}
+spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
+`, deploymentNamespace)+"---\n"+class(deploymentGroup, "Red", "lead", "labels: {tier: lead}, ")+claimKind("laters.deployment.test", "{}"))
+		d.kubectl(t, "label", "claims.deployment.test", "before", "--namespace="+deploymentNamespace, "changed=yes")
+		d.kubectl(t, "delete", "claims.deployment.test", "before", "--namespace="+deploymentNamespace)
+		d.kubectl(t, "delete", "pod", "while-stopped", "--namespace="+deploymentNamespace, "--grace-period=0")
+		d.kubectl(t, "delete", "configmap", "while-stopped", "--namespace="+deploymentNamespace)
+
+		d.scaleTo(t, 2)
+		d.works(t, "again")
+		require.NoError(t, l.Next(t.Context(), 100))
+	})
+	assert.Positive(t, report.Failures, "We should not have a claim created while nobody can bind it.")
+	d.awaitReason(t, &v1alpha1.ClaimKind{}, "laters.deployment.test", v1alpha1.ReasonNotInstalled)
+	d.awaitClasses(t, "reds.deployment.test", 4)
+	d.kubectl(t, "delete", "claimkind", "laters.deployment.test")
+}
+
+// works waits until claims are bound again.
+func (d *deployment) works(t *testing.T, name string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for _, kind := range []string{"Claim", "Lenient"} {
+			bound, _, err := d.create(t, named(kind, name, "{classSelector: {}}"), client.DryRunAll)
+			require.NoError(c, err)
+			require.NotEmpty(c, classOf(bound))
+		}
+	}, rollout, 100*time.Millisecond, "We should bind claims again without a hand.")
+}

@@ -1,0 +1,175 @@
+// Package load creates claims at a steady rate, whatever becomes of them, and
+// reports what did.
+package load
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// timeout of a creation. The API server waits for a webhook for at most a tenth of it.
+	timeout = 30 * time.Second
+	// page of a list, so that the API server need not have all claims in one answer.
+	page = 500
+	// lateness from which on a creation counts as started late: the load was not steady then.
+	lateness = 100 * time.Millisecond
+)
+
+// Options of a load.
+type Options struct {
+	// Client without a rate limit, and with no other use of the namespace's claims than this.
+	Client client.Client
+	// Kind of the claims, and the namespace in which they are created. All of them there are deleted in the end.
+	Kind      schema.GroupVersionKind
+	Namespace string
+	// Spec of each.
+	Spec map[string]any
+	// PerSecond are created; 0 means 100.
+	PerSecond int
+}
+
+// Load is under way until it is stopped. It is open-loop: each creation starts
+// when it is due, however long those before it take, and its latency counts
+// from then, so that a delay is seen in all that it delays.
+type Load struct {
+	o     Options
+	stop  context.CancelFunc
+	ended chan struct{}
+
+	mu        sync.Mutex
+	mark      time.Time
+	creations []creation
+}
+
+// creation is what became of one.
+type creation struct {
+	name  string
+	due   time.Time
+	late  time.Duration // It started so much after it was due.
+	took  time.Duration // since it was due
+	class string        // of the answer
+	err   error
+}
+
+// Start a load. The context ends its requests, too.
+func Start(ctx context.Context, o Options) *Load {
+	if o.PerSecond == 0 {
+		o.PerSecond = 100
+	}
+	l := &Load{o: o, mark: time.Now(), ended: make(chan struct{})}
+	starting, stop := context.WithCancel(ctx)
+	l.stop = stop
+	go l.run(ctx, starting)
+	return l
+}
+
+// Mark now as the time from which that of failures counts. It is the start until then.
+func (l *Load) Mark() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mark = time.Now()
+}
+
+// Next waits until so many more creations have been answered.
+func (l *Load) Next(ctx context.Context, n int) error {
+	before := l.answered()
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		return l.answered() >= before+n, nil
+	})
+}
+
+func (l *Load) answered() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.creations)
+}
+
+// Stop creating, wait for what was started, compare it with what is stored, and
+// delete that.
+func (l *Load) Stop(ctx context.Context) (Report, error) {
+	l.stop()
+	<-l.ended
+	stored, err := l.stored(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	all := &unstructured.Unstructured{}
+	all.SetGroupVersionKind(l.o.Kind)
+	if err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace)); err != nil {
+		return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
+	}
+	return newReport(l.creations, stored, l.mark), nil
+}
+
+// run starts creations until starting ends, and waits for them.
+func (l *Load) run(ctx, starting context.Context) {
+	defer close(l.ended)
+	var all sync.WaitGroup
+	defer all.Wait()
+	begin, interval := time.Now(), time.Second/time.Duration(l.o.PerSecond)
+	for i := 0; ; i++ {
+		due := begin.Add(time.Duration(i) * interval)
+		select {
+		case <-starting.Done():
+			return
+		case <-time.After(time.Until(due)):
+		}
+		all.Go(func() { l.create(ctx, fmt.Sprint("load-", i), due) })
+	}
+}
+
+func (l *Load) create(ctx context.Context, name string, due time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	claim := &unstructured.Unstructured{Object: map[string]any{"spec": l.o.Spec}}
+	claim = claim.DeepCopy() // The answer is decoded into it.
+	claim.SetGroupVersionKind(l.o.Kind)
+	claim.SetNamespace(l.o.Namespace)
+	claim.SetName(name)
+	late := time.Since(due)
+	err := l.o.Client.Create(ctx, claim)
+	c := creation{name: name, due: due, late: late, took: time.Since(due), err: err}
+	if err == nil {
+		c.class = Class(claim)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.creations = append(l.creations, c)
+}
+
+// stored are the classes of all claims that are, by name.
+func (l *Load) stored(ctx context.Context) (map[string]string, error) {
+	classes := map[string]string{}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(l.o.Kind.GroupVersion().WithKind(l.o.Kind.Kind + "List"))
+	for {
+		err := l.o.Client.List(ctx, list, client.InNamespace(l.o.Namespace), client.Limit(page), client.Continue(list.GetContinue()))
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the claims of the load: %w", err)
+		}
+		for i := range list.Items {
+			classes[list.Items[i].GetName()] = Class(&list.Items[i])
+		}
+		if list.GetContinue() == "" {
+			return classes, nil
+		}
+	}
+}
+
+// Class of a claim is the KIND/NAME of the reference in its spec, or empty.
+func Class(claim *unstructured.Unstructured) string {
+	ref, found, _ := unstructured.NestedStringMap(claim.Object, "spec", "classRef")
+	if !found {
+		return ""
+	}
+	return strings.Join([]string{ref["kind"], ref["name"]}, "/")
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+)
+
+// What tells of a cluster with pods. Nothing else is needed there: neither Go nor
+// the source.
+var (
+	// podImage is what the nodes have, as well as the one that follows it, of which the tag ends in -next.
+	podImage = os.Getenv("IMAGE")
+	// podDeploy is the path of the folder deploy.
+	podDeploy = os.Getenv("DEPLOY")
+	// podCerts is who issues the certificates.
+	podCerts = os.Getenv("CERTS")
+)
+
+const (
+	certsSelfSigned  = "self-signed"
+	certsCertManager = "cert-manager"
+)
+
+func inPods() bool { return podImage != "" }
+
+func checkPodsEnvironment() error {
+	if podCerts == "" {
+		podCerts = certsSelfSigned
+	}
+	var errs []error
+	if podCerts != certsSelfSigned && podCerts != certsCertManager {
+		errs = append(errs, fmt.Errorf("$CERTS is %q: must be %s or %s", podCerts, certsSelfSigned, certsCertManager))
+	}
+	if _, err := os.Stat(filepath.Join(podDeploy, "kustomization.yaml")); err != nil || !filepath.IsAbs(podDeploy) {
+		errs = append(errs, fmt.Errorf("$DEPLOY is %q: must be the absolute path of the folder deploy", podDeploy))
+	}
+	if os.Getenv("KUBECONFIG") == "" {
+		errs = append(errs, errors.New("$KUBECONFIG must name the kubeconfig of the cluster of $IMAGE"))
+	}
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// podWorld is the cluster of $KUBECONFIG, whatever is in it.
+func podWorld() (*world, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read $KUBECONFIG: %w", err)
+	}
+	config.QPS = -1
+	w := &world{Kubectl: podKubectl, config: config, deploy: podDeploy}
+	return w, w.connect()
+}
+
+// installed is that cluster with classbind.
+func installed(ctx context.Context) (*world, error) {
+	w, err := podWorld()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := overlay(podImage)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := w.Kubectl(ctx, nil, "apply", "-k", folder); err != nil {
+		return nil, err
+	}
+	_, _, err = w.Kubectl(ctx, nil, rolloutStatus...)
+	return w, err
+}
+
+// rolloutStatus waits until the Deployment is as it should be.
+var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--namespace=" + classbind.Namespace, "--timeout=120s"}
+
+func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, "kubectl", args...)
+	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(scratch, "kubectl"), "KUBERC=off")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.String(), errOut.String(), err
+}
+
+// overlay of deploy with an image, and with more arguments of the command, as an
+// admin would write it. It returns its folder.
+func overlay(image string, arguments ...string) (string, error) {
+	base := podDeploy
+	if podCerts == certsCertManager {
+		base = filepath.Join(base, "cert-manager")
+	}
+	folder, err := os.MkdirTemp(scratch, "overlay-")
+	if err != nil {
+		return "", err
+	}
+	// kustomize takes no absolute paths, and follows symbolic links first.
+	from, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return "", err
+	}
+	if base, err = filepath.EvalSymlinks(base); err != nil {
+		return "", err
+	}
+	if base, err = filepath.Rel(from, base); err != nil {
+		return "", err
+	}
+	colon := strings.LastIndex(image, ":")
+	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%q]
+images: [{name: localhost/classbind, newName: %q, newTag: %q}]
+`, base, image[:colon], image[colon+1:])
+	if len(arguments) > 0 {
+		text += "patches:\n- target: {kind: Deployment, name: classbind}\n  patch: |-\n"
+		for _, argument := range arguments {
+			text += fmt.Sprintf("    - {op: add, path: /spec/template/spec/containers/0/args/-, value: %q}\n", argument)
+		}
+	}
+	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// pods of classbind that run and are not about to end.
+func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := w.List(ctx, list, client.InNamespace(classbind.Namespace)); err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for i := range list.Items {
+		if p := &list.Items[i]; p.DeletionTimestamp == nil && p.Status.PodIP != "" {
+			pods = append(pods, *p)
+		}
+	}
+	return pods, nil
+}
+
+// awaitReplicas waits until all replicas say the same of a claim that no class
+// matches: among how many classes they looked, or why they cannot. The status of
+// registrations tells what the leader knows, and another may be a little behind.
+func (w *world) awaitReplicas(t testing.TB, claimKind string) {
+	t.Helper()
+	if w.plane != nil {
+		return // There is one, which leads.
+	}
+	review, err := w.review(claimKind)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		pods, err := w.pods(t.Context())
+		require.NoError(c, err)
+		require.NotEmpty(c, pods)
+		var answers []string
+		for i := range pods {
+			answer, err := ask(t.Context(), pods[i].Status.PodIP, review)
+			require.NoError(c, err)
+			answers = append(answers, answer)
+			require.Equal(c, answers[0], answer)
+		}
+	}, patience, 20*time.Millisecond, "We should see all replicas agree.")
+}
+
+// review asks of a claim that no class matches.
+func (w *world) review(claimKind string) ([]byte, error) {
+	resource, err := w.RESTMapper().ResourceFor(schema.ParseGroupResource(claimKind).WithVersion(""))
+	if err != nil {
+		return nil, err
+	}
+	kind, err := w.RESTMapper().KindFor(resource)
+	if err != nil {
+		return nil, err
+	}
+	claim := fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"namespace": "default", "name": "probe", "annotations": {%q: "e2e=nobody-has-this"}}}`,
+		kind.GroupVersion(), kind.Kind, v1alpha1.ClassSelectorAnnotation)
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "probe", Operation: admissionv1.Create, Namespace: "default", Name: "probe", DryRun: new(true),
+			Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), Object: runtime.RawExtension{Raw: []byte(claim)},
+		},
+	})
+}
+
+// ask a replica as the API server does, but whoever it says that it is.
+func ask(ctx context.Context, ip string, review []byte) (string, error) {
+	anybody := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // It is the answers that are compared.
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1alpha1.BindPath, bytes.NewReader(review))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := anybody.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return fmt.Sprint(response.StatusCode, " ", string(body)), err
+}
+
+// podLogs are the last lines of each.
+func (w *world) podLogs(ctx context.Context) string {
+	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=100")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
