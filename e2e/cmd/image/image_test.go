@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ func unpack(t *testing.T, archive []byte) layout.Path {
 	dir := t.TempDir()
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		header, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
@@ -93,6 +94,8 @@ func TestPack(t *testing.T) {
 	assert.Equal(t, "classbind", header.Name)
 	assert.Equal(t, os.FileMode(0o755), header.FileInfo().Mode(), "We should let any user execute it, and none but root change it.")
 	assert.Zero(t, header.Uid)
+	assert.Zero(t, header.ModTime.Unix(), "We should write no time of the day, or no two archives are the same.")
+	assert.Zero(t, config.Created.Unix())
 	packed, err := io.ReadAll(files)
 	require.NoError(t, err)
 	built, err := os.ReadFile(binary)

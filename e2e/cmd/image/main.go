@@ -15,7 +15,7 @@ import (
 func main() {
 	output := flag.String("output", "", "`file` to write")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: image --output FILE REF BINARY")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: image --output FILE REF BINARY")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

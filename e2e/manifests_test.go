@@ -1,0 +1,555 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+const (
+	selfSigned  = "."
+	certManager = "cert-manager"
+)
+
+// installations are the folders of deploy that are applied.
+var installations = []string{selfSigned, certManager}
+
+// components are those that an overlay adds.
+var components = []string{"horizontal-pod-autoscaler", "monitoring", "network-policy"}
+
+// foreignCRDs are of the kinds that installations use and others define.
+var foreignCRDs = []struct{ module, files string }{
+	{"github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds/cert-manager.io_*.yaml"},
+	{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd/*_servicemonitors.yaml"},
+	{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd/*_prometheusrules.yaml"},
+}
+
+func (w *world) installForeignCRDs(t *testing.T) {
+	t.Helper()
+	for _, crds := range foreignCRDs {
+		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", crds.module)
+		download.Dir = t.TempDir() // In no module, which it might change.
+		out, err := download.Output()
+		require.NoError(t, err, "%s", out)
+		var module struct{ Dir string }
+		require.NoError(t, json.Unmarshal(out, &module))
+		files, err := filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(crds.files)))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, "We should find %s in %s.", crds.files, crds.module)
+		for _, file := range files {
+			w.kubectl(t, "create", "-f", file)
+		}
+	}
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+}
+
+// overlay is a user's, of an installation and components.
+func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	deploy, err := filepath.EvalSymlinks(w.deploy)
+	require.NoError(t, err)
+	deploy, err = filepath.Rel(dir, deploy) // kustomize takes no other.
+	require.NoError(t, err)
+	kustomization := map[string][]string{"resources": {filepath.Join(deploy, installation)}}
+	for _, c := range components {
+		kustomization["components"] = append(kustomization["components"], filepath.Join(deploy, "components", c))
+	}
+	text, err := yaml.Marshal(kustomization)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
+	return dir
+}
+
+// rendered are the objects of a folder.
+func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(w.kubectl(t, "kustomize", dir), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// all of a kind among rendered objects.
+func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
+	t.Helper()
+	var found []T
+	for _, object := range objects {
+		if object.GetKind() != kind {
+			continue
+		}
+		typed := new(T)
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true))
+		found = append(found, *typed)
+	}
+	require.NotEmpty(t, found, "We should have a %s.", kind)
+	return found
+}
+
+// TestManifests proves what can be proven of them without a node.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{})
+	w.installForeignCRDs(t)
+
+	for _, installation := range installations {
+		t.Run("Render/"+installation, func(t *testing.T) {
+			choices := [][]string{nil, components}
+			for _, c := range components {
+				choices = append(choices, []string{c})
+			}
+			for _, chosen := range choices {
+				_, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "--validate=strict", "-k", w.overlay(t, installation, chosen...))
+				require.NoError(t, err, "%v", chosen)
+				assert.Empty(t, stderr, "We should get no warning with %v.", chosen)
+			}
+		})
+		t.Run("Fit/"+installation, func(t *testing.T) {
+			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy")))
+		})
+		t.Run("PodSecurity/"+installation, func(t *testing.T) { w.podSecurity(t, installation) })
+	}
+	t.Run("Autoscaled", func(t *testing.T) {
+		for _, installation := range installations {
+			deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation, "horizontal-pod-autoscaler")), "Deployment")[0]
+			assert.Nil(t, deployment.Spec.Replicas, "We should leave the number of replicas to the autoscaler.")
+		}
+	})
+	t.Run("Rights", w.rights)
+	t.Run("ApplyAgain", w.applyAgain)
+}
+
+// fit proves that what refers to each other does.
+func fit(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	deployment := all[appsv1.Deployment](t, objects, "Deployment")[0]
+	pod := deployment.Spec.Template
+	require.Len(t, pod.Spec.Containers, 1)
+	container := pod.Spec.Containers[0]
+	selects := func(what string, selector *metav1.LabelSelector) {
+		t.Helper()
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		require.NoError(t, err)
+		assert.False(t, s.Empty(), "We should have %s select something.", what)
+		assert.True(t, s.Matches(labels.Set(pod.Labels)), "We should have %s select the pods.", what)
+	}
+	assert.EqualValues(t, 2, *deployment.Spec.Replicas)
+	selects("the Deployment", deployment.Spec.Selector)
+	selects("the PodDisruptionBudget", all[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget")[0].Spec.Selector)
+	policy := all[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")[0]
+	selects("the NetworkPolicy", &policy.Spec.PodSelector)
+	var keys []string
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		keys = append(keys, c.TopologyKey)
+		selects("the spreading over "+c.TopologyKey, c.LabelSelector)
+	}
+	assert.Equal(t, []string{corev1.LabelTopologyZone, corev1.LabelHostname}, keys)
+
+	// The defaults of serve, which the manifests rely on.
+	help, err := exec.CommandContext(t.Context(), command, "serve", "--help").Output()
+	require.NoError(t, err)
+	byDefault := func(flag string) string {
+		t.Helper()
+		match := regexp.MustCompile(`(?m)^ +--` + flag + ` .*\(default "?(.+?)"?\)$`).FindSubmatch(help)
+		require.NotNil(t, match, "We should find the default of --%s.", flag)
+		return string(match[1])
+	}
+	ports := map[string]int32{}
+	for _, p := range container.Ports {
+		ports[p.Name] = p.ContainerPort
+		assert.Contains(t, []string{"webhook", "metrics", "probes"}, p.Name)
+	}
+	for name, flag := range map[string]string{"webhook": "webhook-bind-address", "metrics": "metrics-bind-address", "probes": "health-probe-bind-address"} {
+		assert.Equal(t, byDefault(flag), fmt.Sprintf(":%d", ports[name]), "We should name the port that --%s is.", flag)
+	}
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		assert.Equal(t, "probes", probe.HTTPGet.Port.StrVal)
+	}
+	var open []int32
+	for _, rule := range policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			open = append(open, p.Port.IntVal)
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Values(ports)), open, "We should have the NetworkPolicy open every port, and no other.")
+
+	services := map[string]corev1.Service{}
+	for _, s := range all[corev1.Service](t, objects, "Service") {
+		services[s.Name] = s
+		selects("the Service "+s.Name, &metav1.LabelSelector{MatchLabels: s.Spec.Selector})
+		for _, p := range s.Spec.Ports {
+			assert.Contains(t, ports, p.TargetPort.StrVal, "We should have the Service %s name a port of the container.", s.Name)
+		}
+	}
+	assert.EqualValues(t, 443, services[byDefault("webhook-service")].Spec.Ports[0].Port, "We should have the port that a webhook entry has by default.")
+
+	assert.Equal(t, "classbind", all[corev1.ServiceAccount](t, objects, "ServiceAccount")[0].Name)
+	assert.Equal(t, "classbind", pod.Spec.ServiceAccountName)
+	assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
+	for _, volume := range pod.Spec.Volumes {
+		require.Len(t, container.VolumeMounts, 1)
+		assert.Equal(t, byDefault("cert-dir"), container.VolumeMounts[0].MountPath, "We should mount the certificate where serve looks for it.")
+		assert.Equal(t, v1alpha1.TLSSecret, volume.Secret.SecretName)
+	}
+	assert.Equal(t, slices.Contains(container.Args, "--certs=cert-manager"), len(pod.Spec.Volumes) > 0)
+
+	// Everything about the flags is checked before a cluster is looked for.
+	serve := exec.CommandContext(t.Context(), command, container.Args...)
+	serve.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}
+	out, err := serve.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "cannot find a cluster", "We should start it with flags that it takes.")
+}
+
+// podSecurity has an API server that enforces the restricted profile judge the pods.
+func (w *world) podSecurity(t *testing.T, installation string) {
+	t.Helper()
+	deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation)), "Deployment")[0]
+	admit := func(change func(*corev1.PodSpec)) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "classbind-", Namespace: classbind.Namespace}}
+		deployment.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
+		change(&pod.Spec)
+		return w.Create(t.Context(), pod, client.DryRunAll)
+	}
+	require.NoError(t, admit(func(*corev1.PodSpec) {}), "We should have pods that the restricted profile admits.")
+	for name, change := range map[string]func(*corev1.PodSpec){
+		"allowPrivilegeEscalation": func(p *corev1.PodSpec) { *p.Containers[0].SecurityContext.AllowPrivilegeEscalation = true },
+		"capabilities":             func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.Capabilities = nil },
+		"runAsNonRoot":             func(p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil },
+		"runAsUser":                func(p *corev1.PodSpec) { *p.SecurityContext.RunAsUser = 0 },
+		"seccompProfile":           func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile = nil },
+		"host namespaces":          func(p *corev1.PodSpec) { p.HostNetwork = true },
+	} {
+		err := admit(change)
+		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
+		assert.ErrorContains(t, err, name, "We should see that the profile is enforced.")
+	}
+}
+
+// everywhere is what the ServiceAccount may do in any namespace, without what a
+// vendor's role lets it read.
+var everywhere = []string{
+	"claimkinds.classbind.io/status: update",
+	"claimkinds.classbind.io: get list watch",
+	"classkinds.classbind.io/status: update",
+	"classkinds.classbind.io: get list watch",
+	"customresourcedefinitions.apiextensions.k8s.io: list watch",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
+	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
+}
+
+// rights reads from the API server what the ServiceAccount may do.
+func (w *world) rights(t *testing.T) {
+	for _, tc := range []struct {
+		installation, role string
+		own                []string
+	}{
+		{selfSigned, "classbind-self-signed", []string{
+			"events: create patch",
+			"leases.coordination.k8s.io: create get update",
+			"secrets classbind-ca: get list update watch",
+			"secrets classbind-tls: get",
+			"secrets: create",
+		}},
+		{certManager, "classbind-cert-manager", []string{
+			"events: create patch",
+			"leases.coordination.k8s.io: create get update",
+			"secrets classbind-ca: get",
+			"secrets classbind-tls: get list watch",
+		}},
+	} {
+		w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))
+		for namespace, want := range map[string][]string{
+			classbind.Namespace: slices.Sorted(slices.Values(slices.Concat(everywhere, tc.own))),
+			"default":           everywhere,
+			"kube-system":       everywhere,
+		} {
+			anybody := w.rulesOf(t, "system:serviceaccount:default:anybody", namespace)
+			// The API server takes a moment to see a role.
+			assert.EventuallyWithT(t, func(c *assert.CollectT) {
+				var got []string
+				for what, verbs := range w.rulesOf(t, classbind.User, namespace) {
+					if anybody[what] != verbs {
+						got = append(got, what+": "+verbs)
+					}
+				}
+				slices.Sort(got)
+				assert.Equal(c, want, got)
+			}, 5*time.Second, 20*time.Millisecond, "We should give %q no more and no less in %s.", tc.installation, namespace)
+		}
+		// As who changes to the other kind of certificates does.
+		w.kubectl(t, "delete", "role,rolebinding", tc.role, "--namespace", classbind.Namespace)
+	}
+	w.kubectl(t, "apply", "-k", w.deploy)
+}
+
+// rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as
+// the API server tells it itself.
+func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string {
+	t.Helper()
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:authenticated"}, classbind.Groups[0])}
+	clientset, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	verbs := map[string][]string{}
+	add := func(what string, more []string) {
+		verbs[what] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(verbs[what], more))))
+	}
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	review, err = clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.False(t, review.Status.Incomplete, review.Status.EvaluationError)
+	for _, rule := range review.Status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				resource, subresource, _ := strings.Cut(resource, "/")
+				what := strings.TrimSuffix(resource+"."+group, ".")
+				if subresource != "" {
+					what += "/" + subresource
+				}
+				if len(rule.ResourceNames) == 0 {
+					add(what, rule.Verbs)
+				}
+				for _, name := range rule.ResourceNames {
+					add(what+" "+name, rule.Verbs)
+				}
+			}
+		}
+	}
+	for _, rule := range review.Status.NonResourceRules {
+		for _, url := range rule.NonResourceURLs {
+			add(url, rule.Verbs)
+		}
+	}
+	rules := map[string]string{}
+	for what, v := range verbs {
+		rules[what] = strings.Join(v, " ")
+	}
+	return rules
+}
+
+// applyAgain applies what is applied, while a replica keeps the entries, and
+// then has the alerts judged by what it and the API server count when it is gone.
+func (w *world) applyAgain(t *testing.T) {
+	w.resources(t, "Claim claims.again.test Namespaced", "Class classes.again.test Cluster",
+		"Claim ignored.ignored.test Namespaced")
+	w.apply(t, vendor("again.test")+claimKind("claims.again.test", "{}")+claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+
+		classKind("classes.again.test", "{claimKinds: [claims.again.test, ignored.ignored.test]}"))
+	w.apply(t, class("again.test", "Class", "only", ""))
+	replica := w.serve(t)
+	w.awaitClaims(t, "claims.again.test")
+	w.awaitClaims(t, "ignored.ignored.test")
+	w.awaitClasses(t, "classes.again.test", 1)
+	kept := func() string {
+		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		role := &rbacv1.ClusterRole{}
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, claims))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, classes))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classbind-classes"}, role))
+		text, err := yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules})
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(kept(), "classes.again.test"+v1alpha1.GuardSuffix) }, patience, 20*time.Millisecond)
+	entries := kept()
+	require.Contains(t, entries, "claims.again.test"+v1alpha1.BindSuffix)
+	require.Contains(t, entries, "- again.test\n", "We should see the vendor's rule in the aggregated role.")
+
+	for _, installation := range installations {
+		dir := w.overlay(t, installation, components...)
+		versions := func() map[string]string {
+			list := &unstructured.UnstructuredList{}
+			require.NoError(t, json.Unmarshal([]byte(w.kubectl(t, "get", "-k", dir, "-o", "json")), list))
+			v := map[string]string{}
+			for _, object := range list.Items {
+				v[object.GetKind()+" "+object.GetName()] = object.GetResourceVersion()
+			}
+			return v
+		}
+		for _, way := range []struct {
+			flag, says string
+		}{
+			{"--server-side=false", "unchanged"},
+			{"--server-side", "serverside-applied"},
+			{"--server-side=false", "unchanged"},
+		} {
+			w.kubectl(t, "apply", way.flag, "-k", dir)
+			before := versions()
+			for line := range strings.Lines(w.kubectl(t, "apply", way.flag, "-k", dir)) {
+				// kubectl always sends the selector of a PodDisruptionBudget; the version tells that nothing comes of it.
+				if !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
+					assert.Equal(t, way.says, line[strings.LastIndex(line, " ")+1:len(line)-1], "We should change nothing a second time: %s", line)
+				}
+			}
+			assert.Equal(t, before, versions(), "We should write nothing a second time, with %s.", way.flag)
+			assert.Equal(t, entries, kept(), "We should leave alone what others wrote, with %s.", way.flag)
+		}
+	}
+	t.Run("Alerts", func(t *testing.T) { w.alerts(t, replica) })
+}
+
+// series is a metric with its labels and, unless it is a histogram, its value.
+type series struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// alerts proves that every metric in an alert is one that is exposed, with the
+// labels that it asks for. Of an API server's it has to be one that counts calls
+// that fail, so the replica is killed.
+func (w *world) alerts(t *testing.T, r *replica) {
+	response, err := http.Get(r.MetricsURL) //nolint:noctx // The test's own process.
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	exposed := decode(t, response.Body)
+	clientset, err := kubernetes.NewForConfig(w.config)
+	require.NoError(t, err)
+	apiServer := func() []series {
+		body, err := clientset.RESTClient().Get().AbsPath("/metrics").Stream(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = body.Close() }()
+		return decode(t, body)
+	}
+	before := apiServer()
+	r.Kill()
+	_, _, err = w.create(t, claim("again.test", "refused"))
+	require.Error(t, err)
+	_, _, err = w.create(t, claim("ignored.test", "unasked"))
+	require.NoError(t, err)
+	for _, s := range apiServer() {
+		if !slices.ContainsFunc(before, func(b series) bool { return b.name == s.name && b.value == s.value && maps.Equal(b.labels, s.labels) }) {
+			exposed = append(exposed, s)
+		}
+	}
+
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr         string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+	}
+	objects := w.rendered(t, w.overlay(t, selfSigned, "monitoring"))
+	for _, object := range objects {
+		if object.GetKind() == "PrometheusRule" {
+			text, err := object.MarshalJSON()
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(text, &rule))
+		}
+	}
+	require.NotEmpty(t, rule.Spec.Groups)
+	for _, alert := range rule.Spec.Groups[0].Rules {
+		assert.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
+		assert.NotEmpty(t, alert.Annotations["summary"], alert.Alert)
+		assert.NotEmpty(t, alert.Annotations["description"], alert.Alert)
+		selectors := vectorSelector.FindAllStringSubmatch(alert.Expr, -1)
+		require.NotEmpty(t, selectors, alert.Alert)
+		for _, selector := range selectors {
+			known := map[string]string{"namespace": classbind.Namespace, "job": "classbind", "pod": "any"}
+			found := selector[1] == "up" && matches(selector[2], known)
+			for _, s := range exposed {
+				if s.name != selector[1] {
+					continue
+				}
+				s.labels["namespace"], s.labels["job"] = known["namespace"], known["job"]
+				if matches(selector[2], s.labels) {
+					found = true
+					maps.Copy(known, s.labels)
+				}
+			}
+			assert.True(t, found, "We should find what %s asks for: %s", alert.Alert, selector[0])
+			for _, used := range usedLabel.FindAllStringSubmatch(alert.Expr+fmt.Sprint(alert.Annotations), -1) {
+				for label := range strings.SplitSeq(used[1]+used[2], ",") {
+					assert.Contains(t, known, strings.TrimSpace(label), "We should have %s use labels that there are.", alert.Alert)
+				}
+			}
+		}
+	}
+}
+
+// Not all of PromQL, but all that the alerts have of it.
+var (
+	vectorSelector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
+	labelMatcher   = regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`)
+	usedLabel      = regexp.MustCompile(`\bby \(([^)]*)\)|\$labels\.(\w+)`)
+)
+
+func matches(selector string, labels map[string]string) bool {
+	for _, m := range labelMatcher.FindAllStringSubmatch(selector, -1) {
+		value, operator, operand := labels[m[1]], m[2], m[3]
+		equal := value == operand
+		if strings.HasSuffix(operator, "~") {
+			equal = regexp.MustCompile("^(?:" + operand + ")$").MatchString(value)
+		}
+		if equal == strings.HasPrefix(operator, "!") {
+			return false
+		}
+	}
+	return true
+}
+
+func decode(t *testing.T, body io.Reader) []series {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(body)
+	require.NoError(t, err)
+	var all []series
+	for name, family := range families {
+		for _, metric := range family.GetMetric() {
+			s := series{name: name, labels: map[string]string{}, value: metric.GetCounter().GetValue() + metric.GetGauge().GetValue()}
+			for _, l := range metric.GetLabel() {
+				s.labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetType() == dto.MetricType_HISTOGRAM {
+				s.name += "_bucket"
+				s.labels["le"] = "+Inf"
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
