@@ -431,6 +431,7 @@ func TestGateSaysWhy(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.ErrorIs(t, g.Ready(nil), errSettling, "We should say what we wait for.")
+		assert.Contains(t, g.Ready(nil).Error(), "less than 5s ago", "We should give the API servers the time that we promise.")
 
 		time.Sleep(settle)
 		synctest.Wait()
@@ -459,8 +460,12 @@ func TestGateMetric(t *testing.T) {
 	require.NoError(t, g.RegisterMetrics())
 	assert.Zero(t, expiry(), "We should say that there is none.")
 
-	w.newest = newIssuer(t).issue(t, service, time.Hour)
+	ca := newIssuer(t)
+	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.pem()}
 	require.NoError(t, g.advance(t.Context()))
 	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the certificate is valid that we serve.")
 	assert.Error(t, g.RegisterMetrics(), "We should not count twice.")
+
+	g.Now = func() time.Time { return w.newest.Leaf.NotAfter.Add(time.Second) }
+	require.ErrorAs(t, g.advance(t.Context()), &x509.CertificateInvalidError{}, "We should verify a certificate at the time that our clock shows.")
 }

@@ -187,15 +187,15 @@ func TestReviewAwaits(t *testing.T) {
 		},
 		"InTheLastMoment": {
 			reason:  "We should wait while there is a good chance.",
-			heardOf: hearing - 20*time.Millisecond, want: bound, after: hearing - 20*time.Millisecond,
+			heardOf: 980 * time.Millisecond, want: bound, after: 980 * time.Millisecond,
 		},
 		"TooLate": {
 			reason:  "We should not keep the API server waiting for longer than a second.",
-			heardOf: hearing + 20*time.Millisecond, want: notHeardOf, after: hearing,
+			heardOf: 1020 * time.Millisecond, want: notHeardOf, after: time.Second,
 		},
 		"Never": {
 			reason: "We should not take a kind that we have not heard of for one that nobody registered.",
-			want:   notHeardOf, after: hearing,
+			want:   notHeardOf, after: time.Second,
 		},
 		"NoTime": {
 			reason:  "We should wait for no longer than the API server does.",
