@@ -28,7 +28,7 @@ const (
 
 var (
 	errNone     = errors.New("there is no certificate yet")
-	errSettling = fmt.Errorf("the API servers have been told to trust the certificate less than %s ago", settle)
+	errSettling = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, for less than %s", settle)
 )
 
 // Source makes certificates; the newest is the one that it would serve itself.
@@ -127,13 +127,21 @@ func (g *Gate) advance(ctx context.Context) error {
 	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
 	}
-	if err := g.distrust(ctx, newest, now); err != nil {
+	bundles, err := g.bundles(ctx)
+	if err == nil {
+		err = g.distrust(bundles, newest, now)
+	}
+	if err != nil {
 		g.since = time.Time{}
 		return err
 	}
 	switch {
-	case served == nil: // The API servers have been told before we began.
+	case served == nil && len(bundles) == 0: // Nobody calls.
 		g.since = now.Add(-settle)
+	case served == nil:
+		// The API servers have been told before we began; but to one whose clock is
+		// late, a certificate of this moment is of the future.
+		g.since = newest.Leaf.NotBefore
 	case g.since.IsZero():
 		g.since = now
 	}
@@ -150,12 +158,15 @@ func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
 	}
 }
 
+// bundles may take long the first time, when the cache reads them.
+func (g *Gate) bundles(ctx context.Context) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	return g.Bundles(ctx)
+}
+
 // distrust is an error if an entry does not trust a certificate.
-func (g *Gate) distrust(ctx context.Context, c *tls.Certificate, now time.Time) error {
-	bundles, err := g.Bundles(ctx)
-	if err != nil {
-		return err
-	}
+func (g *Gate) distrust(bundles [][]byte, c *tls.Certificate, now time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, der := range c.Certificate[1:] {
 		if i, err := x509.ParseCertificate(der); err == nil {

@@ -44,7 +44,10 @@ func (a *issuer) sign(t *testing.T, template *x509.Certificate) *issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute)
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	if template.NotBefore.IsZero() {
+		template.NotBefore = time.Now().Add(-time.Minute)
+	}
 	parent, with := a.certificate, a.key
 	if with == nil {
 		parent, with = template, key
@@ -177,6 +180,10 @@ func TestGate(t *testing.T) {
 		"FirstTrusted": {
 			reason: "We should serve at once a certificate that was trusted before we began.",
 			life:   []step{{do(issue("a1"), entries("a", "ba")), moment, "a1", true}},
+		},
+		"FirstOfThisMoment": {
+			reason: "We should not be called at once with a certificate of this moment, which is one of the future by a clock that is late.",
+			life:   []step{{do(issue("a of this moment"), entries("a")), moment + before, "a of this moment", false}, {nil, 2 * pace, "a of this moment", true}},
 		},
 		"FirstNotTrusted": {
 			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s after it has.",
@@ -365,6 +372,8 @@ func TestGate(t *testing.T) {
 				}
 				c.issued["a without the other"].Certificate = c.issued["a without the other"].Certificate[:1]
 				clients := c.a.sign(t, &x509.Certificate{DNSNames: []string{service}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+				now := c.a.sign(t, &x509.Certificate{DNSNames: []string{service}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)})
+				c.issued["a of this moment"] = &tls.Certificate{Certificate: now.chain, PrivateKey: now.key, Leaf: now.certificate}
 				c.issued["a for clients"] = &tls.Certificate{Certificate: clients.chain, PrivateKey: clients.key, Leaf: clients.certificate}
 
 				w := &world{}
@@ -431,7 +440,7 @@ func TestGateSaysWhy(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.ErrorIs(t, g.Ready(nil), errSettling, "We should say what we wait for.")
-		assert.Contains(t, g.Ready(nil).Error(), "less than 5s ago", "We should give the API servers the time that we promise.")
+		assert.Contains(t, g.Ready(nil).Error(), "less than 5s", "We should give the API servers the time that we promise.")
 
 		time.Sleep(settle)
 		synctest.Wait()

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -28,6 +29,7 @@ type cached struct {
 	err           error // of every Get
 
 	updated []client.Object
+	removed []string
 	applied []*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration
 	guarded []*admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration
 }
@@ -81,6 +83,26 @@ func (c *cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...cli
 		c.applied = append(c.applied, o)
 	case *admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration:
 		c.guarded = append(c.guarded, o)
+	}
+	return nil
+}
+
+// Patch records which entries are removed: nothing else is patched.
+func (c *cached) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var patch struct {
+		Webhooks []map[string]string `json:"webhooks"`
+	}
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return err
+	}
+	for _, e := range patch.Webhooks {
+		if e["$patch"] == "delete" {
+			c.removed = append(c.removed, e["name"])
+		}
 	}
 	return nil
 }

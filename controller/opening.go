@@ -36,29 +36,14 @@ func (r *Registration) openWhenComplete(ctx context.Context) error {
 		return nil //nolint:nilerr // The only error is that the process is to stop.
 	}
 	r.Inventory.Open()
-	r.mu.Lock()
-	opened := r.opened
-	r.mu.Unlock()
 	log.Info("Ready to bind claims")
-	for _, f := range opened {
-		f()
-	}
+	close(r.opened)
 	<-ctx.Done()
 	return nil
 }
 
-// onOpen has a function called once the inventory is open, at once if it is.
-func (r *Registration) onOpen(f func()) {
-	r.mu.Lock()
-	open := r.Inventory.Snapshot() != nil
-	if !open {
-		r.opened = append(r.opened, f)
-	}
-	r.mu.Unlock()
-	if open {
-		f()
-	}
-}
+// Opened is closed once the inventory is open.
+func (r *Registration) Opened() <-chan struct{} { return r.opened }
 
 // Ready is an error until the inventory is open.
 func (r *Registration) Ready(ctx context.Context) error {

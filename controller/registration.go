@@ -63,7 +63,7 @@ type Registration struct {
 	mu      sync.Mutex
 	kinds   map[string]*registered
 	changed []listener
-	opened  []func()
+	opened  chan struct{}
 	// again has a class kind looked up again.
 	again func(classKind string)
 }
@@ -80,7 +80,7 @@ func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
 	}
 	return &Registration{
 		Inventory: selector.NewInventory(), reader: mgr.GetClient(), api: mgr.GetAPIReader(),
-		resolver: resolver, classes: classes, kinds: map[string]*registered{},
+		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
 		reads: reads{next: map[readKey]*sharedRead{}, busy: map[readKey]bool{}},
 		again: func(string) {},
 	}, nil

@@ -1,18 +1,20 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +27,7 @@ import (
 // minutes.
 const overlap = 15 * time.Minute
 
-// Bundles are the CA bundles of all entries, each once.
+// Bundles are the CA bundles of all our entries, each once.
 func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
 	claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -34,12 +36,14 @@ func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 	}
 	bundles := map[string][]byte{}
 	for i := range claims.Webhooks {
-		b := claims.Webhooks[i].ClientConfig.CABundle
-		bundles[string(b)] = b
+		if e := &claims.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.BindSuffix) {
+			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
+		}
 	}
 	for i := range classes.Webhooks {
-		b := classes.Webhooks[i].ClientConfig.CABundle
-		bundles[string(b)] = b
+		if e := &classes.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.GuardSuffix) {
+			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
+		}
 	}
 	return slices.Collect(maps.Values(bundles)), nil
 }
@@ -58,67 +62,93 @@ func (w *WebhookConfigurator) authorities(ctx context.Context) ([][]byte, error)
 	return all, nil
 }
 
+// bundles are the one that all entries are to carry, and those that they do.
+func (w *WebhookConfigurator) bundles(ctx context.Context) (due []byte, carried [][]byte, err error) {
+	current, err := w.authorities(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if carried, err = Bundles(ctx, w.Client); err != nil {
+		return nil, nil, err
+	}
+	return w.trust.bundle(time.Now(), current, carried), carried, nil
+}
+
+// outdated says whether an entry is to carry another bundle, where no event
+// tells: a CA is trusted no more, or the Secret that has it is not watched.
+func (w *WebhookConfigurator) outdated(ctx context.Context) bool {
+	due, carried, err := w.bundles(ctx)
+	return err == nil && slices.ContainsFunc(carried, func(b []byte) bool { return !bytes.Equal(b, due) })
+}
+
+// certificates by their DER.
+type certificates map[string]*x509.Certificate
+
+// parse PEM. What is no certificate is left out, as it is by those who verify.
+func parse(bundles [][]byte) certificates {
+	all := certificates{}
+	for _, rest := range bundles {
+		for block, rest := pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+			if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+				all[string(c.Raw)] = c
+			}
+		}
+	}
+	return all
+}
+
+// encode those that have not expired, in an order: every new one would be a change.
+func (all certificates) encode(now time.Time) (bundle []byte) {
+	for _, der := range slices.Sorted(maps.Keys(all)) {
+		if now.Before(all[der].NotAfter) {
+			bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: []byte(der)})...)
+		}
+	}
+	return bundle
+}
+
 // trust remembers which CAs the entries are to carry: those of now, and those of
 // a moment ago, of which some replica may still serve a certificate.
 type trust struct {
-	mu sync.Mutex
-	// current CAs in the last round, DER.
-	current sets.Set[string]
-	// superseded says since when others are not current.
-	superseded map[string]time.Time
+	mu    sync.Mutex
+	known map[string]authority // by DER
+}
+
+// authority is a CA, and since when it is not one of now; zero, it is.
+type authority struct {
+	certificate *x509.Certificate
+	superseded  time.Time
 }
 
 // bundle is PEM for all entries, made of the CAs of now and of those that the
 // entries carry; empty if there is none.
-func (t *trust) bundle(now time.Time, current, carried [][]byte) ([]byte, error) {
+func (t *trust) bundle(now time.Time, current, carried [][]byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	inUse := t.current.Union(parse(carried))
-	t.current = parse(current)
-	superseded := map[string]time.Time{}
-	for der, since := range t.superseded {
-		if now.Sub(since) < overlap || inUse.Has(der) {
-			superseded[der] = since
+	known, carries := map[string]authority{}, parse(carried)
+	for der, c := range parse(current) {
+		known[der] = authority{certificate: c}
+	}
+	for der, a := range t.known {
+		if a.superseded.IsZero() {
+			a.superseded = now
+		}
+		// What entries still carry would be new again in the next round.
+		if known[der].certificate == nil && (now.Sub(a.superseded) < overlap || carries[der] != nil) {
+			known[der] = a
 		}
 	}
-	for der := range inUse {
-		if _, known := superseded[der]; !known {
-			superseded[der] = now
+	for der, c := range carries {
+		if known[der].certificate == nil {
+			known[der] = authority{c, now}
 		}
 	}
-	for der := range t.current {
-		delete(superseded, der)
-	}
-	t.superseded = superseded
-
-	var certificates []*x509.Certificate
-	add := func(der string) {
-		if c, err := x509.ParseCertificate([]byte(der)); err == nil && now.Before(c.NotAfter) {
-			certificates = append(certificates, c)
+	t.known = known
+	trusted := certificates{}
+	for der, a := range known {
+		if a.superseded.IsZero() || now.Sub(a.superseded) < overlap {
+			trusted[der] = a.certificate
 		}
 	}
-	for _, der := range sets.List(t.current) {
-		add(der)
-	}
-	for _, der := range slices.Sorted(maps.Keys(superseded)) { // Every new order would be a change.
-		if now.Sub(superseded[der]) < overlap {
-			add(der)
-		}
-	}
-	return cert.EncodeCertificates(certificates...)
-}
-
-// parse certificates to DER. What is none is left out: it can be trusted by nobody.
-func parse(bundles [][]byte) sets.Set[string] {
-	all := sets.New[string]()
-	for _, b := range bundles {
-		certificates, err := cert.ParseCertsPEM(b)
-		if err != nil {
-			continue
-		}
-		for _, c := range certificates {
-			all.Insert(string(c.Raw))
-		}
-	}
-	return all
+	return trusted.encode(now)
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,9 +36,9 @@ const (
 	// applyTimeout is for one round of the configurator.
 	applyTimeout = 30 * time.Second
 
-	// applyEvery is the pace of rounds for which there is no cause but time: a CA
-	// is not to be trusted any more, or a Secret that is not watched has another.
-	applyEvery = 15 * time.Second
+	// outdatedEvery is how often it is seen whether an entry carries another
+	// bundle than is due.
+	outdatedEvery = 15 * time.Second
 )
 
 // WebhookConfigurator keeps one entry per claim kind in the
@@ -57,8 +60,12 @@ type WebhookConfigurator struct {
 	// Serving is an error until this replica serves a certificate that the CA verifies.
 	Serving func(ctx context.Context, ca []byte) error
 
+	// ServiceDelay is how long it takes from serving until the Service leads there.
+	ServiceDelay time.Duration
+
 	claims, classes rounds
 	trust           trust
+	serving         atomic.Pointer[time.Time]
 }
 
 // rounds of writing one of the configurations.
@@ -105,10 +112,14 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, wr
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(configuration).
 		Watches(registration, toConfiguration, changed).
-		Watches(&corev1.Secret{}, toConfiguration).
+		WatchesMetadata(&corev1.Secret{}, toConfiguration).
 		WatchesMetadata(CRD(), toConfiguration).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			w.Registration.onOpen(func() { queue.Add(request) })
+		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			go wait.UntilWithContext(ctx, func(ctx context.Context) {
+				if w.outdated(ctx) {
+					queue.Add(request)
+				}
+			}, outdatedEvery)
 			return nil
 		})).
 		Complete(byName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, r, write) }))
@@ -133,9 +144,6 @@ func ready(k *v1alpha1.ClassKind) bool {
 }
 
 func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write func(context.Context) error) (ctrl.Result, error) {
-	if w.Registration.Inventory.Snapshot() == nil {
-		return ctrl.Result{}, nil // What opens it comes back here.
-	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	err := write(ctx)
@@ -147,9 +155,6 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write fu
 		r.problem, r.since = problem, time.Now()
 	}
 	result := ctrl.Result{}
-	if err == nil {
-		result.RequeueAfter = applyEvery
-	}
 	if wait := (*waiting)(nil); errors.As(err, &wait) {
 		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
 		if wait.oneEntry {
@@ -182,13 +187,23 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 		names[i] = kinds.Items[i].Name
 	}
 	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.claimRule(ctx, name, current) })
-	desired := admissionregistrationac.MutatingWebhookConfiguration(current.Name).WithUID(current.UID)
+	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
 	for i := range kinds.Items {
 		if rules[i] != nil {
-			desired.WithWebhooks(w.claimEntry(&kinds.Items[i], rules[i], ca))
+			entries = append(entries, w.claimEntry(&kinds.Items[i], rules[i], ca))
 		}
 	}
-	return w.apply(ctx, desired, incomplete)
+	var leftovers []string
+	for _, e := range current.Webhooks {
+		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
+			leftovers = append(leftovers, e.Name)
+		}
+	}
+	if err := w.remove(ctx, current, leftovers); err != nil {
+		return err
+	}
+	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(current.Name).
+		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
 }
 
 // writeClasses writes the entries of the class kinds.
@@ -210,13 +225,23 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 		names[i] = guarded[i].Name
 	}
 	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.classRule(ctx, name, current) })
-	desired := admissionregistrationac.ValidatingWebhookConfiguration(current.Name).WithUID(current.UID)
+	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	for i := range guarded {
 		if rules[i] != nil {
-			desired.WithWebhooks(w.classEntry(&guarded[i], rules[i], ca))
+			entries = append(entries, w.classEntry(&guarded[i], rules[i], ca))
 		}
 	}
-	return w.apply(ctx, desired, incomplete)
+	var leftovers []string
+	for _, e := range current.Webhooks {
+		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
+			leftovers = append(leftovers, e.Name)
+		}
+	}
+	if err := w.remove(ctx, current, leftovers); err != nil {
+		return err
+	}
+	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).
+		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
 }
 
 // prepare reads the configuration as it is and returns the CAs for its entries.
@@ -226,31 +251,74 @@ func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configur
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	current, err := w.authorities(ctx)
+	ca, carried, err := w.bundles(ctx)
 	if err != nil {
 		return nil, err
-	}
-	carried, err := Bundles(ctx, w.Client)
-	if err != nil {
-		return nil, err
-	}
-	if ca, err = w.trust.bundle(time.Now(), current, carried); err != nil {
-		return nil, fmt.Errorf("cannot encode the CAs: %w", err)
 	}
 	if err := w.Serving(ctx, ca); err != nil {
-		return nil, &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+		// This replica's own certificate may be of a CA that has had its time: the next
+		// is served once all entries trust its CA, too, and until then trust this one.
+		ca = parse(append(carried, ca)).encode(time.Now())
+		if w.Serving(ctx, ca) != nil {
+			return nil, &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+		}
+	}
+	if len(carried) == 0 {
+		// The first entries: nobody calls before there are, and then at once.
+		if left := w.ServiceDelay - w.served(time.Now()); left > 0 {
+			return nil, &waiting{"the Service does not lead to this replica yet", left, false}
+		}
 	}
 	return ca, nil
 }
 
-// apply what is desired. It has the uid of the object that was read, which makes
-// the API server refuse, rather than create the object anew, if it was deleted
-// meanwhile, as it is by an uninstallation.
+// served says for how long this replica is known to serve.
+func (w *WebhookConfigurator) served(now time.Time) time.Duration {
+	w.serving.CompareAndSwap(nil, &now)
+	return now.Sub(*w.serving.Load())
+}
+
+// remove entries of which we want none. To apply the others would do, if nobody
+// else, such as who restores a backup, could own them, too: they would stay, with
+// a CA of their time, and their kinds would be refused for ever.
+func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	entries := make([]map[string]string, len(names))
+	for i, name := range names {
+		entries[i] = map[string]string{"$patch": "delete", "name": name}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": current.GetUID(), "resourceVersion": current.GetResourceVersion()},
+		"webhooks": entries,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot encode the entries to remove: %w", err)
+	}
+	return written(w.Client.Patch(ctx, current, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)))
+}
+
+// apply what is desired. It has the uid and the version of the object that was
+// read, so that the API server refuses to create the object anew, if it was
+// deleted meanwhile, as it is by an uninstallation, and to take back what another
+// leader wrote.
 func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyConfiguration, incomplete error) error {
-	if err := w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("cannot apply the webhook configuration: %w", err)
+	if err := written(w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)); err != nil {
+		return err
 	}
 	return incomplete
+}
+
+// written is the error of a write.
+func written(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return &waiting{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
+	}
+	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }
 
 // rulesOf all kinds, nil for one that is to have no entry. One that is not

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -49,7 +50,7 @@ func newConfigurator(t *testing.T, c *cached, live client.Reader, inventory *sel
 }
 
 func TestReconcileWebhookConfiguration(t *testing.T) {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee"}}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
 	withEntry := func(claimKind string) *admissionregistrationv1.MutatingWebhookConfiguration {
 		c := configuration.DeepCopy()
 		c.Webhooks = []admissionregistrationv1.MutatingWebhook{{
@@ -79,17 +80,12 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 	const noCA = "this replica does not serve yet: no CA"
 	for name, tc := range map[string]struct {
 		reason  string
-		closed  bool
 		serving error
 		unheard []string // claim kinds that this replica has not heard of
 		live    secrets  // nil, one with the CA
 		client  *cached
 		want    want
 	}{
-		"Closed": {
-			reason: "We should write nothing before we can serve it.",
-			closed: true, client: &cached{configuration: configuration, kinds: kinds("a.example.org")},
-		},
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
 			client: &cached{kinds: kinds("a.example.org")},
@@ -114,12 +110,12 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
 			client: &cached{configuration: configured},
-			want:   want{applied: true, again: applyEvery},
+			want:   want{applied: true},
 		},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
 			client: &cached{configuration: configuration, kinds: kinds("b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, again: applyEvery, entries: []entry{
+			want: want{applied: true, entries: []entry{
 				{"a.example.org.bind.classbind.io", "v1"}, {"b.example.org.bind.classbind.io", "v1"}, {"c.example.org.bind.classbind.io", "v1"},
 			}},
 		},
@@ -175,9 +171,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 					inventory.SetClaimKind(selector.NewClaimKind(&tc.client.kinds[i]))
 				}
 			}
-			if !tc.closed {
-				inventory.Open()
-			}
+			inventory.Open()
 			if tc.live == nil {
 				tc.live = withCA
 			}
@@ -199,12 +193,93 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			require.Len(t, tc.client.applied, 1, tc.reason)
 			applied := tc.client.applied[0]
 			assert.Equal(t, configuration.UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
+			assert.Equal(t, configuration.ResourceVersion, *applied.ResourceVersion, "We should not take back what another leader has written since.")
 			var got []entry
 			for _, e := range applied.Webhooks {
 				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
 				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0]})
 			}
 			assert.Equal(t, tc.want.entries, got, tc.reason)
+			var removed []string
+			for _, e := range tc.client.configuration.Webhooks {
+				if !slices.ContainsFunc(got, func(kept entry) bool { return kept.name == e.Name }) {
+					removed = append(removed, e.Name)
+				}
+			}
+			assert.Equal(t, removed, tc.client.removed, "We should remove what we want no more, whoever owns it, and nothing else.")
+		})
+	}
+}
+
+// TestCAsOfEntries has what a round does about the CAs, beside what trust says.
+func TestCAsOfEntries(t *testing.T) {
+	old, next := newCA(t), newCA(t)
+	both := parse([][]byte{old, next}).encode(time.Now())
+	carrying := func(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}
+		if bundle != nil {
+			c.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: "a.example.org" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: bundle}}}
+		}
+		return c
+	}
+	served := func(by []byte) func(context.Context, []byte) error {
+		return func(_ context.Context, bundle []byte) error {
+			if !bytes.Contains(bundle, by) {
+				return errors.New("certificate signed by unknown authority")
+			}
+			return nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		entry   []byte
+		serving func(context.Context, []byte) error
+		delay   time.Duration
+		want    []byte
+		again   time.Duration
+	}{
+		"Due": {
+			reason: "We should write the CA that is due.",
+			entry:  next, serving: served(next), want: next,
+		},
+		"CertificateOfACAThatIsOver": {
+			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits until all entries trust that one, too.",
+			entry:  old, serving: served(old), want: both,
+		},
+		"NotServing": {
+			reason: "We should write nothing where neither what is due nor what is carried verifies us.",
+			entry:  next, serving: served(newCA(t)), again: 200 * time.Millisecond,
+		},
+		"FirstEntryBehindAService": {
+			reason:  "We should give the Service the time to lead here before we write the first entry.",
+			serving: served(next), delay: time.Hour, again: time.Hour,
+		},
+		"NextEntryBehindAService": {
+			reason: "We should not wait where there are entries: they are called already.",
+			entry:  next, serving: served(next), delay: time.Hour, want: next,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cached{configuration: carrying(tc.entry), kinds: []v1alpha1.ClaimKind{*newClaimKind("a.example.org")}}
+			inventory := selector.NewInventory()
+			inventory.SetClaimKind(selector.NewClaimKind(&c.kinds[0]))
+			inventory.Open()
+			w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": next}}, inventory, nil, next)
+			w.Serving, w.ServiceDelay = tc.serving, tc.delay
+			// In the entry, and superseded for so long.
+			w.trust.known = map[string]authority{}
+			for der, certificate := range parse([][]byte{old}) {
+				w.trust.known[der] = authority{certificate, time.Now().Add(-overlap)}
+			}
+			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+			require.NoError(t, err, tc.reason)
+			assert.InDelta(t, tc.again, result.RequeueAfter, float64(time.Second), tc.reason)
+			if tc.want == nil {
+				assert.Empty(t, c.applied, tc.reason)
+				return
+			}
+			require.Len(t, c.applied, 1, tc.reason)
+			assert.Equal(t, string(tc.want), string(c.applied[0].Webhooks[0].ClientConfig.CABundle), tc.reason)
 		})
 	}
 }
@@ -212,7 +287,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 // TestReconcileWebhookConfigurationOfClasses has what is not as it is for claims.
 func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 	configuration := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee"}}
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
 		for _, name := range classKinds {
 			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
 				Name: name + v1alpha1.GuardSuffix,
@@ -263,7 +338,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		"InOrder": {
 			reason: "We should write entries in the order of their names: each new order would be a change.",
 			client: &cached{guarding: configuration(), classKinds: kinds(isReady, "b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, again: applyEvery, entries: []entry{
+			want: want{applied: true, entries: []entry{
 				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
 				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
 				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
@@ -275,7 +350,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 				guarding:   configuration(),
 				classKinds: slices.Concat(kinds("", "a.example.org"), kinds(isReady, "b.example.org"), kinds(isNot, "c.example.org")),
 			},
-			want: want{applied: true, again: applyEvery, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
 		},
 		"ReadyNoMore": {
 			reason: "We should take the entry out of a kind whose classes are offered no more.",
@@ -283,12 +358,12 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 				guarding:   configuration("a.example.org", "b.example.org"),
 				classKinds: slices.Concat(kinds(isNot, "a.example.org"), kinds(isReady, "b.example.org")),
 			},
-			want: want{applied: true, again: applyEvery, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
+			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
 		},
 		"NoKinds": {
 			reason: "We should take our entries out when nothing is registered any more.",
 			client: &cached{guarding: configuration("a.example.org")},
-			want:   want{applied: true, again: applyEvery},
+			want:   want{applied: true},
 		},
 		"Uninstalled": {
 			reason: "We should take the entry out of a kind whose CRD is gone, and look again.",
@@ -379,7 +454,7 @@ func TestReconcileTrusts(t *testing.T) {
 		kinds:      []v1alpha1.ClaimKind{*kind},
 		classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "b.example.org"}, Status: v1alpha1.ClassKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}}},
 		configuration: &admissionregistrationv1.MutatingWebhookConfiguration{
-			Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: old}}},
+			Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "a.example.org" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: old}}},
 		},
 		guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	}

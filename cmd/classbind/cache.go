@@ -13,14 +13,16 @@ import (
 	"github.com/classbind/classbind/controller"
 )
 
-// cacheOptions keep what is cached to what is read: two webhook
-// configurations, one Secret, and of CRDs that they changed.
-func cacheOptions(namespace, secret string) cache.Options {
-	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+func named(name string) cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+}
+
+// cacheOptions keep what is cached to what is read: two webhook configurations,
+// and of CRDs that they changed.
+func cacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(v1alpha1.WebhookConfiguration)},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(v1alpha1.WebhookConfiguration)},
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(secret)}}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(v1alpha1.WebhookConfiguration),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(v1alpha1.WebhookConfiguration),
 		controller.CRD(): {Transform: func(object any) (any, error) {
 			if m, err := meta.Accessor(object); err == nil {
 				m.SetAnnotations(nil)
@@ -29,4 +31,11 @@ func cacheOptions(namespace, secret string) cache.Options {
 			return object, nil
 		}},
 	}}
+}
+
+// leaderCacheOptions are the same, and that one Secret changed.
+func leaderCacheOptions(namespace, secret string) cache.Options {
+	o := cacheOptions()
+	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(secret).Field}}}
+	return o
 }

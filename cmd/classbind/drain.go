@@ -9,8 +9,8 @@ import (
 
 // drain lets a replica end without losing a request. For a while after it is
 // told to, it is not ready and goes on answering, since the API servers hear of
-// it later; and each answer closes its connection, so that in the end there is
-// none on which a request could be on its way.
+// it later; and each answer closes its connection, so that in the end none is in
+// use on which a request could be on its way.
 type drain struct {
 	// begun ends when the drain begins, and over when it is over.
 	begun, over context.Context

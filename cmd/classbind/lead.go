@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -17,8 +19,14 @@ import (
 	"github.com/classbind/classbind/controller"
 )
 
-// nextTerm is how soon a replica that has lost the leadership runs for it again.
-const nextTerm = time.Second
+const (
+	// nextTerm is how soon a replica that has lost the leadership runs for it again.
+	nextTerm = time.Second
+
+	// serviceDelay is for the kubelet to see that a replica is ready, every 2 s as
+	// deploy/ has it, and for the Service to lead there.
+	serviceDelay = 5 * time.Second
+)
 
 // leadership runs what writes, as long as this replica leads, and for as many
 // terms as it does. Each term has a manager of its own, because a manager ends
@@ -26,19 +34,28 @@ const nextTerm = time.Second
 type leadership struct {
 	cluster      *rest.Config
 	scheme       *runtime.Scheme
+	mapper       meta.RESTMapper
 	options      *options
 	registration *controller.Registration
-	serving      func(ctx context.Context, ca []byte) error
+	// opened is closed once this replica knows all classes.
+	opened  <-chan struct{}
+	serving func(ctx context.Context, ca []byte) error
 }
 
 // NeedLeaderElection says that every replica runs for it.
 func (l *leadership) NeedLeaderElection() bool { return false }
 
-// Start returns when the context ends.
+// Start returns when the context ends. Before it knows all classes, a replica does
+// not run for it: it could not serve any entry that it wrote.
 func (l *leadership) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-l.opened:
+	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := l.term(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Info("Leads no more, and runs for it again", "because", err.Error())
+			logf.FromContext(ctx).Info("Does not lead, and runs for it again", "because", err.Error())
 		}
 	}, nextTerm)
 	return nil
@@ -48,13 +65,14 @@ func (l *leadership) Start(ctx context.Context) error {
 func (l *leadership) term(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(l.cluster, ctrl.Options{
 		Scheme:                        l.scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mapper, nil },
 		Logger:                        logf.FromContext(ctx),
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own has those of all.
 		LeaderElection:                l.options.leaderElect,
 		LeaderElectionID:              v1alpha1.LeaderLease,
 		LeaderElectionNamespace:       l.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Cache:                         cacheOptions(l.options.namespace, l.options.caSecret()),
+		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),
 		Controller:                    config.Controller{SkipNameValidation: new(true)}, // Names come again in the next term.
 	})
 	if err != nil {
@@ -63,6 +81,9 @@ func (l *leadership) term(ctx context.Context) error {
 	configurator := &controller.WebhookConfigurator{
 		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.serving,
 		Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service,
+	}
+	if l.options.webhookURL == "" {
+		configurator.ServiceDelay = serviceDelay
 	}
 	if err := configurator.SetupWithManager(mgr); err != nil {
 		return err

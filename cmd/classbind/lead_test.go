@@ -19,10 +19,14 @@ func TestLeadershipGoesOn(t *testing.T) {
 		var lines []string
 		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 		ctx, stop := context.WithCancel(logf.IntoContext(t.Context(), log))
-		l := &leadership{cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
+		opened := make(chan struct{})
+		l := &leadership{opened: opened, cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
 		assert.False(t, l.NeedLeaderElection(), "We should run for it on every replica.")
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
+		time.Sleep(time.Minute)
+		require.Empty(t, lines, "We should not run for it before we know all classes.")
+		close(opened)
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, ended, "We should go on: this replica has to answer.")

@@ -65,7 +65,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
 	fs.StringVar(&o.certs, "certs", selfSigned, "who issues the certificates, `self-signed or cert-manager`: classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
-	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it")
+	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
 	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour, "`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers the API server. Without it this one writes them")
 	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "`time` after which a default class that was admitted is stored or will never be, until when another has to wait: the longest that the API server takes to store it (34s for kube-apiserver) and by how much the clocks of two replicas may differ, with some to spare")
@@ -177,7 +177,7 @@ func (o *options) certificateNames() []string {
 	}
 }
 
-// caSecret is the Secret of which the CA is trusted, and whose change is.
+// caSecret is the Secret whose changes bring a new CA at once.
 func (o *options) caSecret() string {
 	if o.certs == certManager {
 		return v1alpha1.TLSSecret

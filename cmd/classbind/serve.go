@@ -105,7 +105,7 @@ func serve(ctx context.Context, o *options) error {
 		Metrics:                metricsserver.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
-		Cache:                  cacheOptions(o.namespace, o.caSecret()),
+		Cache:                  cacheOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
@@ -144,7 +144,7 @@ func serve(ctx context.Context, o *options) error {
 	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
 
 	leader := &leadership{
-		cluster: cluster, scheme: scheme, options: o, registration: registration,
+		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, opened: registration.Opened(),
 		serving: func(ctx context.Context, ca []byte) error {
 			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
 		},
