@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -41,7 +42,12 @@ func TestDeployment(t *testing.T) {
 	w, err := podWorld()
 	require.NoError(t, err)
 	d := &deployment{world: w}
-	t.Cleanup(func() { t.Logf("With certificates of mode %s:\n%s", podCerts, d.table()) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
+		}
+		t.Logf("With certificates of mode %s:\n%s", podCerts, d.table())
+	})
 	before := d.inventory(t)
 
 	for _, step := range []struct {

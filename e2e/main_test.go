@@ -266,12 +266,12 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 func (w *world) resources(t testing.TB, lines ...string) {
 	t.Helper()
 	var manifest strings.Builder
-	wait := []string{"wait", "--for=condition=Established", "crd"}
+	var names []string
 	for _, line := range lines {
 		var kind, name, scope string
 		_, err := fmt.Sscan(line, &kind, &name, &scope)
 		require.NoError(t, err)
-		wait = append(wait, name)
+		names = append(names, name)
 		plural, group, _ := strings.Cut(name, ".")
 		fmt.Fprintf(&manifest, `---
 apiVersion: apiextensions.k8s.io/v1
@@ -289,7 +289,16 @@ spec:
 `, name, group, scope, kind, plural)
 	}
 	w.apply(t, manifest.String())
-	w.kubectl(t, wait...)
+	w.awaitCRDs(t, names...)
+}
+
+// awaitCRDs waits until they are established. kubectl wait fails at one that has no status yet.
+func (w *world) awaitCRDs(t testing.TB, names ...string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.Kubectl(t.Context(), nil, append([]string{"wait", "--for=condition=Established", "crd"}, names...)...)
+		require.NoError(c, err)
+	}, patience, 50*time.Millisecond)
 }
 
 // vendor is the role that lets classbind read a group's classes.

@@ -225,11 +225,17 @@ func ask(ctx context.Context, ip string, review []byte) (string, error) {
 	return fmt.Sprint(response.StatusCode, " ", string(body)), err
 }
 
-// podLogs are the last lines of each.
+// podLogs are the last lines of each, but for one a claim.
 func (w *world) podLogs(ctx context.Context) string {
-	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=100")
+	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=2000")
 	if err != nil {
 		return err.Error()
 	}
-	return out
+	var lines []string
+	for line := range strings.Lines(out) {
+		if !strings.Contains(line, `"Decided on a claim"`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }

@@ -15,7 +15,7 @@ func TestSamples(t *testing.T) {
 	w := sharedWorld(t)
 	samples := filepath.Join(w.deploy, "samples", "crossplane")
 	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "redisclasses.cache.azure.crossplane.io", "rdsinstanceclasses.database.aws.crossplane.io",
+	w.awaitCRDs(t, "redisclasses.cache.azure.crossplane.io", "rdsinstanceclasses.database.aws.crossplane.io",
 		"cloudsqlinstanceclasses.database.gcp.crossplane.io", "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io")
 	w.kubectl(t, "apply", "-k", samples)
 	for kind, n := range map[string]int{

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/load"
@@ -48,9 +49,11 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 // neither comes and goes by itself nor is this test's.
 func (d *deployment) inventory(t *testing.T) []string {
 	t.Helper()
-	resources, err := discovery.NewDiscoveryClientForConfig(d.config)
+	config := rest.CopyConfig(d.config)
+	config.WarningHandlerWithContext = rest.NoWarnings{} // Some kinds of Kubernetes itself are deprecated.
+	resources, err := discovery.NewDiscoveryClientForConfig(config)
 	require.NoError(t, err)
-	objects, err := metadata.NewForConfig(d.config)
+	objects, err := metadata.NewForConfig(config)
 	require.NoError(t, err)
 	lists, err := resources.ServerPreferredResources()
 	require.NoError(t, err)
@@ -81,7 +84,8 @@ func namesOf(ctx context.Context, objects metadata.Interface, resource schema.Gr
 	for i := range list.Items {
 		o := &list.Items[i]
 		name := strings.Join([]string{resource.GroupResource().String(), o.Namespace, o.Name}, "/")
-		if strings.Contains(name, deploymentGroup) || strings.Contains(name, deploymentNamespace) {
+		own := strings.Contains(name, deploymentGroup) || strings.Contains(name, deploymentNamespace)
+		if own || strings.HasPrefix(name, "leases.coordination.k8s.io/kube-") { // Of nodes, and of others' leaders.
 			continue
 		}
 		names = append(names, name)
