@@ -473,7 +473,7 @@ func TestGateMetric(t *testing.T) {
 	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.pem()}
 	require.NoError(t, g.advance(t.Context()))
 	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the certificate is valid that we serve.")
-	assert.Error(t, g.RegisterMetrics(), "We should not count twice.")
+	require.Error(t, g.RegisterMetrics(), "We should not count twice.")
 
 	g.Now = func() time.Time { return w.newest.Leaf.NotAfter.Add(time.Second) }
 	require.ErrorAs(t, g.advance(t.Context()), &x509.CertificateInvalidError{}, "We should verify a certificate at the time that our clock shows.")

@@ -69,6 +69,7 @@ func TestCertManager(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	source.WithWatchInterval(100 * time.Millisecond) // It may not watch the files yet when they change.
 	running.Go(func() { assert.NoError(t, source.Start(ctx)) })
 	defer running.Wait()
 	defer cancel()
@@ -77,7 +78,7 @@ func TestCertManager(t *testing.T) {
 		got, err := source.GetCertificate(nil)
 		require.NoError(c, err)
 		assert.Equal(c, second.Certificate, got.Certificate, "We should read what is mounted anew.")
-	}, 20*time.Second, 20*time.Millisecond) // It looks every 10 s, should a change of the files escape it.
+	}, 20*time.Second, 20*time.Millisecond)
 }
 
 func TestNewCertManagerRefuses(t *testing.T) {
