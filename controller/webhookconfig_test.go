@@ -271,6 +271,7 @@ func TestCAsOfEntries(t *testing.T) {
 			for der, certificate := range parse([][]byte{old}) {
 				w.trust.known[der] = authority{certificate, time.Now().Add(-overlap)}
 			}
+			assert.Equal(t, tc.entry != nil && !bytes.Equal(tc.entry, next), w.outdated(t.Context()), "We should see without an event whether a round is due.")
 			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 			require.NoError(t, err, tc.reason)
 			assert.InDelta(t, tc.again, result.RequeueAfter, float64(time.Second), tc.reason)

@@ -167,7 +167,7 @@ func serve(ctx context.Context, o *options) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("cannot add the health check: %w", err)
 	}
-	if err := mgr.Start(drain.over); err != nil {
+	if err := mgr.Start(drain.over); err != nil { //nolint:contextcheck // It outlives the context for as long as the drain takes.
 		return fmt.Errorf("cannot go on: %w", err)
 	}
 	return nil
