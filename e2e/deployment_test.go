@@ -48,7 +48,7 @@ func TestDeployment(t *testing.T) {
 		}
 		t.Logf("With certificates of mode %s:\n%s", podCerts, d.table())
 	})
-	before := d.inventory(t)
+	before := d.settledInventory(t)
 
 	for _, step := range []struct {
 		name string
@@ -99,21 +99,20 @@ func (d *deployment) table() string {
 		if r.report.Failures > 0 {
 			last = fmt.Sprintf("%.1f s", r.report.LastFailure().Seconds())
 		}
-		ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
-		_, _ = fmt.Fprintf(out, "%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%d\n", r.what, r.report.Creations, r.report.Failures, last, r.report.Unbound,
-			ms(r.report.P50), ms(r.report.P99), ms(r.report.Worst), r.report.Late)
+		_, _ = fmt.Fprintf(out, "%s\t%d\t%d\t%s\t%d\t%.1f ms\t%.1f ms\t%.1f ms\t%d\n", r.what, r.report.Creations, r.report.Failures, last, r.report.Unbound,
+			load.Milliseconds(r.report.P50), load.Milliseconds(r.report.P99), load.Milliseconds(r.report.Worst), r.report.Late)
 	}
 	_ = out.Flush()
 	return text.String()
 }
 
-// applyDeploy with an image and more arguments, and return what kubectl said.
-func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) string {
+// applyDeploy with an image and more arguments.
+func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) {
 	t.Helper()
 	var err error
 	d.folder, err = overlay(image, arguments...)
 	require.NoError(t, err)
-	return d.kubectl(t, "apply", "-k", d.folder)
+	d.kubectl(t, "apply", "-k", d.folder)
 }
 
 // settled waits until there are so many pods, all of them ready, and no others that are about to end.
@@ -150,7 +149,7 @@ func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (rep
 	defer func() { // Also if the test fails there.
 		var err error
 		report, err = l.Stop(t.Context())
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		d.rows = append(d.rows, row{what, report})
 		t.Logf("%s: %s", what, report)
 		assert.Zero(t, report.Unlike, "We should have claims stored as was answered.")

@@ -45,6 +45,19 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 	}
 }
 
+// settledInventory waits until nothing more appears in a cluster that is new.
+func (d *deployment) settledInventory(t *testing.T) []string {
+	t.Helper()
+	var last []string
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		before := last
+		last = d.inventory(t)
+		require.Contains(c, last, "serviceaccounts/kube-system/default", "We should see its controllers run.")
+		require.ElementsMatch(c, before, last)
+	}, rollout, 3*time.Second)
+	return last
+}
+
 // inventory is RESOURCE/NAMESPACE/NAME of every object in the cluster that
 // neither comes and goes by itself nor is this test's.
 func (d *deployment) inventory(t *testing.T) []string {

@@ -91,16 +91,21 @@ func (r Report) LastFailure() time.Duration {
 
 // String is one line, and one more for each reason of failures.
 func (r Report) String() string {
-	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
-	text := fmt.Sprintf("%d creations, %d failed, %d stored unbound; p50 %s, p99 %s, worst %s", r.Creations, r.Failures, r.Unbound, ms(r.P50), ms(r.P99), ms(r.Worst))
+	var text strings.Builder
+	add := func(format string, args ...any) { _, _ = fmt.Fprintf(&text, format, args...) }
+	add("%d creations, %d failed, %d stored unbound; p50 %.1f ms, p99 %.1f ms, worst %.1f ms",
+		r.Creations, r.Failures, r.Unbound, Milliseconds(r.P50), Milliseconds(r.P99), Milliseconds(r.Worst))
 	if r.Unlike > 0 {
-		text += fmt.Sprintf("; %d stored otherwise than answered", r.Unlike)
+		add("; %d stored otherwise than answered", r.Unlike)
 	}
 	if r.Late > 0 {
-		text += fmt.Sprintf("; %d started late", r.Late)
+		add("; %d started late", r.Late)
 	}
 	for _, of := range r.Reasons {
-		text += fmt.Sprintf("\n  %d from %+.1f s to %+.1f s: %s", of.Count, of.First.Seconds(), of.Last.Seconds(), of.Text)
+		add("\n  %d from %+.1f s to %+.1f s: %s", of.Count, of.First.Seconds(), of.Last.Seconds(), of.Text)
 	}
-	return text
+	return text.String()
 }
+
+// Milliseconds of a latency.
+func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
