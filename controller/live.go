@@ -127,10 +127,14 @@ func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, r
 	}
 }
 
-// Registered asks the API server itself whether there is a ClaimKind.
+// Registered asks the API server itself whether there is a ClaimKind. Whoever
+// uninstalls classbind takes away its registrations, the right to read them, and
+// at last the entries that have us called: one that we have seen deleted, and may
+// not look for, is gone.
 func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
 	err := r.api.Get(ctx, client.ObjectKey{Name: claimKind}, &v1alpha1.ClaimKind{})
-	if apierrors.IsNotFound(err) {
+	_, deleted := r.deleted.Load(claimKind)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && deleted {
 		return false, nil
 	}
 	if err != nil {

@@ -329,12 +329,30 @@ func TestLive(t *testing.T) {
 
 func TestRegistered(t *testing.T) {
 	refused := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, tc := range map[string]struct {
-		reason string
-		api    *cached
-		want   bool
-		err    error
+		reason  string
+		api     *cached
+		deleted bool // seen to be
+		want    bool
+		err     error
 	}{
+		"RegisteredAgain": {
+			reason:  "We should find what is registered again, though we have seen it deleted.",
+			deleted: true, api: &cached{kinds: []v1alpha1.ClaimKind{*newClaimKind("claims.example.org")}}, want: true,
+		},
+		"NotPermitted": {
+			reason: "We should not say that there is none when we may not look.",
+			api:    &cached{err: forbidden}, err: forbidden,
+		},
+		"Uninstalled": {
+			reason:  "We should block no claim of a kind that we have seen deleted once our rights are gone, too.",
+			deleted: true, api: &cached{err: forbidden},
+		},
+		"DeletedAndNotAnswered": {
+			reason:  "We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
+			deleted: true, api: &cached{err: refused}, err: refused,
+		},
 		"Registered": {
 			reason: "We should find what was registered a moment ago.",
 			api:    &cached{kinds: []v1alpha1.ClaimKind{*newClaimKind("others.example.org"), *newClaimKind("claims.example.org")}}, want: true,
@@ -349,7 +367,12 @@ func TestRegistered(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := (&Registration{api: tc.api}).Registered(t.Context(), "claims.example.org")
+			r := &Registration{api: tc.api, reader: &cached{}, Inventory: selector.NewInventory()}
+			if tc.deleted {
+				_, err := r.reconcileClaimKind(t.Context(), "claims.example.org")
+				require.NoError(t, err)
+			}
+			got, err := r.Registered(t.Context(), "claims.example.org")
 			require.ErrorIs(t, err, tc.err, tc.reason)
 			assert.Equal(t, tc.want, got, tc.reason)
 		})

@@ -59,6 +59,8 @@ type Registration struct {
 	resolver resolver
 	classes  *classClient
 	reads    reads
+	// deleted has the names of claim kinds that were registered here, and are no more.
+	deleted sync.Map
 
 	mu      sync.Mutex
 	kinds   map[string]*registered
@@ -133,10 +135,12 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	switch {
 	case apierrors.IsNotFound(err):
+		r.deleted.Store(name, nil)
 		r.Inventory.DeleteClaimKind(name)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
+		r.deleted.Delete(name)
 		r.Inventory.SetClaimKind(selector.NewClaimKind(k))
 	}
 	return ctrl.Result{}, nil

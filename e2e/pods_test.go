@@ -139,6 +139,10 @@ kind: Kustomization
 resources: [%q]
 images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 `, base, image[:colon], image[colon+1:])
+	if podCerts == certsCertManager {
+		// As README has it; kustomize's own order has to do, too.
+		text += "sortOptions: {order: fifo}\n"
+	}
 	if len(arguments) > 0 {
 		text += "patches:\n- target: {kind: Deployment, name: classbind}\n  patch: |-\n"
 		for _, argument := range arguments {
