@@ -67,6 +67,7 @@ func TestDeployment(t *testing.T) {
 		{"LeaderDeleted", d.leaderDeleted, false},
 		{"LeaderDeposed", d.leaderDeposed, false},
 		{"RotateCertificates", d.rotateCertificates, false},
+		{"ChangeCertificates", d.changeCertificates, false},
 		{"Crash", d.crash, false},
 		{"CrashOfAll", d.crashOfAll, false},
 		{"Stop", d.stop, false},

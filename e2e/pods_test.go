@@ -114,8 +114,12 @@ func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, s
 // overlay of deploy with an image, and with more arguments of the command, as an
 // admin would write it. It returns its folder.
 func overlay(image string, arguments ...string) (string, error) {
+	return overlayOf(podCerts, image, arguments...)
+}
+
+func overlayOf(certs, image string, arguments ...string) (string, error) {
 	base := podDeploy
-	if podCerts == certsCertManager {
+	if certs == certsCertManager {
 		base = filepath.Join(base, "cert-manager")
 	}
 	folder, err := os.MkdirTemp(scratch, "overlay-")
@@ -139,7 +143,7 @@ kind: Kustomization
 resources: [%q]
 images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 `, base, image[:colon], image[colon+1:])
-	if podCerts == certsCertManager {
+	if certs == certsCertManager {
 		// As README has it; kustomize's own order has to do, too.
 		text += "sortOptions: {order: fifo}\n"
 	}

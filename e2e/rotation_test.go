@@ -60,6 +60,21 @@ func (d *deployment) rotateCertificates(t *testing.T) {
 	assert.Empty(t, problems, "We should serve only what every API server trusts.")
 }
 
+// changeCertificates from cert-manager's to classbind's own, and back.
+func (d *deployment) changeCertificates(t *testing.T) {
+	if podCerts != certsCertManager {
+		t.Skip("It needs cert-manager: CERTS=cert-manager.")
+	}
+	for _, certs := range []string{certsSelfSigned, certsCertManager} {
+		folder, err := overlayOf(certs, podImage)
+		require.NoError(t, err)
+		d.lossless(t, "change to "+certs, func() {
+			d.kubectl(t, "apply", "-k", folder)
+			d.settled(t, 2)
+		})
+	}
+}
+
 // rotateSelfSigned waits until the replicas have renewed their certificates so often between them.
 func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections) {
 	before := seen.rotations()
