@@ -128,13 +128,13 @@ func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, r
 }
 
 // Registered asks the API server itself whether there is a ClaimKind. Whoever
-// uninstalls classbind takes away its registrations, the right to read them, and
+// uninstalls classbind takes away its registrations, its rights, its account, and
 // at last the entries that have us called: one that we have seen deleted, and may
 // not look for, is gone.
 func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
 	err := r.api.Get(ctx, client.ObjectKey{Name: claimKind}, &v1alpha1.ClaimKind{})
 	_, deleted := r.deleted.Load(claimKind)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && deleted {
+	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 		return false, nil
 	}
 	if err != nil {

@@ -349,6 +349,10 @@ func TestRegistered(t *testing.T) {
 			reason:  "We should block no claim of a kind that we have seen deleted once our rights are gone, too.",
 			deleted: true, api: &cached{err: forbidden},
 		},
+		"AccountDeleted": {
+			reason:  "We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
+			deleted: true, api: &cached{err: apierrors.NewUnauthorized("")},
+		},
 		"DeletedAndNotAnswered": {
 			reason:  "We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
 			deleted: true, api: &cached{err: refused}, err: refused,
