@@ -37,6 +37,8 @@ type Binder struct {
 	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Fresh is a random number.
 	Fresh func() uint64
+	// Metrics count the answers; nil, nothing does.
+	Metrics *Metrics
 }
 
 // Review binds the claim whose creation is asked for. In this order, it leaves
@@ -45,7 +47,14 @@ type Binder struct {
 // is about to be heard of; cannot answer for one whose registration is at fault;
 // leaves alone a claim that is being deleted or settled; refuses a malformed one;
 // and binds the claim, or answers as its kind does where there is no class.
-func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+	var (
+		view     *selector.View
+		decision selector.Decision
+	)
+	metrics := b.Metrics.unlessDryRun(request)
+	defer func() { metrics.reviewed(view, decision, response, err) }()
+
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return untouched("NotACreation"), nil
 	}
@@ -54,7 +63,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	view := snapshot[resource.String()]
+	view = snapshot[resource.String()]
 	if view == nil {
 		registered, err := b.Registered(ctx, resource.String())
 		if err != nil {
@@ -87,23 +96,40 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		return denied(apierrors.NewInvalid(kind, request.Name, errs), "MalformedClaim"), nil
 	}
 
-	decision := view.Choose(claim, b.Fresh())
-	if decision.Class == nil {
-		live, err := b.Live(ctx, view, claim)
-		if err != nil {
-			return nil, err
-		}
-		if decision = live.Choose(claim, b.Fresh()); decision.Class == nil {
-			decision.View = view // What was read is what matches; the message says among how many.
-		}
+	if decision, err = b.choose(ctx, view, claim, metrics); err != nil {
+		return nil, err
 	}
 	logDecision(ctx, request, decision)
-	response, err := answer(request, object, decision)
-	if err != nil {
+	if response, err = answer(request, object, decision); err != nil {
 		return nil, err
 	}
 	response.AuditAnnotations = auditAnnotations(decision)
 	return response, nil
+}
+
+// choose among the classes that are known, and where none matches, among those
+// that the API server has now.
+func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector.Claim, metrics *Metrics) (selector.Decision, error) {
+	begin := time.Now()
+	decision := view.Choose(claim, b.Fresh())
+	metrics.chose(view.Kind, time.Since(begin))
+	if decision.Class != nil {
+		return decision, nil
+	}
+	begin = time.Now()
+	live, err := b.Live(ctx, view, claim)
+	took := time.Since(begin)
+	if err != nil {
+		metrics.read(view.Kind, took, readFailed)
+		return selector.Decision{}, err
+	}
+	if decision = live.Choose(claim, b.Fresh()); decision.Class != nil {
+		metrics.read(view.Kind, took, readFound)
+		return decision, nil
+	}
+	metrics.read(view.Kind, took, readNone)
+	decision.View = view // What was read is what matches; the message says among how many.
+	return decision, nil
 }
 
 // await the view of a claim kind that was registered a moment ago: another

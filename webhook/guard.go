@@ -37,6 +37,8 @@ type Guard struct {
 	Window time.Duration
 	// Now is the clock.
 	Now func() time.Time
+	// Metrics count the answers; nil, nothing does.
+	Metrics *Metrics
 
 	sightings onedefault.Sightings
 }
@@ -49,12 +51,15 @@ type Guard struct {
 // which no claim kind is registered; answers the creation of a class that is
 // there already as the API server would; and admits the class as a default if
 // there is no other, and none in the making.
-func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+	var kind *selector.ClassKind
+	defer func() { g.Metrics.unlessDryRun(request).judged(kind, response, err) }()
+
 	update := request.Operation == admissionv1.Update
 	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
 		return untouched("NotACreationOrUpdate"), nil
 	}
-	kind, err := g.ClassKind(ctx, schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
+	kind, err = g.ClassKind(ctx, schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +119,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if err != nil {
 		return nil, err
 	}
-	response := &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}
+	response = &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}
 	if refusal != nil {
 		if response, err = g.refused(ctx, request, class, refusal); err != nil {
 			return nil, err

@@ -126,12 +126,13 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics()); err != nil {
+	metrics := webhook.NewMetrics(registration.Inventory.Snapshot)
+	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register()); err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
 	drain := newDrain(ctx, o.shutdownDelay)
-	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64}
+	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Metrics: metrics}
 	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(webhook.Reviewer(binder.Review)))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
@@ -139,7 +140,7 @@ func serve(ctx context.Context, o *options) error {
 	}
 	guard := &webhook.Guard{
 		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class,
-		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now,
+		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now, Metrics: metrics,
 	}
 	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
 

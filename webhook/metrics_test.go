@@ -1,0 +1,311 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// counted is what is scraped and not 0: of a histogram how many were observed.
+// A key is the name without classbind_, and the values of the labels.
+func counted(t *testing.T, m *Metrics) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(m))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		name, ours := strings.CutPrefix(family.GetName(), "classbind_")
+		require.True(t, ours, family.GetName())
+		for _, metric := range family.GetMetric() {
+			key := name
+			for _, l := range metric.GetLabel() {
+				key += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+			}
+			if n := metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount()); n > 0 {
+				all[key] = n
+			}
+		}
+	}
+	return all
+}
+
+const (
+	decided = "decisions_total claim_kind=" + claimKindName + " outcome=%s strategy=WeightedRandom"
+	asked   = "live_reads_total claim_kind=" + claimKindName + " outcome=%s"
+	chosen  = "choosing_duration_seconds claim_kind=" + claimKindName
+	looked  = "live_read_duration_seconds"
+	guarded = "guard_decisions_total class_kind=%s outcome=%s"
+)
+
+func TestMetricsOfClaims(t *testing.T) {
+	deny := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny })
+	gold, silver := index(sqlClasses, "gold tier=gold"), index(sqlClasses, "silver tier=silver")
+	live := func(kind *selector.ClaimKind, x *selector.Index) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+		return asLive(selector.NewView(kind, []*selector.Index{x}))
+	}
+	unheardOf := func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "made-up-by-somebody" }
+	for name, tc := range map[string]struct {
+		reason    string
+		inventory *selector.Inventory
+		change    func(*Binder)
+		request   *admissionv1.AdmissionRequest
+		want      []string
+	}{
+		"Bound": {
+			reason: "We should count a claim that got a class, and observe how long that took.", inventory: newInventory(newClaimKind(), gold),
+			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "bound"), chosen},
+		},
+		"BoundAfterALiveRead": {
+			reason: "We should tell choosing from reading.", inventory: newInventory(newClaimKind(), silver),
+			change:  func(b *Binder) { b.Live = live(newClaimKind(), gold) },
+			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "bound"), fmt.Sprintf(asked, "found"), chosen, looked},
+		},
+		"UnmatchedAdmitted": {
+			reason: "We should count a claim that is created without a class.", inventory: newInventory(newClaimKind(), silver),
+			change:  func(b *Binder) { b.Live = live(newClaimKind(), silver) },
+			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked},
+		},
+		"UnmatchedDenied": {
+			reason: "We should count a claim that is refused for want of a class.", inventory: newInventory(deny, silver),
+			change:  func(b *Binder) { b.Live = live(deny, silver) },
+			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_denied"), fmt.Sprintf(asked, "none"), chosen, looked},
+		},
+		"Untouched": {
+			reason: "We should count a claim that has its class.", inventory: newInventory(newClaimKind(), gold),
+			request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{fmt.Sprintf(decided, "untouched")},
+		},
+		"Malformed": {
+			reason: "We should count a claim whose selector cannot be read.", inventory: newInventory(newClaimKind(), gold),
+			request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{fmt.Sprintf(decided, "malformed")},
+		},
+		"LiveReadFailed": {
+			reason: "We should count a claim that we cannot answer for.", inventory: newInventory(newClaimKind(), silver),
+			change: func(b *Binder) {
+				b.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, errors.New("refused") }
+			},
+			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
+		},
+		"Fault": {
+			reason: "We should name the kind whose registration is at fault.",
+			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name }),
+				gold, index(rdsClasses, "gold tier=gold")),
+			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable")},
+		},
+		"Closed": {
+			reason: "We should name no kind while we know none.", inventory: selector.NewInventory(),
+			request: newRequest(wantsGold), want: []string{"decisions_total claim_kind= outcome=unavailable strategy="},
+		},
+		"NotRegistered": {
+			reason: "We should name no kind that nobody registered.", inventory: newInventory(newClaimKind(), gold),
+			change:  func(b *Binder) { b.Registered = asRegistered(false, nil) },
+			request: newRequest(wantsGold, unheardOf), want: []string{"decisions_total claim_kind= outcome=untouched strategy="},
+		},
+		"NoReview": {
+			reason: "We should not count what no API server sends.", inventory: newInventory(newClaimKind(), gold),
+			request: newRequest(`[]`),
+		},
+	} {
+		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
+			binder := newBinder(t, tc.inventory)
+			binder.Metrics = NewMetrics(tc.inventory.Snapshot)
+			if tc.change != nil {
+				tc.change(binder)
+			}
+			_, _ = binder.Review(t.Context(), request)
+			want := map[string]float64{}
+			for _, key := range tc.want {
+				if request.DryRun == nil {
+					want[key] = 1
+				}
+			}
+			assert.Equal(t, want, counted(t, binder.Metrics), tc.reason)
+		})
+	}
+}
+
+func TestMetricsOfClasses(t *testing.T) {
+	rds := newGuardRequest(rdsClasses, "", object("bronze", markedInAWS, ""))
+	for name, tc := range map[string]struct {
+		reason  string
+		there   func(*apiServer)
+		request *admissionv1.AdmissionRequest
+		want    string
+	}{
+		"Admitted":       {reason: "We should count a default.", request: rds, want: fmt.Sprintf(guarded, rdsClasses.Name, "admitted")},
+		"Untouched":      {reason: "We should count a class that is not marked.", request: newGuardRequest(sqlClasses, "", silver), want: fmt.Sprintf(guarded, sqlClasses.Name, "untouched")},
+		"NotRegistered":  {reason: "We should name no kind that nobody registered.", request: newGuardRequest(sqlClasses, "", silver), there: func(s *apiServer) { clear(s.kinds) }, want: fmt.Sprintf(guarded, "", "untouched")},
+		"MalformedMark":  {reason: "We should count a weight that is refused.", request: newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"weight":"much"}`, "")), want: fmt.Sprintf(guarded, sqlClasses.Name, "malformed_weight")},
+		"Unavailable":    {reason: "We should count a class that we cannot answer for.", request: rds, there: func(s *apiServer) { s.fail = func(string, string) error { return errors.New("refused") } }, want: fmt.Sprintf(guarded, rdsClasses.Name, "unavailable")},
+		"NoReview":       {reason: "We should not count what no API server sends.", request: newGuardRequest(sqlClasses, "", `[]`)},
+		"SecondDefault":  {reason: "We should count a second default.", request: rds, there: func(s *apiServer) { s.known("gold") }, want: fmt.Sprintf(guarded, rdsClasses.Name, "second_default")},
+		"DefaultsAtOnce": {reason: "We should count a default that has to wait.", request: rds, there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "", now) }, want: fmt.Sprintf(guarded, rdsClasses.Name, "in_flight")},
+	} {
+		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
+			server := newAPIServer()
+			if tc.there != nil {
+				tc.there(server)
+			}
+			inventory := newInventory(newClaimKind(), index(sqlClasses, "gold @default=true"), index(rdsClasses))
+			if _, known := server.classes["sqlclasses.example.org//gold"]; !known {
+				inventory.SetClasses(index(sqlClasses))
+			}
+			guard := server.guard(inventory)
+			guard.Metrics = NewMetrics(inventory.Snapshot)
+			_, _ = guard.Review(t.Context(), request)
+			want := map[string]float64{}
+			if tc.want != "" && request.DryRun == nil {
+				want[tc.want] = 1
+			}
+			assert.Equal(t, want, counted(t, guard.Metrics), tc.reason)
+		})
+	}
+}
+
+// known is a default of ours that nobody guarded.
+func (s *apiServer) known(name string) {
+	s.classes["sqlclasses.example.org//"+name] = object(name, marked, "")
+}
+
+// A rate is one of counters that were there before.
+func TestMetricsAreThereFromTheBeginning(t *testing.T) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold"))
+	m := NewMetrics(inventory.Snapshot)
+	seen := func() map[string]int {
+		registry := prometheus.NewPedanticRegistry()
+		require.NoError(t, registry.Register(m))
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		n := map[string]int{}
+		for _, family := range families {
+			n[family.GetName()] = len(family.GetMetric())
+		}
+		return n
+	}
+	want := map[string]int{
+		"classbind_decisions_total": len(outcomeNames) + 2, "classbind_live_reads_total": len(readOutcomeNames), "classbind_choosing_duration_seconds": 1,
+		"classbind_live_read_duration_seconds": 1, "classbind_guard_decisions_total": len(guardOutcomes) + 2,
+	}
+	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
+	inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.Random }))
+	want["classbind_decisions_total"] += len(outcomeNames)
+	assert.Equal(t, want, seen(), "We should tell strategies apart.")
+	inventory.DeleteClaimKind(claimKindName)
+	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
+}
+
+func TestMetricsRegister(t *testing.T) {
+	m := NewMetrics(selector.NewInventory().Snapshot)
+	require.NoError(t, m.Register())
+	t.Cleanup(func() { metrics.Registry.Unregister(m) })
+	families, err := metrics.Registry.Gather()
+	require.NoError(t, err)
+	var names []string
+	for _, family := range families {
+		names = append(names, family.GetName())
+	}
+	assert.Contains(t, names, "classbind_decisions_total", "We should be in what controller-runtime serves.")
+	assert.Error(t, m.Register(), "We should not count twice.")
+}
+
+// Claims are reviewed while what is registered changes and is scraped.
+func TestMetricsAtOnce(t *testing.T) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	binder := newBinder(t, inventory)
+	binder.Metrics = NewMetrics(inventory.Snapshot)
+	ctx := logr.NewContext(t.Context(), logr.Discard())
+	const workers, each = 8, 200
+	var working sync.WaitGroup
+	for i := range workers {
+		working.Go(func() {
+			for n := range each {
+				if n%20 == 0 {
+					inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.HighestWeight}[i%2] }))
+					counted(t, binder.Metrics)
+				}
+				_, err := binder.Review(ctx, newRequest(wantsGold))
+				assert.NoError(t, err)
+			}
+		})
+	}
+	working.Wait()
+	total := 0.0
+	for key, n := range counted(t, binder.Metrics) {
+		if strings.HasPrefix(key, "decisions_total") {
+			total += n
+		}
+	}
+	assert.InDelta(t, workers*each, total, 0, "We should count every claim once, under whichever strategy.")
+}
+
+// A claim waits for no garbage collector on behalf of metrics.
+func TestMetricsAllocateNothing(t *testing.T) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	ctx, request := logr.NewContext(t.Context(), logr.Discard()), newRequest(wantsGold)
+	allocations := func(m *Metrics) float64 {
+		binder := newBinder(t, inventory)
+		binder.Metrics = m
+		return testing.AllocsPerRun(100, func() { _, _ = binder.Review(ctx, request) })
+	}
+	assert.InDelta(t, allocations(nil), allocations(NewMetrics(inventory.Snapshot)), 0, "We should not allocate in order to count.")
+}
+
+func TestMetricsHaveUsefulBuckets(t *testing.T) {
+	m := NewMetrics(selector.NewInventory().Snapshot)
+	kind := newClaimKind()
+	for took, bucket := range map[time.Duration]float64{time.Microsecond: 1e-6, 4 * time.Microsecond: 5e-6, 90 * time.Microsecond: 1e-4, 80 * time.Millisecond: 1e-1} {
+		m.choosing.Reset()
+		m.kinds.Store(&map[string]*kindMetrics{})
+		m.chose(kind, took)
+		registry := prometheus.NewPedanticRegistry()
+		require.NoError(t, registry.Register(m.choosing))
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		buckets := map[float64]uint64{}
+		for _, b := range families[0].GetMetric()[0].GetHistogram().GetBucket() {
+			buckets[b.GetUpperBound()] = b.GetCumulativeCount()
+		}
+		below := 0.0
+		for _, bound := range slices.Sorted(maps.Keys(buckets)) {
+			if bound < bucket {
+				below = bound
+			}
+		}
+		assert.EqualValues(t, 1, buckets[bucket], "We should have a bucket for %s.", took)
+		assert.Zero(t, buckets[below], "We should have a bucket that says no more than is so of %s.", took)
+	}
+}
+
+func BenchmarkReview(b *testing.B) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "other tier=gold", "silver tier=silver"))
+	request := newRequest(wantsGold)
+	ctx := logr.NewContext(b.Context(), logr.Discard())
+	for name, m := range map[string]*Metrics{"Uncounted": nil, "Counted": NewMetrics(inventory.Snapshot)} {
+		b.Run(name, func(b *testing.B) {
+			binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Metrics: m}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := binder.Review(ctx, request); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
