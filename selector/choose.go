@@ -71,9 +71,11 @@ func (v *View) dropping(claim Claim, c *Class) int {
 
 // Choose decides on a claim. Of the candidates that no filter drops, the
 // strategy draws one; fresh seeds the draw where the claim's identity does not.
+// Under a strategy that goes by turns the decision is that of this moment, and
+// TakeTurn makes it one.
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
 	d := Decision{View: v, Claim: claim}
-	draw := draw{strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh)}
+	draw := draw{strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh), turns: v.Kind.turns}
 	v.each(claim, func(c *Class) {
 		if i := v.dropping(claim, c); i >= 0 {
 			d.Dropped[i]++
@@ -82,7 +84,7 @@ func (v *View) Choose(claim Claim, fresh uint64) Decision {
 		d.Candidates++
 		draw.offer(c)
 	})
-	d.Class = draw.winner
+	d.Class, d.turn = draw.winner, -draw.rank
 	return d
 }
 
@@ -96,6 +98,8 @@ type Decision struct {
 	Candidates int
 	// Dropped are those that the claim asked for and may not get.
 	Dropped Dropped
+
+	turn int64 // that the class had last
 }
 
 // Reason of the decision in a word, for programs.

@@ -31,6 +31,7 @@ type ClaimKind struct {
 	selector   path
 	settledBy  []path // classRef and skipIfSet
 	freshSeeds bool
+	turns      *Turns
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -47,6 +48,9 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
 	c.Strategy.Name = k.Spec.Strategy
+	if c.Strategy.InTurn {
+		c.turns = &Turns{}
+	}
 	for _, p := range k.Spec.Paths.SkipIfSet {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}

@@ -11,6 +11,9 @@ type Strategy struct {
 	Name v1alpha1.Strategy
 	// Weighted strategies offer no class of weight 0.
 	Weighted bool
+	// InTurn strategies rank a candidate by how long ago this replica last gave it
+	// to a claim, and then by its place.
+	InTurn bool
 	// place of a candidate with the uniform u in (0,1): the highest rank wins,
 	// and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
@@ -27,6 +30,9 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
+	v1alpha1.RoundRobin: {InTurn: true, place: func(u float64, _ int64) (int64, float64) {
+		return 0, -math.Log(u)
+	}},
 }
 
 // draw holds the best candidate so far; the order in which they are offered
@@ -34,6 +40,7 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 type draw struct {
 	strategy Strategy
 	seed     uint64
+	turns    *Turns
 
 	winner *Class
 	rank   int64
@@ -42,6 +49,9 @@ type draw struct {
 
 func (d *draw) offer(c *Class) {
 	rank, key := d.strategy.place(uniform(d.seed, c.hash), c.Weight)
+	if d.strategy.InTurn {
+		rank = -d.turns.of(c.hash)
+	}
 	if d.winner == nil || rank > d.rank ||
 		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {
 		d.winner, d.rank, d.key = c, rank, key

@@ -77,5 +77,5 @@ func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d s
 		"claimKind", d.View.Kind.Name, "namespace", request.Namespace, "name", name, "requestUID", request.UID,
 		"class", class, "reason", d.Reason(), "strategy", d.View.Kind.Strategy.Name,
 		"candidates", d.Candidates, "dropped", d.DroppedText(),
-		"dryRun", request.DryRun != nil && *request.DryRun)
+		"dryRun", isDryRun(request))
 }

@@ -52,7 +52,10 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		view     *selector.View
 		decision selector.Decision
 	)
-	metrics := b.Metrics.unlessDryRun(request)
+	dryRun, metrics := isDryRun(request), b.Metrics
+	if dryRun {
+		metrics = nil
+	}
 	defer func() { metrics.reviewed(view, decision, response, err) }()
 
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
@@ -96,7 +99,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		return denied(apierrors.NewInvalid(kind, request.Name, errs), "MalformedClaim"), nil
 	}
 
-	if decision, err = b.choose(ctx, view, claim, metrics); err != nil {
+	if decision, err = b.choose(ctx, view, claim, dryRun, metrics); err != nil {
 		return nil, err
 	}
 	logDecision(ctx, request, decision)
@@ -109,9 +112,9 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 
 // choose among the classes that are known, and where none matches, among those
 // that the API server has now.
-func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector.Claim, metrics *Metrics) (selector.Decision, error) {
+func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector.Claim, dryRun bool, metrics *Metrics) (selector.Decision, error) {
 	begin := time.Now()
-	decision := view.Choose(claim, b.Fresh())
+	decision := b.chooseFrom(view, claim, dryRun)
 	metrics.chose(view.Kind, time.Since(begin))
 	if decision.Class != nil {
 		return decision, nil
@@ -123,13 +126,24 @@ func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector
 		metrics.read(view.Kind, took, readFailed)
 		return selector.Decision{}, err
 	}
-	if decision = live.Choose(claim, b.Fresh()); decision.Class != nil {
+	if decision = b.chooseFrom(live, claim, dryRun); decision.Class != nil {
 		metrics.read(view.Kind, took, readFound)
 		return decision, nil
 	}
 	metrics.read(view.Kind, took, readNone)
 	decision.View = view // What was read is what matches; the message says among how many.
 	return decision, nil
+}
+
+// chooseFrom what is in a view. A dry run takes no turn: it gets what is next.
+func (b *Binder) chooseFrom(view *selector.View, claim selector.Claim, dryRun bool) selector.Decision {
+	fresh := b.Fresh()
+	for {
+		decision := view.Choose(claim, fresh)
+		if dryRun || decision.TakeTurn() {
+			return decision
+		}
+	}
 }
 
 // await the view of a claim kind that was registered a moment ago: another

@@ -387,3 +387,23 @@ func TestReviewBinds(t *testing.T) {
 		})
 	}
 }
+
+func TestReviewTakesTurns(t *testing.T) {
+	inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.RoundRobin }),
+		index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold"))
+	binder := newBinder(t, inventory)
+	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
+	got := map[string]int{}
+	for range 9 {
+		said, err := binder.Review(t.Context(), newRequest(wantsGold, dry))
+		require.NoError(t, err)
+		again, err := binder.Review(t.Context(), newRequest(wantsGold, dry))
+		require.NoError(t, err)
+		assert.Equal(t, string(said.Patch), string(again.Patch), "We should take no turn in a dry run.")
+		response, err := binder.Review(t.Context(), newRequest(wantsGold))
+		require.NoError(t, err)
+		assert.Equal(t, string(said.Patch), string(response.Patch), "We should give what a dry run said is next.")
+		got[response.AuditAnnotations["class"]]++
+	}
+	assert.Equal(t, map[string]int{"SQLClass/a": 3, "SQLClass/b": 3, "SQLClass/c": 3}, got, "We should give each class in turn.")
+}

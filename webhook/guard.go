@@ -53,7 +53,11 @@ type Guard struct {
 // there is no other, and none in the making.
 func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
 	var kind *selector.ClassKind
-	defer func() { g.Metrics.unlessDryRun(request).judged(kind, response, err) }()
+	defer func() {
+		if !isDryRun(request) {
+			g.Metrics.judged(kind, response, err)
+		}
+	}()
 
 	update := request.Operation == admissionv1.Update
 	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
@@ -114,7 +118,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		ClaimKinds: claimKinds,
 		Known:      knownDefaults(snapshot, claimKinds),
 		Window:     g.Window,
-		DryRun:     request.DryRun != nil && *request.DryRun,
+		DryRun:     isDryRun(request),
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +133,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	logf.FromContext(ctx).Info("Decided on a default class",
 		"class", class.String(), "claimKinds", claimKinds, "requestUID", request.UID, "operation", request.Operation,
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
-		"dryRun", request.DryRun != nil && *request.DryRun)
+		"dryRun", isDryRun(request))
 	return response, nil
 }
 

@@ -180,14 +180,6 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 	return k
 }
 
-// unlessDryRun are the metrics for a request: none for one that has no effect.
-func (m *Metrics) unlessDryRun(request *admissionv1.AdmissionRequest) *Metrics {
-	if request.DryRun != nil && *request.DryRun {
-		return nil
-	}
-	return m
-}
-
 // reviewed counts the answer to a claim: of which view, nil for a kind that is
 // not known, and with which decision, of no view where there was none to make.
 func (m *Metrics) reviewed(view *selector.View, d selector.Decision, response *admissionv1.AdmissionResponse, err error) {

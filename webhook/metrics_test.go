@@ -99,7 +99,9 @@ func TestMetricsOfClaims(t *testing.T) {
 		"LiveReadFailed": {
 			reason: "We should count a claim that we cannot answer for.", inventory: newInventory(newClaimKind(), silver),
 			change: func(b *Binder) {
-				b.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, errors.New("refused") }
+				b.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+					return nil, errors.New("refused")
+				}
 			},
 			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
 		},
@@ -237,7 +239,9 @@ func TestMetricsAtOnce(t *testing.T) {
 		working.Go(func() {
 			for n := range each {
 				if n%20 == 0 {
-					inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.HighestWeight}[i%2] }))
+					inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) {
+						s.Strategy = []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.HighestWeight}[i%2]
+					}))
 					counted(t, binder.Metrics)
 				}
 				_, err := binder.Review(ctx, newRequest(wantsGold))

@@ -39,6 +39,11 @@ const (
 // Reviewer answers one admission request. Its error is a fault of ours.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
+// isDryRun says that the answer is to be all that comes of a request.
+func isDryRun(request *admissionv1.AdmissionRequest) bool {
+	return request.DryRun != nil && *request.DryRun
+}
+
 // badRequest is a fault of the caller.
 type badRequest struct {
 	status int

@@ -59,7 +59,9 @@ type ClaimKindSpec struct {
 
 	// Strategy by which one of several candidates is chosen: Random gives every
 	// class an equal share, WeightedRandom a share proportional to its weight,
-	// HighestWeight takes the heaviest, with equal shares among ties.
+	// HighestWeight takes the heaviest, with equal shares among ties, RoundRobin
+	// the one that was given to a claim of this kind the longest ago, whatever the
+	// weights; each replica of classbind has turns of its own.
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -147,7 +149,7 @@ const (
 
 // Strategy is a way to choose one of several candidates.
 //
-// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;RoundRobin
 type Strategy string
 
 // The ways to choose one of several candidates.
@@ -155,6 +157,7 @@ const (
 	Random         Strategy = "Random"
 	WeightedRandom Strategy = "WeightedRandom"
 	HighestWeight  Strategy = "HighestWeight"
+	RoundRobin     Strategy = "RoundRobin"
 )
 
 // Seed is what a draw is seeded with.

@@ -1,0 +1,72 @@
+package selector
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// mostTurns are remembered, of classes that are gone, too: some 15 MB.
+const mostTurns = 1 << 17
+
+// Turns remembers when each class was last given to a claim of one kind, for
+// RoundRobin: the candidate that was given the longest ago is next. That is
+// exactly in turn where all claims ask for the same classes, however many
+// change, and where they ask for different ones it is so over all of them: a
+// counter for all selectors would give each only some of its classes, and one
+// for each selector is as many as authors of claims make up.
+//
+// A class that has had no turn yet is next. Which of several, the draw says, not
+// their order: else every start of a replica would begin with the same class.
+//
+// Each replica has turns of its own, so that of n replicas, each of which gives
+// its candidates turns that differ by one at most, all together do by n.
+type Turns struct {
+	now  atomic.Int64
+	last sync.Map // hash of the class: *atomic.Int64
+	size atomic.Int64
+}
+
+// of a class is its last turn, 0 if it had none yet. A nil Turns knows of none.
+func (t *Turns) of(class uint64) int64 {
+	if t == nil {
+		return 0
+	}
+	if last, ok := t.last.Load(class); ok {
+		return last.(*atomic.Int64).Load()
+	}
+	return 0
+}
+
+// TakeTurn gives the class its turn, under a strategy that goes by turns. It is
+// false where another claim has taken that turn meanwhile: choose again then. A
+// decision that is of no effect takes none.
+func (d Decision) TakeTurn() bool {
+	if d.Class == nil || !d.View.Kind.Strategy.InTurn {
+		return true
+	}
+	return d.View.Kind.turns.take(d.Class.hash, d.turn)
+}
+
+func (t *Turns) take(class uint64, last int64) bool {
+	entry, ok := t.last.Load(class)
+	if !ok {
+		var loaded bool
+		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > mostTurns {
+			t.forget()
+		}
+	}
+	return entry.(*atomic.Int64).CompareAndSwap(last, t.now.Add(1))
+}
+
+// forget the longest ago: at most as many as half of all have had a turn since.
+func (t *Turns) forget() {
+	since := t.now.Load() - mostTurns/2
+	t.last.Range(func(class, last any) bool {
+		if last.(*atomic.Int64).Load() <= since {
+			if _, there := t.last.LoadAndDelete(class); there {
+				t.size.Add(-1)
+			}
+		}
+		return true
+	})
+}
