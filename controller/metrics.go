@@ -1,30 +1,84 @@
 package controller
 
 import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-var defaultClasses = prometheus.NewDesc("classbind_default_classes",
-	"Classes marked default for a claim kind that are not being deleted. More than one is for admins to mend.",
-	[]string{"claim_kind"}, nil)
+var (
+	defaultClasses = prometheus.NewDesc("classbind_default_classes",
+		"Classes marked default for a claim kind that are not being deleted. More than one is for admins to mend.",
+		[]string{"claim_kind"}, nil)
+	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
+		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
+		[]string{"claim_kind"}, nil)
+	classKindReady = prometheus.NewDesc("classbind_class_kind_ready",
+		"Whether this replica sees the classes of a kind as they are now, 1 or 0: with 0 it offers those that it last saw, or none.",
+		[]string{"class_kind"}, nil)
+	knownClasses = prometheus.NewDesc("classbind_classes",
+		"Classes of a kind that this replica knows.",
+		[]string{"class_kind"}, nil)
+)
 
-// inventoryMetrics counts when it is asked, so that nothing is counted while claims are bound.
-type inventoryMetrics struct{ inventory *selector.Inventory }
+// registrationMetrics count when they are asked, so that nothing is counted while claims are bound.
+type registrationMetrics struct{ *Registration }
 
 // RegisterMetrics of what is registered and known, on every replica.
 func (r *Registration) RegisterMetrics() error {
-	return metrics.Registry.Register(inventoryMetrics{r.Inventory})
+	return metrics.Registry.Register(registrationMetrics{r})
 }
 
 // Describe is called by the registry, as is Collect.
-func (m inventoryMetrics) Describe(to chan<- *prometheus.Desc) { to <- defaultClasses }
+func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses} {
+		to <- d
+	}
+}
 
 // Collect counts.
-func (m inventoryMetrics) Collect(to chan<- prometheus.Metric) {
-	for name, view := range m.inventory.Snapshot() {
-		to <- prometheus.MustNewConstMetric(defaultClasses, prometheus.GaugeValue, float64(len(view.Defaults())), name)
+func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, kind string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind)
 	}
+	for name, view := range m.Inventory.Snapshot() {
+		gauge(defaultClasses, float64(len(view.Defaults())), name)
+	}
+	m.mu.Lock()
+	names := slices.Collect(maps.Keys(m.kinds))
+	m.mu.Unlock()
+	for _, name := range names {
+		state := m.state(name)
+		gauge(classKindReady, number(state.reason == v1alpha1.ReasonServed), name)
+		known := 0
+		if state.index != nil {
+			known = len(state.index.Classes)
+		}
+		gauge(knownClasses, float64(known), name)
+	}
+	// From the cache, which does not answer before it has been filled.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	claimKinds := &v1alpha1.ClaimKindList{}
+	if err := m.reader.List(ctx, claimKinds); err != nil {
+		return
+	}
+	for i := range claimKinds.Items {
+		k := &claimKinds.Items[i]
+		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)), k.Name)
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -1,61 +1,127 @@
 package controller
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
-// defaults of each claim kind, as they are scraped.
-func defaults(t *testing.T, from prometheus.Gatherer) map[string]float64 {
+// scraped is everything of ours: a key is the name without classbind_, and the
+// values of the labels, of which the names are not to be mistaken.
+func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
 	require.NoError(t, err)
-	counts := map[string]float64{}
+	values := map[string]float64{}
 	for _, family := range families {
-		if family.GetName() != "classbind_default_classes" {
+		name, ours := strings.CutPrefix(family.GetName(), "classbind_")
+		if !ours {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			require.Len(t, m.GetLabel(), 1, "We should tell claim kinds apart, and nothing else.")
-			require.Equal(t, "claim_kind", m.GetLabel()[0].GetName())
-			counts[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			key := name
+			for _, l := range m.GetLabel() {
+				key += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+			}
+			values[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
-	return counts
+	return values
 }
 
 func TestMetrics(t *testing.T) {
-	i := selector.NewInventory()
+	golds, silvers := newClassKind("golds.example.org", "Gold"), newClassKind("silvers.example.org", "Silver")
+	reader := &cached{}
+	r := &Registration{Inventory: selector.NewInventory(), reader: reader, kinds: map[string]*registered{}}
 	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, registry.Register(inventoryMetrics{i}))
-	i.SetClaimKind(selector.NewClaimKind(newClaimKind("claims.example.org")))
-	i.SetClaimKind(selector.NewClaimKind(newClaimKind("others.example.org")))
-	assert.Empty(t, defaults(t, registry), "We should not count before all is known.")
+	require.NoError(t, registry.Register(registrationMetrics{r}))
+	claimKind := func(name string) {
+		reader.kinds = append(reader.kinds, *newClaimKind(name))
+		r.Inventory.SetClaimKind(selector.NewClaimKind(newClaimKind(name)))
+	}
+	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
+		x := newIndex(kind, classes)
+		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, err: err}, index: x, synced: true}
+		r.Inventory.SetClasses(x)
+	}
+	claimKind("claims.example.org")
+	claimKind("others.example.org")
+	assert.Equal(t, map[string]float64{
+		"claim_kind_ready claim_kind=claims.example.org": 0, "claim_kind_ready claim_kind=others.example.org": 0,
+	}, scraped(t, registry), "We should not count defaults before all classes are known.")
 
-	i.Open()
-	assert.Equal(t, map[string]float64{"claims.example.org": 0, "others.example.org": 0}, defaults(t, registry), "We should say that there is none.")
-
+	r.Inventory.Open()
+	reader.kinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	isDefault := []string{"default", "true"}
-	i.SetClasses(newIndex(newClassKind("golds.example.org", "Gold"), map[string][]string{"a": isDefault, "b": nil}))
-	i.SetClasses(newIndex(newClassKind("silvers.example.org", "Silver"), map[string][]string{"a": isDefault}))
-	assert.Equal(t, map[string]float64{"claims.example.org": 2, "others.example.org": 0}, defaults(t, registry), "We should count the defaults of all class kinds that serve the claim kind.")
+	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
+	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
+	r.kinds["bronzes.example.org"] = &registered{err: errNotInstalled}
+	want := map[string]float64{
+		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
+		"default_classes claim_kind=claims.example.org": 2, "default_classes claim_kind=others.example.org": 0,
+		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0,
+		"classes class_kind=golds.example.org": 2, "classes class_kind=silvers.example.org": 1, "classes class_kind=bronzes.example.org": 0,
+	}
+	assert.Equal(t, want, scraped(t, registry), "We should count the defaults of all class kinds that serve a claim kind, and say that there is none, and tell classes of now from those last seen.")
 
-	i.DeleteClaimKind("others.example.org")
-	assert.Equal(t, map[string]float64{"claims.example.org": 2}, defaults(t, registry), "We should not count for a claim kind that is registered no more.")
+	r.Inventory.DeleteClaimKind("others.example.org")
+	r.reader = unfilled{}
+	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org"} {
+		delete(want, gone)
+	}
+	assert.Equal(t, want, scraped(t, registry), "We should count neither for a claim kind that is registered no more, nor what we cannot read, and all else.")
+}
+
+// unfilled is a cache that has not been filled.
+type unfilled struct{ client.Reader }
+
+func (unfilled) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("not filled")
 }
 
 func TestRegisterMetrics(t *testing.T) {
-	r := &Registration{Inventory: selector.NewInventory()}
+	r := &Registration{Inventory: selector.NewInventory(), reader: &cached{}}
 	r.Inventory.SetClaimKind(selector.NewClaimKind(newClaimKind("claims.example.org")))
 	r.Inventory.Open()
 	require.NoError(t, r.RegisterMetrics())
-	t.Cleanup(func() { metrics.Registry.Unregister(inventoryMetrics{r.Inventory}) })
-	assert.Equal(t, map[string]float64{"claims.example.org": 0}, defaults(t, metrics.Registry), "We should be in what controller-runtime serves.")
+	t.Cleanup(func() { metrics.Registry.Unregister(registrationMetrics{r}) })
+	assert.Equal(t, map[string]float64{"default_classes claim_kind=claims.example.org": 0}, scraped(t, metrics.Registry), "We should be in what controller-runtime serves.")
 	assert.Error(t, r.RegisterMetrics(), "We should not count twice.")
+}
+
+func TestClaimMetrics(t *testing.T) {
+	counts := map[string]ClaimCount{}
+	m := NewClaimMetrics(func() map[string]ClaimCount { return counts })
+	require.NoError(t, m.Register())
+	t.Cleanup(func() { metrics.Registry.Unregister(m) })
+	assert.Empty(t, scraped(t, metrics.Registry), "We should count nothing while we are not the leader.")
+
+	counts["claims.example.org"] = ClaimCount{Bound: 7, Waiting: 3}
+	want := map[string]float64{
+		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
+		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0,
+	}
+	assert.Equal(t, want, scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
+
+	m.Late("claims.example.org", LateBound)
+	m.Late("claims.example.org", LateBound)
+	m.Late("claims.example.org", LateFailed)
+	clear(counts)
+	assert.Equal(t, map[string]float64{
+		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1,
+	}, scraped(t, metrics.Registry), "We should keep counters when we lead no more, and know of no claims.")
 }
