@@ -435,7 +435,7 @@ type series struct {
 	value  float64
 }
 
-// alerts proves that every metric in an alert is one that is exposed, with the
+// alerts proves that every metric in an alert or a panel is one that is exposed, with the
 // labels that it asks for. Of an API server's it has to be one that counts calls
 // that fail, so the replica is killed.
 func (w *world) alerts(t *testing.T, r *replica) {
@@ -463,31 +463,9 @@ func (w *world) alerts(t *testing.T, r *replica) {
 		}
 	}
 
-	var rule struct {
-		Spec struct {
-			Groups []struct {
-				Rules []struct {
-					Alert, Expr         string
-					Labels, Annotations map[string]string
-				}
-			}
-		}
-	}
-	objects := w.rendered(t, w.overlay(t, selfSigned, "monitoring"))
-	for _, object := range objects {
-		if object.GetKind() == "PrometheusRule" {
-			text, err := object.MarshalJSON()
-			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal(text, &rule))
-		}
-	}
-	require.NotEmpty(t, rule.Spec.Groups)
-	for _, alert := range rule.Spec.Groups[0].Rules {
-		assert.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
-		assert.NotEmpty(t, alert.Annotations["summary"], alert.Alert)
-		assert.NotEmpty(t, alert.Annotations["description"], alert.Alert)
-		selectors := vectorSelector.FindAllStringSubmatch(alert.Expr, -1)
-		require.NotEmpty(t, selectors, alert.Alert)
+	for _, q := range w.monitored(t) {
+		selectors := vectorSelector.FindAllStringSubmatch(q.expr, -1)
+		require.NotEmpty(t, selectors, q.of)
 		for _, selector := range selectors {
 			known := map[string]string{"namespace": classbind.Namespace, "job": "classbind", "pod": "any"}
 			found := selector[1] == "up" && matches(selector[2], known)
@@ -501,21 +479,72 @@ func (w *world) alerts(t *testing.T, r *replica) {
 					maps.Copy(known, s.labels)
 				}
 			}
-			assert.True(t, found, "We should find what %s asks for: %s", alert.Alert, selector[0])
-			for _, used := range usedLabel.FindAllStringSubmatch(alert.Expr+fmt.Sprint(alert.Annotations), -1) {
-				for label := range strings.SplitSeq(used[1]+used[2], ",") {
-					assert.Contains(t, known, strings.TrimSpace(label), "We should have %s use labels that there are.", alert.Alert)
+			assert.True(t, found, "We should find what %s asks for: %s", q.of, selector[0])
+			for _, used := range usedLabel.FindAllStringSubmatch(q.expr+q.text, -1) {
+				for label := range strings.SplitSeq(used[1]+used[2]+used[3], ",") {
+					assert.Contains(t, known, strings.TrimSpace(label), "We should have %s use labels that there are.", q.of)
 				}
 			}
 		}
 	}
 }
 
-// Not all of PromQL, but all that the alerts have of it.
+// query is what an alert or a panel asks for, with the text that uses its labels.
+type query struct{ of, expr, text string }
+
+// monitored is all that the rendered component monitoring asks for.
+func (w *world) monitored(t *testing.T) (queries []query) {
+	t.Helper()
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr         string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	for _, object := range w.rendered(t, w.overlay(t, selfSigned, "monitoring")) {
+		switch {
+		case object.GetKind() == "PrometheusRule":
+			text, err := object.MarshalJSON()
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(text, &rule))
+		case object.GetLabels()["grafana_dashboard"] == "1":
+			text, _, err := unstructured.NestedString(object.Object, "data", "classbind.json")
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal([]byte(text), &dashboard))
+		}
+	}
+	require.NotEmpty(t, rule.Spec.Groups)
+	for _, alert := range rule.Spec.Groups[0].Rules {
+		assert.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
+		assert.NotEmpty(t, alert.Annotations["summary"], alert.Alert)
+		assert.NotEmpty(t, alert.Annotations["description"], alert.Alert)
+		queries = append(queries, query{alert.Alert, alert.Expr, fmt.Sprint(alert.Annotations)})
+	}
+	require.NotEmpty(t, dashboard.Panels)
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			expr := strings.ReplaceAll(target.Expr, "$claim_kind", ".*") // as the dashboard has it for all
+			queries = append(queries, query{"the panel " + panel.Title, expr, target.LegendFormat})
+		}
+	}
+	return queries
+}
+
+// Not all of PromQL, but all that the alerts and the dashboard have of it.
 var (
 	vectorSelector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
 	labelMatcher   = regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`)
-	usedLabel      = regexp.MustCompile(`\bby \(([^)]*)\)|\$labels\.(\w+)`)
+	usedLabel      = regexp.MustCompile(`\bby \(([^)]*)\) \(|\$labels\.(\w+)|\{\{(\w+)\}\}`)
 )
 
 func matches(selector string, labels map[string]string) bool {

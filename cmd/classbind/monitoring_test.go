@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/certs"
+	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook"
+)
+
+const monitoring = "../../deploy/components/monitoring/"
+
+// query is an expression of an alert or of a panel, with the labels that the
+// text beside it uses.
+type query struct{ of, expr, text string }
+
+// TestMonitoring proves that the alerts and the dashboard ask for our metrics by
+// their names and their labels, and that they leave none out. That Prometheus
+// can read them is proven by make promql, and that a replica has them in e2e.
+func TestMonitoring(t *testing.T) {
+	described := ourMetrics(t)
+	used := map[string]bool{}
+	queries := slices.Concat(alerts(t), panels(t))
+	for _, q := range queries {
+		var labels []string
+		for _, asked := range vectorSelector.FindAllStringSubmatch(q.expr, -1) {
+			name, matchers := asked[1], asked[2]
+			if !strings.HasPrefix(name, "classbind_") {
+				continue
+			}
+			base := strings.TrimSuffix(name, "_bucket")
+			require.Contains(t, described, base, "We should have what %s asks for.", q.of)
+			assert.Contains(t, matchers, `namespace="classbind-system", job="classbind"`, "We should have %s ask for no more than ours.", q.of)
+			used[base] = true
+			labels = append(labels, described[base]...)
+			for _, m := range labelMatcher.FindAllStringSubmatch(matchers, -1) {
+				assert.Contains(t, append(described[base], "namespace", "job"), m[1], "We should have %s ask for labels that there are.", q.of)
+			}
+		}
+		if labels == nil {
+			continue
+		}
+		for _, m := range usedLabel.FindAllStringSubmatch(q.expr+q.text, -1) {
+			for label := range strings.SplitSeq(m[1]+m[2]+m[3], ",") {
+				assert.Contains(t, append(labels, "le", "pod"), strings.TrimSpace(label), "We should have %s use labels that there are.", q.of)
+			}
+		}
+	}
+	for name := range described {
+		assert.True(t, used[name], "We should show %s.", name)
+	}
+}
+
+var (
+	vectorSelector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
+	labelMatcher   = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
+	usedLabel      = regexp.MustCompile(`\bby \(([^)]+)\) \(|\$labels\.(\w+)|\{\{(\w+)\}\}`)
+	description    = regexp.MustCompile(`^Desc\{fqName: "(\w+)", .*variableLabels: \{([^}]*)\}\}$`)
+)
+
+// ourMetrics and their labels.
+func ourMetrics(t *testing.T) map[string][]string {
+	t.Helper()
+	// What registers itself is found where it does.
+	registry := metrics.Registry
+	recorded := &recorder{RegistererGatherer: registry}
+	metrics.Registry = recorded
+	t.Cleanup(func() { metrics.Registry = registry })
+	inventory := selector.NewInventory()
+	require.NoError(t, (&controller.Registration{Inventory: inventory}).RegisterMetrics())
+	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
+	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
+	require.NoError(t, controller.NewClaimMetrics(nil).Register())
+
+	all := map[string][]string{}
+	for _, c := range recorded.collectors {
+		descriptions := make(chan *prometheus.Desc, 100)
+		c.Describe(descriptions)
+		close(descriptions)
+		for d := range descriptions {
+			m := description.FindStringSubmatch(d.String())
+			require.NotNil(t, m, d.String())
+			all[m[1]] = strings.Split(m[2], ",")
+		}
+	}
+	return all
+}
+
+type recorder struct {
+	metrics.RegistererGatherer
+	collectors []prometheus.Collector
+}
+
+func (r *recorder) Register(c prometheus.Collector) error {
+	r.collectors = append(r.collectors, c)
+	return nil
+}
+
+func alerts(t *testing.T) (all []query) {
+	t.Helper()
+	var rules struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr         string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile(monitoring + "prometheusrule.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, &rules))
+	for _, g := range rules.Spec.Groups {
+		for _, r := range g.Rules {
+			all = append(all, query{r.Alert, r.Expr, r.Annotations["summary"] + r.Annotations["description"]})
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func panels(t *testing.T) (all []query) {
+	t.Helper()
+	var dashboard struct {
+		UID    string
+		Panels []struct {
+			ID                 int
+			Title, Description string
+			GridPos            struct{ X, Y, W, H int }
+			Targets            []struct{ Expr, LegendFormat string }
+		}
+	}
+	text, err := os.ReadFile(monitoring + "dashboard.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &dashboard))
+	assert.NotEmpty(t, dashboard.UID, "We should keep links to the dashboard when it changes.")
+	taken := map[[2]int]string{}
+	for i, p := range dashboard.Panels {
+		assert.Equal(t, i+1, p.ID)
+		assert.NotEmpty(t, p.Description, "We should say what %q shows.", p.Title)
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			all = append(all, query{"the panel " + p.Title, target.Expr, target.LegendFormat})
+		}
+		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				require.Empty(t, taken[at], "We should not lay %q over another.", p.Title)
+				taken[at] = p.Title
+			}
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
