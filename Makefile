@@ -6,6 +6,7 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Kubernetes is built and tested without cgo, always: other flags would build it a second time.
 E2E := cd e2e && CGO_ENABLED=0
+MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 # What make image builds, with what, and make image-archive writes to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
 CONTAINER_ENGINE ?= docker
@@ -51,20 +52,31 @@ generate: ## Generate deepcopy functions and CRDs from api/
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 
 .PHONY: lint
-lint: ## Lint both modules
+lint: ## Lint all modules
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
+	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane
 	go test $(RACE) ./...
 
+.PHONY: promql
+promql: ## Have Prometheus' own parser read the alerts and the dashboard
+	$(MONITORING) go test ./...
+
+# While classbind has something to do: REPLICAS are the URLs of the replicas' metrics.
+.PHONY: picture
+picture: ## Draw a panel of the dashboard from a run: make picture REPLICAS=http://localhost:8080/metrics
+	$(MONITORING) go run . --replicas=$(or $(REPLICAS),http://localhost:8080/metrics) --output=claims-by-outcome.svg
+
 .PHONY: check
 check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
+	cd e2e/monitoring && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*'
-	$(MAKE) lint unit
+	$(MAKE) lint unit promql
 
 # They run a command that they do not import, so a cached result would say nothing: -count=1.
 .PHONY: test
