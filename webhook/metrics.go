@@ -183,7 +183,7 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 // reviewed counts the answer to a claim: of which view, nil for a kind that is
 // not known, and with which decision, of no view where there was none to make.
 func (m *Metrics) reviewed(view *selector.View, d selector.Decision, response *admissionv1.AdmissionResponse, err error) {
-	if m == nil || isBadRequest(err) {
+	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic on its way.
 		return
 	}
 	kind := (*selector.ClaimKind)(nil)
@@ -234,7 +234,7 @@ func (m *Metrics) read(kind *selector.ClaimKind, took time.Duration, o readOutco
 
 // judged counts the answer to a class, of a kind that is nil where it is not registered.
 func (m *Metrics) judged(kind *selector.ClassKind, response *admissionv1.AdmissionResponse, err error) {
-	if m == nil || isBadRequest(err) {
+	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic on its way.
 		return
 	}
 	name, outcome := "", guardUnavailable
