@@ -149,7 +149,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	watched := func(uid types.UID, generation int64, since time.Time, err error, index bool) *registered {
 		kind := newClassKind(name, "Gold")
 		kind.Revision = selector.Revision{UID: uid, Generation: generation}
-		r := &registered{watch: &watch{kind: kind, since: since, err: err}}
+		r := &registered{watch: &watch{kind: kind, answers: answers{since: since, err: err}}}
 		if index {
 			r.index, r.synced = newIndex(kind, nil), true
 		}

@@ -23,8 +23,12 @@ type ClaimKind struct {
 	Revision Revision
 	// Deny refuses a claim for which there is no class.
 	Deny bool
+	// BindLater binds a claim for which there is no class when there is one.
+	BindLater bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
+	// Tally of the claims, for the strategies that count them. Nil counts none.
+	Tally *Tally
 
 	format     v1alpha1.ClassRefFormat
 	classRef   path
@@ -39,6 +43,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Name:       k.Name,
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
+		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
 		Strategy:   strategies[k.Spec.Strategy],
 		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
 		format:     k.Spec.ClassRefFormat,

@@ -11,6 +11,8 @@ type Strategy struct {
 	Name v1alpha1.Strategy
 	// Weighted strategies offer no class of weight 0.
 	Weighted bool
+	// Counted strategies rank a class by how few claims it has, before the place.
+	Counted bool
 	// place of a candidate with the uniform u in (0,1): the highest rank wins,
 	// and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
@@ -27,11 +29,15 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
+	v1alpha1.LeastClaims: {Weighted: true, Counted: true, place: func(u float64, weight int64) (int64, float64) {
+		return 0, -math.Log(u) / float64(weight)
+	}},
 }
 
 // draw holds the best candidate so far; the order in which they are offered
 // does not matter.
 type draw struct {
+	kind     *ClaimKind
 	strategy Strategy
 	seed     uint64
 
@@ -42,6 +48,9 @@ type draw struct {
 
 func (d *draw) offer(c *Class) {
 	rank, key := d.strategy.place(uniform(d.seed, c.hash), c.Weight)
+	if d.strategy.Counted {
+		rank = -d.kind.Tally.claims(d.kind.countedAs(c))
+	}
 	if d.winner == nil || rank > d.rank ||
 		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {
 		d.winner, d.rank, d.key = c, rank, key

@@ -37,6 +37,8 @@ type Binder struct {
 	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Fresh is a random number.
 	Fresh func() uint64
+	// Now is the time, from when on a claim is in flight.
+	Now func() time.Time
 }
 
 // Review binds the claim whose creation is asked for. In this order, it leaves
@@ -75,7 +77,8 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
 		return nil, malformed("request.object: must be an object: %v", err)
 	}
-	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+	metadata, _ := object["metadata"].(map[string]any)
+	if metadata["deletionTimestamp"] != nil {
 		return untouched("BeingDeleted"), nil
 	}
 	claim, errs := view.Kind.NewClaim(request.Namespace, request.Name, object)
@@ -96,6 +99,10 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		if decision = live.Choose(claim, b.Fresh()); decision.Class == nil {
 			decision.View = view // What was read is what matches; the message says among how many.
 		}
+	}
+	if request.DryRun == nil || !*request.DryRun {
+		generateName, _ := metadata["generateName"].(string)
+		decision.Reserve(generateName, b.Now())
 	}
 	logDecision(ctx, request, decision)
 	response, err := answer(request, object, decision)

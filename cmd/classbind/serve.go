@@ -131,7 +131,7 @@ func serve(ctx context.Context, o *options) error {
 	}
 
 	drain := newDrain(ctx, o.shutdownDelay)
-	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64}
+	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now}
 	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(webhook.Reviewer(binder.Review)))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
