@@ -179,3 +179,15 @@ func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 	}
 	return xxhash.Sum64String(k.Name + "/" + c.Namespace + "/" + c.Name)
 }
+
+// Group of the claims of this kind that have the same candidates.
+func (k *ClaimKind) Group(c Claim) string {
+	group := ""
+	if c.Selector != nil {
+		group = "=" + c.Selector.String()
+	}
+	if !k.namesNamespace() {
+		group = c.Namespace + group
+	}
+	return group
+}

@@ -40,6 +40,9 @@ func (k *ClaimKind) Reference(c *Class) any {
 	}
 }
 
+// ReferencePath is where the reference is.
+func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
+
 func (k *ClaimKind) namesNamespace() bool {
 	return k.format == v1alpha1.ObjectReference
 }

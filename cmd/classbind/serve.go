@@ -126,6 +126,10 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	claims := controller.NewClaims(registration, o.namespace)
+	if err := claims.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics()); err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
@@ -144,7 +148,7 @@ func serve(ctx context.Context, o *options) error {
 	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
 
 	leader := &leadership{
-		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, opened: registration.Opened(),
+		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),
 		serving: func(ctx context.Context, ca []byte) error {
 			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
 		},
@@ -158,6 +162,7 @@ func serve(ctx context.Context, o *options) error {
 		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
 		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
+		"claims":         func(*http.Request) error { return claims.Ready() },
 		"shutdown":       drain.ready,
 	} {
 		if err := mgr.AddReadyzCheck(name, ready); err != nil {
