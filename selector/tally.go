@@ -17,9 +17,13 @@ const InFlightWindow = 40 * time.Second
 // loads numbers; who has chosen adds one, and leaves a note of whose it is.
 //
 // With several replicas, each knows its own claims at once and those of the
-// others when they are stored, some milliseconds later. Equal counts are common
-// then, and replicas that all took the same class would herd. They do not,
-// because the weighted draw decides among equals, and is seeded by the claim.
+// others when they are stored, some milliseconds later. What each gives out is
+// even by itself, then, and so is the sum; and where a class has fewer claims
+// than all others, they overshoot by no more than they are late. Replicas that
+// see equal counts do not all take the same class, because the weighted draw
+// decides among equals, and is seeded by the claim. A claim that the API server
+// has yet to name is taken for another replica's of the same generateName and
+// class, so that one may be forgotten some milliseconds early.
 type Tally struct {
 	// slots is a hash table, at most half full, that is replaced when it grows.
 	slots atomic.Pointer[[]atomic.Pointer[Count]]
