@@ -274,7 +274,9 @@ var everywhere = []string{
 	"classkinds.classbind.io/status: update",
 	"classkinds.classbind.io: get list watch",
 	"customresourcedefinitions.apiextensions.k8s.io: list watch",
+	"events.events.k8s.io: create",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
+	"namespaces: list watch",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
 }
 
