@@ -37,6 +37,10 @@ type Claims struct {
 	mu     sync.Mutex
 	kinds  map[string]*watchedClaims
 	binder *LateBinder
+	// began is when it was first asked whether the claims are counted, and counted
+	// that they have been.
+	began   time.Time
+	counted bool
 	// changed is called with the name of each kind of which something changed.
 	changed []countListener
 	// look has a claim kind looked at again.
@@ -213,10 +217,14 @@ func (c *Claims) watches() map[string]*claimWatch {
 	return watches
 }
 
-// Ready is an error until the claims that a strategy counts have been counted, so
-// that no replica takes a class for empty because it has just started. One that
-// the API server refuses, or does not serve, is not waited for.
-func (c *Claims) Ready() error {
+// Ready is an error until the claims that a strategy counts have been counted
+// once, so that no replica takes a class for empty because it has just started.
+// One that the API server refuses, or does not serve, is not waited for, and
+// none for long: a registration must not keep a replica from all other claims.
+func (c *Claims) Ready(now time.Time) error {
+	if c.settled(now) {
+		return nil
+	}
 	for name, view := range c.registration.Inventory.Snapshot() {
 		if !view.Kind.Strategy.Counted {
 			continue
@@ -225,7 +233,20 @@ func (c *Claims) Ready() error {
 			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted = c.registration.Inventory.Snapshot() != nil
 	return nil
+}
+
+// settled says whether there is nothing to wait for any more.
+func (c *Claims) settled(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began.IsZero() {
+		c.began = now
+	}
+	return c.counted || now.Sub(c.began) >= refusalGrace
 }
 
 var errNotWatched = errors.New("they are not watched yet")
@@ -246,8 +267,11 @@ func (c *Claims) problem(name string) error {
 
 // describe the claims of a kind in its status.
 func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
-	status.BoundClaims, status.WaitingClaims = nil, nil
-	if w := c.watches()[k.Name]; w != nil {
+	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
+	if !later && !counted {
+		status.BoundClaims, status.WaitingClaims = nil, nil
+	}
+	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
 		if n, synced := w.counts(); synced {
 			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 		}
@@ -259,9 +283,9 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 		}
 		setCondition(&status.Conditions, c.condition(k.Name, conditionType, met, unmet), k.Generation)
 	}
-	describe(k.Spec.WhenUnmatched == v1alpha1.BindLater, v1alpha1.ConditionLateBinding,
+	describe(later, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
-	describe(k.Spec.Strategy == v1alpha1.LeastClaims, v1alpha1.ConditionClaimsCounted,
+	describe(counted, v1alpha1.ConditionClaimsCounted,
 		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
 }
 
@@ -313,6 +337,11 @@ func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
 	c.mu.Lock()
 	c.binder = b
 	c.mu.Unlock()
+	if b == nil {
+		for _, w := range c.watches() {
+			w.serve(nil, time.Time{})
+		}
+	}
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := c.registration.reader.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)

@@ -115,14 +115,14 @@ type untold struct {
 
 // claimSeen is what is read of a claim on its way into the store.
 type claimSeen struct {
-	uid                     types.UID
-	namespace, name         string
-	version                 string
-	bound                   bool
-	classes                 [2]uint64
-	generateName            string
-	group                   *group // nil if it is left alone
-	parents                 int8
+	uid             types.UID
+	namespace, name string
+	version         string
+	bound           bool
+	classes         [2]uint64
+	generateName    string
+	group           *group // nil if it is left alone
+	parents         int8
 }
 
 // GetObjectKind is for lists, as is DeepCopyObject.
@@ -146,7 +146,9 @@ func newClaimWatch(kind *selector.ClaimKind, of resource, selects labels.Selecto
 func (w *claimWatch) start(client dynamic.Interface, answered func(error)) {
 	claims := client.Resource(w.resource)
 	objects{
-		name: w.kind.Name, client: client, watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) { return claims.Watch(ctx, o) },
+		name: w.kind.Name, client: client, watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return claims.Watch(ctx, o)
+		},
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.ResourceVersion == "0" { // Of any version, the API server would list all in one page.
 				o.ResourceVersion = ""

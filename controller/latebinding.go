@@ -108,10 +108,11 @@ func (b *LateBinder) Start(ctx context.Context) error {
 // round queues the claims of a kind that can be bound since the last.
 func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool) {
 	view := b.view(w)
+	w.serve(b, time.Now())
 	if view == nil {
+		w.startOver()
 		return
 	}
-	w.serve(b, time.Now())
 	w.askNamespaces(askAgain, func(name string) bool { return b.admits(ctx, w, name) })
 	for _, uid := range w.due(view) {
 		b.queue.Add(waitingItem{w, uid})
@@ -295,19 +296,34 @@ func (w *claimWatch) pause(now time.Time) time.Duration {
 	return w.paused.Sub(now)
 }
 
-// serve a binder, from the beginning if it is another.
+// serve a binder, from the beginning if it is another, or none.
 func (w *claimWatch) serve(b *LateBinder, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.binder == b {
 		return
 	}
-	w.binder, w.view, w.fresh, w.untold, w.refusal, w.paused = b, nil, nil, nil, nil, time.Time{}
-	for _, g := range w.groups {
-		g.matched, g.view = false, nil
+	w.binder, w.untold, w.refusal, w.paused = b, nil, nil, time.Time{}
+	w.unmatch()
+	if b == nil {
+		return
 	}
 	for _, c := range w.waiting {
 		w.untold = append(w.untold, untold{c, now})
+	}
+}
+
+// startOver with all claims, when there are classes to ask again.
+func (w *claimWatch) startOver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unmatch()
+}
+
+func (w *claimWatch) unmatch() {
+	w.view, w.fresh = nil, nil
+	for _, g := range w.groups {
+		g.matched, g.view = false, nil
 	}
 }
 

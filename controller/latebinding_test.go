@@ -303,7 +303,7 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 			assert.Equal(c, v1alpha1.ReasonNotPermitted, meta.FindStatusCondition(status.Conditions, condition).Reason)
 		}
 	})
-	require.NoError(t, r.claims.Ready(), "We should not hold up a replica for what we are refused.")
+	require.NoError(t, r.claims.Ready(time.Now()), "We should not hold up a replica for what we are refused.")
 	s.refuse("list", 0)
 	r.awaitCounts(t, ClaimCounts{Waiting: claims})
 	assert.Equal(t, 3, s.pages, "We should list by pages.")
@@ -380,7 +380,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 	}))
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold-1 tier=gold", "gold-2 tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
-	require.NoError(t, r.claims.Ready())
+	require.NoError(t, r.claims.Ready(time.Now()))
 	n := 0
 	choose := func(class, reason string) selector.Decision {
 		t.Helper()
@@ -491,4 +491,19 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(two), 26, "We should find again the claims for which a class was missed.")
 	assert.Empty(t, w.due(none))
 	assert.Len(t, w.due(two), 51, "We should find again the claims whose class has gone and come.")
+}
+
+// TestReadyWaitsForCounts as long as a replica that starts should, and no longer.
+func TestReadyWaitsForCounts(t *testing.T) {
+	s := newClaimServer(t)
+	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })
+	r := newLateReplica(t, s, k)
+	now := time.Now()
+	unwatched := NewClaims(r.registration, "")
+	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
+	require.NoError(t, unwatched.Ready(now.Add(refusalGrace)), "We should not wait for ever.")
+	r.awaitCounts(t, ClaimCounts{})
+	require.NoError(t, r.claims.Ready(now), "We should be ready when they are.")
+	r.claims.drop(lateKind)
+	require.NoError(t, r.claims.Ready(now), "We should not cease to be ready for a kind that is registered later.")
 }

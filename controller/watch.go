@@ -39,8 +39,12 @@ func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKi
 	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
 	objects{
 		name: kind.Name, client: client.metadata,
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.list(ctx, kind, o) },
-		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) { return client.watch(ctx, kind, o) },
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.list(ctx, kind, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.watch(ctx, kind, o)
+		},
 	}.follow(ctx, w, &w.answers, answered)
 	go w.publishUntil(ctx)
 	return w

@@ -162,7 +162,7 @@ func serve(ctx context.Context, o *options) error {
 		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
 		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
-		"claims":         func(*http.Request) error { return claims.Ready() },
+		"claims":         func(*http.Request) error { return claims.Ready(time.Now()) },
 		"shutdown":       drain.ready,
 	} {
 		if err := mgr.AddReadyzCheck(name, ready); err != nil {
