@@ -184,7 +184,7 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if code != 0 {
-		s.fail(w, code, "refused")
+		s.fail(w, code, fmt.Sprintf("User %q cannot %s resource %q", "classbind", verb, "claims"))
 		return
 	}
 	switch verb {
@@ -268,6 +268,10 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]
+	if before != nil && s.denied(before) {
+		s.fail(w, http.StatusForbidden, `admission webhook "other" denied the request`)
+		return
+	}
 	if before == nil {
 		s.fail(w, http.StatusNotFound, "not found")
 		return
@@ -287,6 +291,12 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.fail(w, http.StatusUnprocessableEntity, err.Error())
+}
+
+// denied says whether another webhook lets nobody write the claim.
+func (*claimServer) denied(u *unstructured.Unstructured) bool {
+	denied, _, _ := unstructured.NestedBool(u.Object, "spec", "denied")
+	return denied
 }
 
 func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {

@@ -199,9 +199,8 @@ func (b *LateBinder) bind(ctx context.Context, item waitingItem) (again time.Dur
 		item.watch.tried(claim)
 		log.V(1).Info("A waiting claim has changed, and is looked at again", "because", err.Error())
 		return 0, nil
-	case apierrors.IsForbidden(err):
-		// Refused for all, or for this one by a quota or a webhook: neither is worth a rush.
-		log.Info("Cannot bind a waiting claim", "because", err.Error())
+	case isUnauthorized(err):
+		log.Info("Cannot bind waiting claims", "because", err.Error())
 		item.watch.refuse(err, time.Now().Add(retryAfter))
 		return retryAfter, nil
 	}
@@ -235,12 +234,16 @@ func (b *LateBinder) write(ctx context.Context, w *claimWatch, claim waitingAtte
 // test of a JSON Patch fails, the API server answers as it does to one that is
 // malformed.
 func isOutdated(err error) bool {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return true
-	}
 	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity &&
+	return apierrors.IsNotFound(err) || errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity &&
 		strings.Contains(status.Status().Message, "testing value /metadata/")
+}
+
+// isUnauthorized says that no claim of the kind may be written, by what every
+// authorizer's refusal says. Another webhook, or a policy, refuses one claim
+// alone, and that must not hold up the others.
+func isUnauthorized(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource")
 }
 
 // waitingAttempt is what is written by.

@@ -285,6 +285,23 @@ func TestLateBindingRefused(t *testing.T) {
 	assert.LessOrEqual(t, s.tries, lateWorkers, "We should not try one claim after the other where none may be written.")
 }
 
+// TestLateBindingDenied has another webhook deny a few claims.
+func TestLateBindingDenied(t *testing.T) {
+	s := newClaimServer(t)
+	for i := range 100 {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), fmt.Sprintf(`{"denied":%t,"classSelector":{}}`, i < 50))
+	}
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold"))
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 50, Waiting: 50})
+	status := &v1alpha1.ClaimKindStatus{}
+	r.claims.describe(r.kind, status)
+	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should go on with the others: %v", status.Conditions)
+	s.set(t, "team-a/claim-0", `{"classSelector":{}}`)
+	r.awaitCounts(t, ClaimCounts{Bound: 51, Waiting: 49})
+}
+
 // TestClaimsOnTheWayIn lists by pages where the API server streams no list, and retries where it refuses.
 func TestClaimsOnTheWayIn(t *testing.T) {
 	s := newClaimServer(t)
