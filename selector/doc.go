@@ -32,5 +32,6 @@
 // fresh seed that is weighted random choice; with the claim's identity as seed
 // it is the same draw made reproducible, and a new class takes only the share
 // that is its own. Equal keys go to the class that is first by class kind,
-// namespace and name.
+// namespace and name. Strategies that count choose among the candidates with the
+// fewest claims in that way; a [Tally] is their only memory.
 package selector
