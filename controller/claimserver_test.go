@@ -16,12 +16,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
 // claimServer is as much of an API server as claims need: it lists, by pages and
@@ -46,7 +47,7 @@ type claimServer struct {
 	delay time.Duration
 }
 
-func newClaimServer(t *testing.T) *claimServer {
+func newClaimServer(t testing.TB) *claimServer {
 	t.Helper()
 	s := &claimServer{
 		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
@@ -66,7 +67,7 @@ func (s *claimServer) config() *rest.Config {
 }
 
 // set a claim, NAMESPACE/NAME, to have this spec, and maybe more metadata.
-func (s *claimServer) set(t *testing.T, claim, spec string, change ...func(*unstructured.Unstructured)) {
+func (s *claimServer) set(t testing.TB, claim, spec string, change ...func(*unstructured.Unstructured)) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(claim, "/")
 	u := &unstructured.Unstructured{}
@@ -268,7 +269,7 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]
-	if before != nil && s.denied(before) {
+	if before != nil && s.denied(before) { // As kube-apiserver has it.
 		s.fail(w, http.StatusForbidden, `admission webhook "other" denied the request`)
 		return
 	}
@@ -290,7 +291,11 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	s.fail(w, http.StatusUnprocessableEntity, err.Error())
+	// As kube-apiserver has it, which does not say why.
+	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_ = json.NewEncoder(w).Encode(status)
 }
 
 // denied says whether another webhook lets nobody write the claim.
@@ -316,7 +321,7 @@ func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {
 }
 
 // eventually is for what the API server and we do in the background.
-func eventually(t *testing.T, reason string, test func(c *assert.CollectT)) {
+func eventually(t testing.TB, reason string, test func(c *assert.CollectT)) {
 	t.Helper()
 	require.EventuallyWithT(t, test, 20*time.Second, 5*time.Millisecond, reason)
 }

@@ -230,13 +230,19 @@ func (b *LateBinder) write(ctx context.Context, w *claimWatch, claim waitingAtte
 	return after.GetResourceVersion(), nil
 }
 
-// isOutdated says that the claim is not any more what was seen of it. That a
-// test of a JSON Patch fails, the API server answers as it does to one that is
-// malformed.
+// isOutdated says that the claim is not any more what was seen of it. Of a JSON
+// Patch whose test fails, the API server says no more than that it is at fault;
+// where the claim would be invalid, it names the claim.
 func isOutdated(err error) bool {
-	status := apierrors.APIStatus(nil)
-	return apierrors.IsNotFound(err) || errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity &&
-		strings.Contains(status.Status().Message, "testing value /metadata/")
+	if apierrors.IsNotFound(err) {
+		return true
+	}
+	answered := apierrors.APIStatus(nil)
+	if !errors.As(err, &answered) || answered.Status().Code != http.StatusUnprocessableEntity {
+		return false
+	}
+	details := answered.Status().Details
+	return details == nil || details.Kind == "" && len(details.Causes) == 0
 }
 
 // isUnauthorized says that no claim of the kind may be written, by what every
