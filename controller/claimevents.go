@@ -68,7 +68,7 @@ func (e Events) create(ctx context.Context, event *eventsv1.Event) {
 
 // bound says to which class a claim was.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d selector.Decision) {
-	event := e.event(w, claim, corev1.EventTypeNormal, v1alpha1.EventBoundToClass, "Bind", fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates))
+	event := e.event(w, claim, corev1.EventTypeNormal, v1alpha1.EventBoundToClass, fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates))
 	event.Name += "." + version
 	select {
 	case e.ahead <- event:
@@ -91,7 +91,7 @@ func (e Events) tell(w *claimWatch, view *selector.View, now time.Time) {
 			}
 			note = d.Warning()
 		}
-		e.ahead <- e.event(w, claim, corev1.EventTypeWarning, v1alpha1.EventNoMatchingClass, "Bind", note)
+		e.ahead <- e.event(w, claim, corev1.EventTypeWarning, v1alpha1.EventNoMatchingClass, note)
 	}
 }
 
@@ -112,7 +112,7 @@ func (w *claimWatch) stays(now time.Time, room bool) (claim waitingAttempt, prob
 	return waitingAttempt{}, "", false
 }
 
-func (e Events) event(w *claimWatch, claim waitingAttempt, kind, reason, action, note string) *eventsv1.Event {
+func (e Events) event(w *claimWatch, claim waitingAttempt, kind, reason, note string) *eventsv1.Event {
 	namespace := claim.namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // Events on what has no namespace are there.
@@ -123,7 +123,7 @@ func (e Events) event(w *claimWatch, claim waitingAttempt, kind, reason, action,
 		EventTime:           now,
 		ReportingController: v1alpha1.EventController,
 		ReportingInstance:   e.instance,
-		Type:                kind, Reason: reason, Action: action,
+		Type:                kind, Reason: reason, Action: "Bind",
 		Note: strings.ToValidUTF8(note[:min(len(note), longestNote)], ""),
 		Regarding: corev1.ObjectReference{
 			APIVersion: w.resource.GroupVersion().String(), Kind: w.objectKind,

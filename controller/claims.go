@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -132,7 +133,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	if kind.Strategy.Counted {
 		kind.Tally = c.registration.tally(k.Name)
 	}
-	w := newClaimWatch(kind, found, selects, c.own, func() { c.notify(k.Name) })
+	w := newClaimWatch(ctx, kind, found, selects, c.own, func() { c.notify(k.Name) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.kinds[k.Name]; old != nil && old.watch != nil {
@@ -367,10 +368,7 @@ func (r *Registration) tally(claimKind string) *selector.Tally {
 
 func (r *Registration) expireInFlight(now time.Time) {
 	r.mu.Lock()
-	tallies := make([]*selector.Tally, 0, len(r.tallies))
-	for _, t := range r.tallies {
-		tallies = append(tallies, t)
-	}
+	tallies := slices.Collect(maps.Values(r.tallies))
 	r.mu.Unlock()
 	for _, t := range tallies {
 		t.Expire(now)

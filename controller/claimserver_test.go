@@ -160,6 +160,13 @@ func (s *claimServer) told(reason string) map[string]string {
 	return notes
 }
 
+// tried counts the patches, refused or not.
+func (s *claimServer) tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tries
+}
+
 func (s *claimServer) refuse(verb string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,6 +189,9 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = s.refuses["watchlist"]
 	}
 	delay := s.delay
+	if verb == "patch" {
+		s.tries++
+	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if code != 0 {
@@ -265,7 +275,6 @@ func (s *claimServer) watch(w http.ResponseWriter, r *http.Request) {
 func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tries++
 	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]

@@ -131,14 +131,14 @@ func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectK
 // DeepCopyObject is called by nobody who changes it.
 func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
 
-func newClaimWatch(kind *selector.ClaimKind, of resource, selects labels.Selector, own string, changed func()) *claimWatch {
+func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, selects labels.Selector, own string, changed func()) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
 		selects: selects, own: own, changed: changed,
 		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
 		groups: map[string]*group{}, namespaces: map[string]*namespace{},
 	}
-	w.stopped, w.stop = context.WithCancel(context.Background())
+	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	return w
 }
 

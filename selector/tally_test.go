@@ -42,7 +42,6 @@ func store(v *View, namespace, name, generateName string, c *Class) {
 // TestBurst has some replicas admit a thousand claims to ten classes, of which
 // each sees its own at once and all of them late.
 func TestBurst(t *testing.T) {
-	const claims, classes, every = 1000, 10, time.Millisecond
 	for name, tc := range map[string]struct {
 		reason   string
 		replicas int
@@ -61,7 +60,7 @@ func TestBurst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			worst := 0
 			for seed := range uint64(20) {
-				worst = max(worst, burst(t, seed, tc.replicas, claims, classes, every, tc.lag, nil))
+				worst = max(worst, burst(t, seed, tc.replicas, tc.lag, nil))
 			}
 			t.Logf("at most %d off", worst)
 			assert.LessOrEqual(t, worst, tc.within, tc.reason)
@@ -74,7 +73,7 @@ func TestBurst(t *testing.T) {
 func TestBurstOntoUnevenClasses(t *testing.T) {
 	worst := 0
 	for seed := range uint64(20) {
-		worst = max(worst, burst(t, seed, 3, 1000, 10, time.Millisecond, 50*time.Millisecond, func(v *View) {
+		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
 			for i, c := range v.Classes[0].Classes {
 				v.Kind.Tally.Of(v.Kind.countedAs(c)).Add(int64(i % 2 * 50))
 			}
@@ -84,8 +83,9 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	assert.LessOrEqual(t, worst, 10, "We should even out what was uneven before.")
 }
 
-func burst(t *testing.T, seed uint64, replicas, claims, classes int, every, lag time.Duration, before func(*View)) (off int) {
+func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before func(*View)) (off int) {
 	t.Helper()
+	const claims, classes, every = 1000, 10, time.Millisecond
 	type sight struct {
 		at   time.Duration
 		show func()
@@ -254,7 +254,7 @@ func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 		return testing.AllocsPerRun(100, func() { v.Choose(claim, 1) })
 	}
 	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
-	assert.Equal(t, allocations(random), allocations(counting(10)), "We should allocate nothing to count.")
+	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
 }
 
 // TestLeastClaims breaks ties by the weighted draw, with the seed.
