@@ -230,7 +230,7 @@ func (c *Claims) Ready(now time.Time) error {
 		if !view.Kind.Strategy.Counted {
 			continue
 		}
-		if err := c.problem(name); errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) {
+		if err := c.problem(name); notYet(err) {
 			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
 		}
 	}
@@ -251,6 +251,9 @@ func (c *Claims) settled(now time.Time) bool {
 }
 
 var errNotWatched = errors.New("they are not watched yet")
+
+// notYet says that there is no problem but that the watch has just begun.
+func notYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
 
 // problem is why the claims of a kind are not known, nil if they are.
 func (c *Claims) problem(name string) error {
@@ -282,7 +285,11 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 			meta.RemoveStatusCondition(&status.Conditions, conditionType)
 			return
 		}
-		setCondition(&status.Conditions, c.condition(k.Name, conditionType, met, unmet), k.Generation)
+		err := c.problem(k.Name)
+		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+			return // So does what it wrote here, while this one begins to watch.
+		}
+		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
 	}
 	describe(later, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
@@ -291,8 +298,7 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 }
 
 // condition says what comes of it that the claims are watched, or what does not.
-func (c *Claims) condition(name, conditionType, met, unmet string) metav1.Condition {
-	err := c.problem(name)
+func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	if err == nil {
 		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
 	}
