@@ -6,43 +6,36 @@ import (
 )
 
 var countedClaims = prometheus.NewDesc("classbind_claims",
-	"Claims of a kind, by state: bound to a class, or waiting for one. Only the leader knows, and only of kinds whose claims are watched.",
+	"Claims of a kind that this replica watches, by state: bound to a class, or waiting for one. The leader watches those that are bound later, and every replica those that are counted.",
 	[]string{"claim_kind", "state"}, nil)
-
-// ClaimCount is of the claims of one kind.
-type ClaimCount struct {
-	// Bound have a class, and Waiting are to get one.
-	Bound, Waiting int
-}
 
 // The outcomes of a late binding.
 const (
-	// LateBound claims got their class.
-	LateBound = "bound"
-	// LateChanged claims were changed or deleted meanwhile, and are looked at anew.
-	LateChanged = "changed"
-	// LateFailed claims could not be written, and are tried again.
-	LateFailed = "failed"
+	// lateBound claims got their class.
+	lateBound = "bound"
+	// lateChanged claims were changed or deleted meanwhile, and are looked at anew.
+	lateChanged = "changed"
+	// lateFailed claims could not be written, and are tried again.
+	lateFailed = "failed"
 )
 
 // ClaimMetrics are of claims that are watched: how many there are, and what came
 // of binding those that waited.
 type ClaimMetrics struct {
-	counts func() map[string]ClaimCount
+	counts func() map[string]ClaimCounts
 	late   *prometheus.CounterVec
 }
 
-// NewClaimMetrics asks for the counts, by claim kind, whenever it is asked. It is
-// a replica's, for all of its terms as leader: between them there are none.
-func NewClaimMetrics(counts func() map[string]ClaimCount) *ClaimMetrics {
+// NewClaimMetrics asks for the counts, by claim kind, whenever it is asked.
+func NewClaimMetrics(counts func() map[string]ClaimCounts) *ClaimMetrics {
 	return &ClaimMetrics{counts: counts, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
 		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed or failed.",
 	}, []string{"claim_kind", "outcome"})}
 }
 
-// Late counts a claim that waited, with one of the outcomes.
-func (m *ClaimMetrics) Late(claimKind, outcome string) {
+// tried counts a claim that waited, with one of the outcomes.
+func (m *ClaimMetrics) tried(claimKind, outcome string) {
 	m.late.WithLabelValues(claimKind, outcome).Inc()
 }
 
@@ -61,7 +54,7 @@ func (m *ClaimMetrics) Collect(to chan<- prometheus.Metric) {
 	for name, count := range m.counts() {
 		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Bound), name, "bound")
 		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Waiting), name, "waiting")
-		for _, outcome := range []string{LateBound, LateChanged, LateFailed} {
+		for _, outcome := range []string{lateBound, lateChanged, lateFailed} {
 			m.late.WithLabelValues(name, outcome)
 		}
 	}

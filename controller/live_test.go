@@ -267,22 +267,22 @@ func TestLive(t *testing.T) {
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, err: unavailable}, index: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, err: forbidden}, index: known, synced: true},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, index: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, err: forbidden}, index: known},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, index: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, err: unavailable}, index: known},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, index: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {

@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
 		x := newIndex(kind, classes)
-		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, err: err}, index: x, synced: true}
+		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err}}, index: x, synced: true}
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")
@@ -102,13 +102,13 @@ func TestRegisterMetrics(t *testing.T) {
 }
 
 func TestClaimMetrics(t *testing.T) {
-	counts := map[string]ClaimCount{}
-	m := NewClaimMetrics(func() map[string]ClaimCount { return counts })
+	counts := map[string]ClaimCounts{}
+	m := NewClaimMetrics(func() map[string]ClaimCounts { return counts })
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
-	assert.Empty(t, scraped(t, metrics.Registry), "We should count nothing while we are not the leader.")
+	assert.Empty(t, scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")
 
-	counts["claims.example.org"] = ClaimCount{Bound: 7, Waiting: 3}
+	counts["claims.example.org"] = ClaimCounts{Bound: 7, Waiting: 3}
 	want := map[string]float64{
 		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
@@ -116,12 +116,12 @@ func TestClaimMetrics(t *testing.T) {
 	}
 	assert.Equal(t, want, scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
 
-	m.Late("claims.example.org", LateBound)
-	m.Late("claims.example.org", LateBound)
-	m.Late("claims.example.org", LateFailed)
+	m.tried("claims.example.org", lateBound)
+	m.tried("claims.example.org", lateBound)
+	m.tried("claims.example.org", lateFailed)
 	clear(counts)
 	assert.Equal(t, map[string]float64{
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1,
-	}, scraped(t, metrics.Registry), "We should keep counters when we lead no more, and know of no claims.")
+	}, scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
 }

@@ -32,7 +32,7 @@ func TestState(t *testing.T) {
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
 	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
-	watching := func(err error) *watch { return &watch{kind: golds, since: since, err: err} }
+	watching := func(err error) *watch { return &watch{kind: golds, answers: answers{since: since, err: err}} }
 	watched := func(reason, message string, index *selector.Index) state {
 		no := reason == v1alpha1.ReasonNotPermitted
 		return state{reason: reason, message: message, index: index, revision: golds.Revision, refused: no, since: since}

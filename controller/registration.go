@@ -66,6 +66,7 @@ type Registration struct {
 	kinds   map[string]*registered
 	changed []listener
 	opened  chan struct{}
+	tallies map[string]*selector.Tally
 	// again has a class kind looked up again.
 	again func(classKind string)
 }
@@ -141,7 +142,11 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
 		r.deleted.Delete(name)
-		r.Inventory.SetClaimKind(selector.NewClaimKind(k))
+		kind := selector.NewClaimKind(k)
+		if kind.Strategy.Counted {
+			kind.Tally = r.tally(name)
+		}
+		r.Inventory.SetClaimKind(kind)
 	}
 	return ctrl.Result{}, nil
 }

@@ -25,10 +25,14 @@ import (
 // statusDelay gathers what changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
+// countsDelay does the same for the numbers of claims, which change more often.
+const countsDelay = time.Second
+
 // StatusWriter tells admins, in the status of what they registered, what came
 // of it. It runs on the leader.
 type StatusWriter struct {
 	Registration *Registration
+	Claims       *Claims
 	Configurator *WebhookConfigurator
 	Client       client.Client
 }
@@ -47,6 +51,12 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			s.Claims.onChange(ctx, func(name string) {
+				queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, countsDelay)
+			})
+			return nil
+		})).
 		Complete(byName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
@@ -192,6 +202,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, err
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
+	s.Claims.describe(k, status)
 	result := ctrl.Result{}
 	if ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = retryAfter

@@ -149,7 +149,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	watched := func(uid types.UID, generation int64, since time.Time, err error, index bool) *registered {
 		kind := newClassKind(name, "Gold")
 		kind.Revision = selector.Revision{UID: uid, Generation: generation}
-		r := &registered{watch: &watch{kind: kind, since: since, err: err}}
+		r := &registered{watch: &watch{kind: kind, answers: answers{since: since, err: err}}}
 		if index {
 			r.index, r.synced = newIndex(kind, nil), true
 		}
@@ -217,7 +217,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			if tc.kind != nil {
 				r.kinds[name] = tc.kind
 			}
-			result, err := (&StatusWriter{Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), name)
+			result, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
@@ -272,7 +272,7 @@ func TestGuarded(t *testing.T) {
 			r := &Registration{kinds: map[string]*registered{name: {watch: &watch{kind: kind}, index: newIndex(kind, nil), synced: true}}}
 			configurator := &WebhookConfigurator{}
 			configurator.classes.shared.Store(&tc.problem)
-			_, err := (&StatusWriter{Registration: r, Configurator: configurator, Client: c}).reconcileClassKind(t.Context(), name)
+			_, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: configurator, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.updated, 1, tc.reason)
 			got := meta.FindStatusCondition(c.updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
@@ -282,7 +282,7 @@ func TestGuarded(t *testing.T) {
 		})
 	}
 	refused := errors.New("connection refused")
-	_, err := (&StatusWriter{Client: &cached{err: refused}}).guarded(t.Context(), name)
+	_, err := (&StatusWriter{Claims: &Claims{}, Client: &cached{err: refused}}).guarded(t.Context(), name)
 	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
 }
 
@@ -360,7 +360,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			}
 			configurator := &WebhookConfigurator{}
 			configurator.claims.shared.Store(&tc.problem)
-			s := &StatusWriter{Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
+			s := &StatusWriter{Claims: &Claims{}, Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

@@ -2,19 +2,14 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/selector"
 )
@@ -26,6 +21,7 @@ type watch struct {
 	kind    *selector.ClassKind
 	publish func(*selector.Index)
 	stop    context.CancelFunc
+	answers
 
 	// dirty holds an item while there are changes to publish: however many come
 	// while an index is made, one more index shows them all.
@@ -33,10 +29,6 @@ type watch struct {
 
 	mu      sync.Mutex
 	classes map[types.NamespacedName]*selector.Class
-	// err is what the API server last answered instead of the classes, and since
-	// when it has refused them, or not.
-	err   error
-	since time.Time
 }
 
 // startWatch follows the classes until it is stopped. Both publish, with every
@@ -45,32 +37,15 @@ type watch struct {
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
-	observe := func(err error) {
-		if ctx.Err() == nil && w.observe(err) {
-			answered(err)
-		}
-	}
-	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := client.list(ctx, kind, o)
-			if err != nil { // That all is well is for the watch to say.
-				observe(err)
-			}
-			return list, err
+	objects{
+		name: kind.Name, client: client.metadata,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.list(ctx, kind, o)
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			events, err := client.watch(ctx, kind, o)
-			observe(err)
-			return events, err
+		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.watch(ctx, kind, o)
 		},
-	}, client.metadata)
-	reflector := cache.NewReflectorWithOptions(lw, nil, w, cache.ReflectorOptions{
-		Name: kind.Name, TypeDescription: kind.Name,
-		// A role that a vendor grants later is noticed within seconds, where the
-		// default would wait for up to a minute.
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second},
-	})
-	go reflector.RunWithContext(ctx)
+	}.follow(ctx, w, &w.answers, answered)
 	go w.publishUntil(ctx)
 	return w
 }
@@ -88,29 +63,6 @@ func (w *watch) publishUntil(ctx context.Context) {
 		index := selector.NewIndex(w.kind, classes)
 		w.publish(index)
 	}
-}
-
-// observe records what the API server answered and says whether that is news.
-func (w *watch) observe(err error) bool {
-	if errors.Is(err, context.Canceled) {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if apierrors.IsForbidden(err) != apierrors.IsForbidden(w.err) {
-		w.since = time.Now()
-	}
-	news := (err == nil) != (w.err == nil) || err != nil && err.Error() != w.err.Error()
-	w.err = err
-	return news
-}
-
-// lastError is what the API server last answered instead of the classes, and
-// since when it has refused them, or not.
-func (w *watch) lastError() (since time.Time, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.since, w.err
 }
 
 func (w *watch) update(change func()) {

@@ -276,7 +276,7 @@ func TestSchema(t *testing.T) {
 		"SkipsEverySelector":  {claimKind("a.test", "{paths: {skipIfSet: [.spec]}}"), "no claim with a selector would be bound"},
 		"Format":              {claimKind("a.test", "{classRefFormat: Pointer}"), `spec.classRefFormat: Unsupported value: "Pointer"`},
 		"Strategy":            {claimKind("a.test", "{strategy: Best}"), `spec.strategy: Unsupported value: "Best"`},
-		"StrategyNotYetThere": {claimKind("a.test", "{strategy: LeastClaims}"), `spec.strategy: Unsupported value: "LeastClaims"`},
+		"StrategyNotYetThere": {claimKind("a.test", "{strategy: External}"), `spec.strategy: Unsupported value: "External"`},
 		"Seed":                {claimKind("a.test", "{seed: Name}"), `spec.seed: Unsupported value: "Name"`},
 		"WhenUnmatched":       {claimKind("a.test", "{whenUnmatched: Wait}"), `spec.whenUnmatched: Unsupported value: "Wait"`},
 		"FailurePolicy":       {claimKind("a.test", "{failurePolicy: Retry}"), `spec.failurePolicy: Unsupported value: "Retry"`},

@@ -71,11 +71,10 @@ func (v *View) dropping(claim Claim, c *Class) int {
 
 // Choose decides on a claim. Of the candidates that no filter drops, the
 // strategy draws one; fresh seeds the draw where the claim's identity does not.
-// Under a strategy that goes by turns the decision is that of this moment, and
-// TakeTurn makes it one.
+// Under a strategy that goes by turns, it is the decision of this moment: see Decide.
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
 	d := Decision{View: v, Claim: claim}
-	draw := draw{strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh), turns: v.Kind.turns}
+	draw := draw{kind: v.Kind, strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh)}
 	v.each(claim, func(c *Class) {
 		if i := v.dropping(claim, c); i >= 0 {
 			d.Dropped[i]++
@@ -156,6 +155,13 @@ func (d Decision) Warning() string {
 // unmatched says what was looked for, where, and what would help.
 func (d Decision) unmatched() string {
 	kind := d.View.Kind
+	later := ""
+	if kind.BindLater {
+		later = "; it will be bound when a class matches"
+		if d.Claim.Selector == nil {
+			later = "; it will be bound when a class is marked default"
+		}
+	}
 	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
 		"change the selector, or create or label a class"
 	if d.Claim.Selector == nil {
@@ -163,7 +169,7 @@ func (d Decision) unmatched() string {
 		remedy = fmt.Sprintf("set %s or the annotation %s, or mark a class default", kind.selector, v1alpha1.ClassSelectorAnnotation)
 	}
 	if len(d.View.Classes) == 0 {
-		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds"
+		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
 	}
 	kinds := make([]string, len(d.View.Classes))
 	for i, x := range d.View.Classes {
@@ -173,7 +179,7 @@ func (d Decision) unmatched() string {
 	if dropped := d.dropped(func(f *filter, n int) string { return fmt.Sprintf("%d %s", n, f.text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
-	return fmt.Sprintf("%s (%s): %s", what, where, remedy)
+	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
 }
 
 // selectorText is short enough for a warning, of which the remedy is the end.

@@ -125,9 +125,9 @@ func TestViewFault(t *testing.T) {
 		},
 		"StrategyOfALaterRelease": {
 			reason:     "We should say that we do not know the strategy, and not panic in the first claim",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "LeastClaims" },
+			spec:       func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "External" },
 			classKinds: []string{"as.example.org"},
-			want:       "LeastClaims",
+			want:       "External",
 		},
 	}
 	for name, tc := range cases {

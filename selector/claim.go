@@ -23,8 +23,12 @@ type ClaimKind struct {
 	Revision Revision
 	// Deny refuses a claim for which there is no class.
 	Deny bool
+	// BindLater binds a claim for which there is no class when there is one.
+	BindLater bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
+	// Tally of the claims, for the strategies that count them. Nil counts none.
+	Tally *Tally
 
 	format     v1alpha1.ClassRefFormat
 	classRef   path
@@ -40,6 +44,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Name:       k.Name,
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
+		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
 		Strategy:   strategies[k.Spec.Strategy],
 		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
 		format:     k.Spec.ClassRefFormat,
@@ -177,4 +182,16 @@ func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 		return fresh
 	}
 	return xxhash.Sum64String(k.Name + "/" + c.Namespace + "/" + c.Name)
+}
+
+// Group of the claims of this kind that have the same candidates.
+func (k *ClaimKind) Group(c Claim) string {
+	group := ""
+	if c.Selector != nil {
+		group = "=" + c.Selector.String()
+	}
+	if !k.namesNamespace() {
+		group = c.Namespace + group
+	}
+	return group
 }

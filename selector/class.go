@@ -83,6 +83,8 @@ type Class struct {
 	WeightErr *field.Error
 
 	hash uint64
+	// kindless is the same for a reference that says no kind.
+	kindless uint64
 }
 
 // NewClass reads a class of this kind. The content is the whole object, and
@@ -109,8 +111,13 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		c.WeightErr = field.Invalid(k.weight.field(), weight, err.Error())
 	}
 	// The version is left out, so that a new preferred version moves no claim.
-	c.hash = xxhash.Sum64String(k.GroupVersionKind.Group + "/" + k.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name)
+	c.hash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.kindless = hashOf("", "", c.Namespace, c.Name)
 	return c
+}
+
+func hashOf(group, kind, namespace, name string) uint64 {
+	return xxhash.Sum64String(group + "/" + kind + "/" + namespace + "/" + name)
 }
 
 // String is KIND/NAME as kubectl takes it, or KIND/NAMESPACE/NAME.

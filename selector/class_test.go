@@ -134,11 +134,11 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: labels.Set{"tier": "gold"}, Cordoned: true, Terminating: true, Weight: 1}
-	want.hash = got.hash
+	want.hash, want.kindless = got.hash, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, hash: plain.hash}, plain, "We should cordon no class that says false")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, hash: plain.hash, kindless: plain.kindless}, plain, "We should cordon no class that says false")
 	assert.NotEqual(t, got.hash, plain.hash, "We should tell classes of two namespaces apart")
 }
 

@@ -32,6 +32,7 @@
 // fresh seed that is weighted random choice; with the claim's identity as seed
 // it is the same draw made reproducible, and a new class takes only the share
 // that is its own. Equal keys go to the class that is first by class kind,
-// namespace and name. RoundRobin draws only among those candidates that have
-// waited longest: see [Turns].
+// namespace and name. LeastClaims draws in that way only among the candidates
+// with the fewest claims, which a [Tally] counts, and RoundRobin among those that
+// have waited longest: see [Turns].
 package selector

@@ -11,6 +11,8 @@ type Strategy struct {
 	Name v1alpha1.Strategy
 	// Weighted strategies offer no class of weight 0.
 	Weighted bool
+	// Counted strategies rank a class by how few claims it has, before the place.
+	Counted bool
 	// InTurn strategies rank a candidate by how long ago this replica last gave it
 	// to a claim, and then by its place.
 	InTurn bool
@@ -30,6 +32,9 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
+	v1alpha1.LeastClaims: {Weighted: true, Counted: true, place: func(u float64, weight int64) (int64, float64) {
+		return 0, -math.Log(u) / float64(weight)
+	}},
 	v1alpha1.RoundRobin: {InTurn: true, place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
 	}},
@@ -38,9 +43,9 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 // draw holds the best candidate so far; the order in which they are offered
 // does not matter.
 type draw struct {
+	kind     *ClaimKind
 	strategy Strategy
 	seed     uint64
-	turns    *Turns
 
 	winner *Class
 	rank   int64
@@ -49,8 +54,11 @@ type draw struct {
 
 func (d *draw) offer(c *Class) {
 	rank, key := d.strategy.place(uniform(d.seed, c.hash), c.Weight)
-	if d.strategy.InTurn {
-		rank = -d.turns.of(c.hash)
+	switch {
+	case d.strategy.Counted:
+		rank = -d.kind.Tally.claims(d.kind.countedAs(c))
+	case d.strategy.InTurn:
+		rank = -d.kind.turns.of(c.hash)
 	}
 	if d.winner == nil || rank > d.rank ||
 		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {

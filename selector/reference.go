@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -39,8 +40,8 @@ func (k *ClaimKind) Reference(c *Class) any {
 	}
 }
 
-// ReferencePath is the names of the fields that lead to the reference, from the outermost in.
-func (k *ClaimKind) ReferencePath() []string { return k.classRef }
+// ReferencePath is where the reference is.
+func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 
 func (k *ClaimKind) namesNamespace() bool {
 	return k.format == v1alpha1.ObjectReference
@@ -63,4 +64,48 @@ func (k *ClaimKind) fault(classes []*Index) *Fault {
 		names[i] = x.Kind.Name
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)}
+}
+
+// BoundTo says whether a claim has its class reference, and as the claims of
+// which classes it counts. A reference that names no namespace is to the
+// cluster-scoped class of that name, or to the one in the claim's own namespace:
+// a class kind has one of the two.
+func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
+	value, _ := k.classRef.lookup(object)
+	if value == nil {
+		return classes, false
+	}
+	var group, kind, name string
+	fields, _ := value.(map[string]any)
+	text := func(field string) string {
+		s, _ := fields[field].(string)
+		return s
+	}
+	switch k.format {
+	case v1alpha1.Name:
+		name, _ = value.(string)
+	case v1alpha1.LocalObjectReference:
+		name = text("name")
+	case v1alpha1.TypedLocalObjectReference:
+		group, kind, name = text("apiGroup"), text("kind"), text("name")
+	default:
+		if g, _, ok := strings.Cut(text("apiVersion"), "/"); ok {
+			group = g
+		}
+		classes[0] = hashOf(group, text("kind"), text("namespace"), text("name"))
+		return classes, true
+	}
+	classes[0] = hashOf(group, kind, "", name)
+	if namespace != "" {
+		classes[1] = hashOf(group, kind, namespace, name)
+	}
+	return classes, true
+}
+
+// countedAs is the class's hash among those that BoundTo gives.
+func (k *ClaimKind) countedAs(c *Class) uint64 {
+	if k.namesKind() {
+		return c.hash
+	}
+	return c.kindless
 }

@@ -74,9 +74,3 @@ func TestReference(t *testing.T) {
 		})
 	}
 }
-
-func TestReferencePath(t *testing.T) {
-	k := postgres()
-	k.Spec.Paths.ClassRef = ".spec.template.class_ref"
-	assert.Equal(t, []string{"spec", "template", "class_ref"}, NewClaimKind(k).ReferencePath(), "We should lead from the outermost field in")
-}

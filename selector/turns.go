@@ -37,16 +37,19 @@ func (t *Turns) of(class uint64) int64 {
 	return 0
 }
 
-// TakeTurn gives the class its turn, under a strategy that goes by turns. It is
-// false where another claim has taken that turn meanwhile: choose again then. A
-// decision that is of no effect takes none.
-func (d Decision) TakeTurn() bool {
-	if d.Class == nil || !d.View.Kind.Strategy.InTurn {
-		return true
+// Decide chooses for good: under a strategy that goes by turns, the class has had
+// its turn then. What is of no effect only asks Choose what is next.
+func (v *View) Decide(claim Claim, fresh uint64) Decision {
+	for {
+		d := v.Choose(claim, fresh)
+		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.hash, d.turn) {
+			return d
+		}
 	}
-	return d.View.Kind.turns.take(d.Class.hash, d.turn)
 }
 
+// take the turn of a class that had its last then. It is false where another
+// claim has taken it meanwhile.
 func (t *Turns) take(class uint64, last int64) bool {
 	entry, ok := t.last.Load(class)
 	if !ok {

@@ -26,13 +26,9 @@ func inTurn() *ClaimKind {
 // next decides on a claim for good.
 func next(t *testing.T, view *View, c Claim, fresh uint64) string {
 	t.Helper()
-	for {
-		d := view.Choose(c, fresh)
-		require.NotNil(t, d.Class)
-		if d.TakeTurn() {
-			return d.Class.String()
-		}
-	}
+	d := view.Decide(c, fresh)
+	require.NotNil(t, d.Class)
+	return d.Class.String()
 }
 
 // tiers is a view of classes that are each of one or two tiers, by "name tier tier".
@@ -177,7 +173,7 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 		for i := range 100 {
 			next(t, view, claim(i), 0)
 		}
-		return testing.AllocsPerRun(100, func() { view.Choose(claim(1), 0).TakeTurn() })
+		return testing.AllocsPerRun(100, func() { view.Decide(claim(1), 0) })
 	}
 	assert.InDelta(t, allocations(NewClaimKind(postgres())), allocations(inTurn()), 0, "We should not allocate in order to take turns.")
 }
@@ -187,6 +183,6 @@ func BenchmarkRoundRobin(b *testing.B) {
 	require.Equal(b, 10, view.Choose(claim(1), 0).Candidates)
 	b.ReportAllocs()
 	for b.Loop() {
-		view.Choose(claim(1), 0).TakeTurn()
+		view.Decide(claim(1), 0)
 	}
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,7 +29,8 @@ func answer(request *admissionv1.AdmissionRequest, object map[string]any, d sele
 	if d.Class == nil {
 		return response, nil
 	}
-	patch, err := addPatch(object, d.View.Kind.ReferencePath(), d.View.Kind.Reference(d.Class))
+	kind := d.View.Kind
+	patch, err := json.Marshal([]selector.Operation{kind.AddReference(kind.Parents(object), d.Class)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the class reference: %w", err)
 	}

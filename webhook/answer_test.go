@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -44,6 +45,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 
 func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
+	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
@@ -70,6 +72,16 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			reason: "We should admit the claim and warn that there is no default class.",
 			kind:   newClaimKind(), object: `{}`,
 			want: want{true, noDefault, map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
+		},
+		"BindLaterNoMatch": {
+			reason: "We should admit the claim and say what it waits for.",
+			kind:   newClaimKind(bindLater), object: wantsGold,
+			want: want{true, noMatch + "; it will be bound when a class matches", map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
+		},
+		"BindLaterNoDefault": {
+			reason: "We should admit the claim and say that it waits for a default class.",
+			kind:   newClaimKind(bindLater), object: `{}`,
+			want: want{true, noDefault + "; it will be bound when a class is marked default", map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
 		},
 		"DenyNoMatch": {
 			reason: "We should refuse the claim with what would have been the warning.",
@@ -184,4 +196,32 @@ func TestReviewSeedsTheDraw(t *testing.T) {
 			assert.Len(t, classes, 1, "%s %v", tc.reason, classes)
 		})
 	}
+}
+
+// TestReviewCountsInFlight admits claims one after the other that no watch shows.
+func TestReviewCountsInFlight(t *testing.T) {
+	kind := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.LeastClaims })
+	kind.Tally = &selector.Tally{}
+	binder := newBinder(t, newInventory(kind, index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold")))
+	admit := func(name, object string, dryRun bool) string {
+		response, err := binder.Review(t.Context(), newRequest(object, func(r *admissionv1.AdmissionRequest) { r.Name, r.DryRun = name, &dryRun }))
+		require.NoError(t, err)
+		return response.AuditAnnotations["class"]
+	}
+	counts := map[string]int{}
+	for i := range 40 {
+		name, object := fmt.Sprint("claim-", i), wantsGold
+		if i%2 == 0 {
+			name, object = "", strings.Replace(wantsGold, "{", `{"metadata":{"generateName":"db-"},`, 1)
+		}
+		dry := admit(name, object, true)
+		if name != "" {
+			assert.Equal(t, dry, admit(name, object, true), "We should not count a dry run.")
+			assert.Equal(t, dry, admit(name, object, false), "We should answer a dry run as we would the request.")
+			counts[dry]++
+			continue
+		}
+		counts[admit(name, object, false)]++
+	}
+	assert.Equal(t, map[string]int{"SQLClass/a": 10, "SQLClass/b": 10, "SQLClass/c": 10, "SQLClass/d": 10}, counts, "We should count each claim at once.")
 }

@@ -37,6 +37,8 @@ type Binder struct {
 	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Fresh is a random number.
 	Fresh func() uint64
+	// Now is the time, from when on a claim is in flight.
+	Now func() time.Time
 	// Metrics count the answers; nil, nothing does.
 	Metrics *Metrics
 }
@@ -87,7 +89,8 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
 		return nil, malformed("request.object: must be an object: %v", err)
 	}
-	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+	metadata, _ := object["metadata"].(map[string]any)
+	if metadata["deletionTimestamp"] != nil {
 		return untouched("BeingDeleted"), nil
 	}
 	claim, errs := view.Kind.NewClaim(request.Namespace, request.Name, object)
@@ -101,6 +104,10 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 
 	if decision, err = b.choose(ctx, view, claim, dryRun, metrics); err != nil {
 		return nil, err
+	}
+	if !dryRun {
+		generateName, _ := metadata["generateName"].(string)
+		decision.Reserve(generateName, b.Now())
 	}
 	logDecision(ctx, request, decision)
 	if response, err = answer(request, object, decision); err != nil {
@@ -137,13 +144,10 @@ func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector
 
 // chooseFrom what is in a view. A dry run takes no turn: it gets what is next.
 func (b *Binder) chooseFrom(view *selector.View, claim selector.Claim, dryRun bool) selector.Decision {
-	fresh := b.Fresh()
-	for {
-		decision := view.Choose(claim, fresh)
-		if dryRun || decision.TakeTurn() {
-			return decision
-		}
+	if dryRun {
+		return view.Choose(claim, b.Fresh())
 	}
+	return view.Decide(claim, b.Fresh())
 }
 
 // await the view of a claim kind that was registered a moment ago: another

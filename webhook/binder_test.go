@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -95,6 +96,7 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 			return false, errors.New("no look-up")
 		},
 		Fresh: func() uint64 { return 1 },
+		Now:   time.Now,
 	}
 }
 

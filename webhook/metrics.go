@@ -20,6 +20,7 @@ type outcome int
 const (
 	bound outcome = iota
 	unmatchedAdmitted
+	unmatchedWaiting
 	unmatchedDenied
 	leftAlone
 	malformedClaim
@@ -27,7 +28,7 @@ const (
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"bound", "unmatched_admitted", "unmatched_denied", "untouched", "malformed", "unavailable"}
+var outcomeNames = [outcomes]string{"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "untouched", "malformed", "unavailable"}
 
 // readOutcome of a live read.
 type readOutcome int
@@ -88,7 +89,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		snapshot: snapshot,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
-			Help: "Claims that were decided on, by claim kind, strategy and outcome: bound, unmatched_admitted, unmatched_denied, untouched, malformed or unavailable.",
+			Help: "Claims that were decided on, by claim kind, strategy and outcome: bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, untouched, malformed or unavailable.",
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",
@@ -203,6 +204,8 @@ func outcomeOf(d selector.Decision, response *admissionv1.AdmissionResponse, err
 		return malformedClaim
 	case d.Class != nil:
 		return bound
+	case response.Allowed && d.View.Kind.BindLater:
+		return unmatchedWaiting
 	case response.Allowed:
 		return unmatchedAdmitted
 	}

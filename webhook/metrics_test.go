@@ -57,6 +57,7 @@ const (
 
 func TestMetricsOfClaims(t *testing.T) {
 	deny := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny })
+	later := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater })
 	gold, silver := index(sqlClasses, "gold tier=gold"), index(sqlClasses, "silver tier=silver")
 	live := func(kind *selector.ClaimKind, x *selector.Index) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
 		return asLive(selector.NewView(kind, []*selector.Index{x}))
@@ -82,6 +83,11 @@ func TestMetricsOfClaims(t *testing.T) {
 			reason: "We should count a claim that is created without a class.", inventory: newInventory(newClaimKind(), silver),
 			change:  func(b *Binder) { b.Live = live(newClaimKind(), silver) },
 			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked},
+		},
+		"UnmatchedWaiting": {
+			reason: "We should count a claim that is bound later.", inventory: newInventory(later, silver),
+			change:  func(b *Binder) { b.Live = live(later, silver) },
+			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_waiting"), fmt.Sprintf(asked, "none"), chosen, looked},
 		},
 		"UnmatchedDenied": {
 			reason: "We should count a claim that is refused for want of a class.", inventory: newInventory(deny, silver),

@@ -17,6 +17,8 @@ import (
 // +kubebuilder:printcolumn:name="Failure",type=string,JSONPath=`.spec.failurePolicy`,priority=1
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultClass`
+// +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.boundClaims`
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -59,9 +61,11 @@ type ClaimKindSpec struct {
 
 	// Strategy by which one of several candidates is chosen: Random gives every
 	// class an equal share, WeightedRandom a share proportional to its weight,
-	// HighestWeight takes the heaviest, with equal shares among ties, RoundRobin
-	// the one that was given to a claim of this kind the longest ago, whatever the
-	// weights; each replica of classbind has turns of its own.
+	// HighestWeight takes the heaviest, with equal shares among ties, LeastClaims
+	// the one that the fewest claims of this kind are bound to, with weighted shares
+	// among ties, and RoundRobin the one that was given to a claim of this kind the
+	// longest ago, whatever the weights. LeastClaims needs to list and watch the
+	// claims; each replica of classbind has turns of its own.
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -76,7 +80,9 @@ type ClaimKindSpec struct {
 
 	// WhenUnmatched says what becomes of a claim for which there is no class:
 	// Admit creates it without a class, with a warning to its author; Deny
-	// refuses it (403).
+	// refuses it (403); BindLater creates it as Admit does, and binds it when there
+	// is a class for it, as it binds every other claim of this kind that has no
+	// class. For that, classbind needs to list, watch and patch the claims.
 	// +kubebuilder:default=Admit
 	// +optional
 	WhenUnmatched WhenUnmatched `json:"whenUnmatched,omitempty"`
@@ -149,7 +155,7 @@ const (
 
 // Strategy is a way to choose one of several candidates.
 //
-// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;RoundRobin
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin
 type Strategy string
 
 // The ways to choose one of several candidates.
@@ -157,6 +163,7 @@ const (
 	Random         Strategy = "Random"
 	WeightedRandom Strategy = "WeightedRandom"
 	HighestWeight  Strategy = "HighestWeight"
+	LeastClaims    Strategy = "LeastClaims"
 	RoundRobin     Strategy = "RoundRobin"
 )
 
@@ -173,13 +180,14 @@ const (
 
 // WhenUnmatched is the answer to a claim for which there is no class.
 //
-// +kubebuilder:validation:Enum=Admit;Deny
+// +kubebuilder:validation:Enum=Admit;Deny;BindLater
 type WhenUnmatched string
 
 // The answers to a claim for which there is no class.
 const (
-	Admit WhenUnmatched = "Admit"
-	Deny  WhenUnmatched = "Deny"
+	Admit     WhenUnmatched = "Admit"
+	Deny      WhenUnmatched = "Deny"
+	BindLater WhenUnmatched = "BindLater"
 )
 
 // FailurePolicy is that of a webhook.
@@ -204,7 +212,18 @@ type ClaimKindStatus struct {
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
 
-	// Conditions are Ready and SingleDefault.
+	// BoundClaims have a class. Absent where the claims are not watched, which
+	// they are with BindLater or LeastClaims.
+	// +optional
+	BoundClaims *int32 `json:"boundClaims,omitempty"`
+
+	// WaitingClaims have no class, and wait for one. Absent where the claims are
+	// not watched.
+	// +optional
+	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
+
+	// Conditions are Ready, SingleDefault and, where they apply, LateBinding and
+	// ClaimsCounted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

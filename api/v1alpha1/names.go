@@ -23,8 +23,9 @@ const (
 	// role. Written by vendors beside their ClassKinds, read by the API server.
 	AggregateLabel = "classbind.io/aggregate-to-classbind"
 
-	// FieldManager owns the entries of the webhook configurations and the status
-	// of ClaimKinds and ClassKinds. Written by classbind's leader.
+	// FieldManager owns the entries of the webhook configurations, the status of
+	// ClaimKinds and ClassKinds, and the class references of claims that were bound
+	// later. Written by classbind's leader.
 	FieldManager = "classbind"
 
 	// CommandFieldManager owns the marks of default classes that "classbind
@@ -61,6 +62,9 @@ const (
 	// cert-manager issues it, in classbind's own namespace. Written by cert-manager.
 	TLSSecret = "classbind-tls" //nolint:gosec // The name of a Secret, not its content.
 
+	// EventController reports the events on claims. Written by classbind's leader.
+	EventController = "classbind.io/late-binding"
+
 	// LeaderLease names the leader among the replicas, in classbind's own
 	// namespace, where the Lease of a claim kind has the claim kind's name.
 	LeaderLease = "classbind-leader"
@@ -80,6 +84,12 @@ const (
 	// ConditionWeightsValid is False for a ClassKind with a class whose weight
 	// cannot be read and so counts as 1.
 	ConditionWeightsValid = "WeightsValid"
+	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
+	// claims are bound when there is a class for them.
+	ConditionLateBinding = "LateBinding"
+	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims whose claims
+	// are counted.
+	ConditionClaimsCounted = "ClaimsCounted"
 
 	// ReasonServed says that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
@@ -108,6 +118,9 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
+	// ReasonWatched says that all claims of the kind are known.
+	ReasonWatched = "Watched"
+
 	// ReasonConfigured and ReasonNotConfigured say whether the webhook
 	// configuration has an entry for the class kind.
 	ReasonConfigured    = "Configured"
@@ -116,4 +129,12 @@ const (
 	// ReasonWeightsValid and ReasonMalformedWeight say whether all weights can be read.
 	ReasonWeightsValid    = "WeightsValid"
 	ReasonMalformedWeight = "MalformedWeight"
+)
+
+// Reasons of the events on claims, written by classbind's leader.
+const (
+	// EventBoundToClass says to which class a claim that waited was bound.
+	EventBoundToClass = "BoundToClass"
+	// EventNoMatchingClass says, once, why a claim waits.
+	EventNoMatchingClass = "NoMatchingClass"
 )

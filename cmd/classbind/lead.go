@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -37,6 +40,7 @@ type leadership struct {
 	mapper       meta.RESTMapper
 	options      *options
 	registration *controller.Registration
+	claims       *controller.Claims
 	// opened is closed once this replica knows all classes.
 	opened  <-chan struct{}
 	serving func(ctx context.Context, ca []byte) error
@@ -88,7 +92,20 @@ func (l *leadership) term(ctx context.Context) error {
 	if err := configurator.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	status := &controller.StatusWriter{Registration: l.registration, Configurator: configurator, Client: mgr.GetClient()}
+	events, err := eventsclient.NewForConfig(l.cluster)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for events: %w", err)
+	}
+	instance, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("cannot tell the name of this host: %w", err)
+	}
+	if err := mgr.Add(&controller.LateBinder{
+		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(), Rate: l.options.lateRate, Fresh: rand.Uint64,
+	}); err != nil {
+		return fmt.Errorf("cannot add the late binding: %w", err)
+	}
+	status := &controller.StatusWriter{Registration: l.registration, Claims: l.claims, Configurator: configurator, Client: mgr.GetClient()}
 	if err := status.SetupWithManager(mgr); err != nil {
 		return err
 	}

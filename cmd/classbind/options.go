@@ -46,6 +46,7 @@ type options struct {
 	leaderElect    bool
 	shutdownDelay  time.Duration
 	inFlightWindow time.Duration
+	lateRate       int
 	logLevel       string
 	logFormat      string
 }
@@ -69,6 +70,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour, "`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers the API server. Without it this one writes them")
 	fs.DurationVar(&o.inFlightWindow, "in-flight-window", 90*time.Second, "`time` after which a default class that was admitted is stored or will never be, until when another has to wait: the longest that the API server takes to store it (34s for kube-apiserver) and by how much the clocks of two replicas may differ, with some to spare")
+	fs.IntVar(&o.lateRate, "late-binding-rate", 300, "`claims` that are bound in a second at most, and twice as many in a burst, where whenUnmatched is BindLater; the leader alone binds them")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "`time` for which requests are still answered after SIGTERM, while /readyz fails, so that nobody is left who calls this replica; give it some seconds behind a Service")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
@@ -116,6 +118,9 @@ func (o *options) validate() error {
 	}
 	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
 		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
+	}
+	if o.lateRate < 1 || o.lateRate > 100_000 {
+		wrong("late-binding-rate", strconv.Itoa(o.lateRate), "must be from 1 to 100000")
 	}
 	if o.certs != selfSigned && o.certs != certManager {
 		wrong("certs", o.certs, "must be "+selfSigned+" or "+certManager)

@@ -130,6 +130,10 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse an address without a port.",
 			arg:    "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses",
 		},
+		"NoRate": {
+			reason: "We should refuse to bind no claim later: that is for the ClaimKinds to say.",
+			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
+		},
 		"NoWindow": {
 			reason: "We should refuse to take what is admitted for stored or lost at once.",
 			arg:    "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h",
@@ -224,7 +228,7 @@ func TestValidateRefuses(t *testing.T) {
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--webhook-bind-address=d",
 		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--in-flight-window=1ms",
-		"--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
+		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -233,7 +237,7 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"--namespace", "--webhook-service", "--webhook-url", "--webhook-bind-address",
-		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window",
+		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window", "--late-binding-rate",
 		"--certs", "--certificate-duration", "--ca-duration", "--shutdown-delay-duration", "--log-level", "--log-format",
 	}, flags, "We should name every wrong flag at once, so that nobody has to try a dozen times.")
 }

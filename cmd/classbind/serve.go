@@ -126,13 +126,17 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	claims := controller.NewClaims(registration, o.namespace)
+	if err := claims.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	metrics := webhook.NewMetrics(registration.Inventory.Snapshot)
-	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register()); err != nil {
+	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(), claims.Metrics.Register()); err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
 	drain := newDrain(ctx, o.shutdownDelay)
-	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Metrics: metrics}
+	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now, Metrics: metrics}
 	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(webhook.Reviewer(binder.Review)))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
@@ -145,7 +149,7 @@ func serve(ctx context.Context, o *options) error {
 	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
 
 	leader := &leadership{
-		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, opened: registration.Opened(),
+		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),
 		serving: func(ctx context.Context, ca []byte) error {
 			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
 		},
@@ -159,6 +163,7 @@ func serve(ctx context.Context, o *options) error {
 		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
 		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
+		"claims":         func(*http.Request) error { return claims.Ready(time.Now()) },
 		"shutdown":       drain.ready,
 	} {
 		if err := mgr.AddReadyzCheck(name, ready); err != nil {

@@ -1,4 +1,4 @@
-package webhook
+package selector
 
 import (
 	"encoding/json"
@@ -7,53 +7,55 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// TestAddPatch applies the patches with the library that the API server uses.
-func TestAddPatch(t *testing.T) {
+// TestAddReference applies the patches with the library that the API server uses.
+func TestAddReference(t *testing.T) {
 	type want struct{ patch, object string }
 	for name, tc := range map[string]struct {
 		reason string
 		object string
 		path   []string
-		value  any
 		want   want
 	}{
 		"Leaf": {
 			reason: "We should add the value beside what is there.",
-			object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"}, value: "gold",
+			object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`},
 		},
 		"NullLeaf": {
 			reason: "We should replace null.",
-			object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"}, value: "gold",
+			object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
 		},
 		"EmptyParent": {
 			reason: "We should not replace a parent that is there.",
-			object: `{"spec":{}}`, path: []string{"spec", "classRef"}, value: "gold",
+			object: `{"spec":{}}`, path: []string{"spec", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
 		},
 		"NoParents": {
 			reason: "We should add all parents in one operation.",
-			object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"}, value: map[string]any{"name": "gold"},
-			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":{"name":"gold"}}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":{"name":"gold"}}}}}`},
+			object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
+			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":"gold"}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":"gold"}}}}`},
 		},
 		"NullParent": {
 			reason: "We should put an object in the place of a parent that is null.",
-			object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"}, value: "gold",
+			object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/a","value":{"classRef":"gold"}}]`, `{"spec":{"a":{"classRef":"gold"},"z":1}}`},
 		},
 		"TopLevel": {
 			reason: "We should add a value to the object itself.",
-			object: `{"kind":"Claim"}`, path: []string{"className"}, value: "gold",
+			object: `{"kind":"Claim"}`, path: []string{"className"},
 			want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
-			patch, err := addPatch(object, tc.path, tc.value)
+			kind := &ClaimKind{classRef: tc.path, format: v1alpha1.Name}
+			patch, err := json.Marshal([]Operation{kind.AddReference(kind.Parents(object), &Class{Kind: &ClassKind{}, Name: "gold"})})
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 

@@ -1,0 +1,387 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// Claims watches the claims of the kinds that need it: on every replica those
+// whose strategy counts claims, and on the leader those that are bound later.
+type Claims struct {
+	// Metrics of the claims that are watched.
+	Metrics *ClaimMetrics
+
+	registration *Registration
+	client       dynamic.Interface
+	// own namespace of classbind.
+	own string
+
+	mu     sync.Mutex
+	kinds  map[string]*watchedClaims
+	binder *LateBinder
+	// began is when it was first asked whether the claims are counted, and counted
+	// that they have been.
+	began   time.Time
+	counted bool
+	// changed is called with the name of each kind of which something changed.
+	changed []countListener
+	// look has a claim kind looked at again.
+	look func(claimKind string)
+}
+
+// watchedClaims of a kind; err says why there is no watch.
+type watchedClaims struct {
+	watch *claimWatch
+	err   error
+}
+
+type countListener struct {
+	ctx  context.Context
+	call func(claimKind string)
+}
+
+// NewClaims of what is registered; own is the namespace of classbind itself.
+func NewClaims(r *Registration, own string) *Claims {
+	c := &Claims{registration: r, client: r.classes.dynamic, own: own, kinds: map[string]*watchedClaims{}, look: func(string) {}}
+	c.Metrics = NewClaimMetrics(c.Counts)
+	return c
+}
+
+// SetupWithManager adds the controller of the watches, and what forgets claims in flight.
+func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
+	look := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.look = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
+		return nil
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: lookUps}).
+		For(&v1alpha1.ClaimKind{}, revisionChanged).
+		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(look).
+		Complete(byName(c.reconcile))
+	if err != nil {
+		return fmt.Errorf("cannot set up the watches of claims: %w", err)
+	}
+	return mgr.Add(everywhere{manager.RunnableFunc(func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(context.Context) { c.registration.expireInFlight(time.Now()) }, time.Second)
+		return nil
+	})})
+}
+
+func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClaimKind{}
+	err := c.registration.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+	}
+	verbs := []string{"list", "watch"}
+	later := k.Spec.WhenUnmatched == v1alpha1.BindLater && c.leading()
+	if later {
+		verbs = append(verbs, "patch")
+	}
+	if err != nil || !later && k.Spec.Strategy != v1alpha1.LeastClaims {
+		c.drop(name)
+		return ctrl.Result{}, nil
+	}
+	found, err := c.registration.lookUp(ctx, name, verbs...)
+	switch {
+	case errors.Is(err, errNotInstalled), errors.Is(err, errUnsuitable):
+		c.drop(name)
+		c.unwatched(name, err)
+		return ctrl.Result{RequeueAfter: retryAfter}, nil
+	case errors.Is(err, errNotServed):
+		c.unwatched(name, err)
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+	case err != nil:
+		c.unwatched(name, err)
+		return ctrl.Result{}, err
+	}
+	served, err := c.follow(ctx, k, found)
+	if err != nil || served {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+}
+
+// follow watches the claims of a kind, anew if its registration changed. It is
+// false where the API server has no such resource for the watch.
+func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resource) (served bool, err error) {
+	selects, err := metav1.LabelSelectorAsSelector(labelSelector(k.Spec.NamespaceSelector))
+	if err != nil { // The schema lets none in.
+		return false, fmt.Errorf("cannot read spec.namespaceSelector of claim kind %q: %w", k.Name, err)
+	}
+	kind := selector.NewClaimKind(k)
+	if kind.Strategy.Counted {
+		kind.Tally = c.registration.tally(k.Name)
+	}
+	w := newClaimWatch(ctx, kind, found, selects, c.own, func() { c.notify(k.Name) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.kinds[k.Name]; old != nil && old.watch != nil {
+		if old.watch.kind.Revision == kind.Revision && old.watch.resource == w.resource {
+			_, err := old.watch.lastError()
+			return !apierrors.IsNotFound(err), nil
+		}
+		old.watch.stop()
+		w.before = old.watch
+	}
+	c.kinds[k.Name] = &watchedClaims{watch: w}
+	w.start(c.client, func(err error) {
+		c.notify(k.Name)
+		if apierrors.IsNotFound(err) {
+			c.lookAt(k.Name)
+		}
+	})
+	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
+	return true, nil
+}
+
+// labelSelector is the same as a metav1.LabelSelector.
+func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for key, value := range s.MatchLabels {
+		selector.MatchLabels[key] = string(value)
+	}
+	for _, e := range s.MatchExpressions {
+		requirement := metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator}
+		for _, v := range e.Values {
+			requirement.Values = append(requirement.Values, string(v))
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+	}
+	return selector
+}
+
+func (c *Claims) drop(name string) {
+	c.mu.Lock()
+	old := c.kinds[name]
+	delete(c.kinds, name)
+	c.mu.Unlock()
+	if old != nil {
+		if old.watch != nil {
+			old.watch.withdraw()
+		}
+		c.notify(name)
+	}
+}
+
+// unwatched says why there is no watch, unless there is one all the same.
+func (c *Claims) unwatched(name string, why error) {
+	c.mu.Lock()
+	if old := c.kinds[name]; old == nil || old.watch == nil {
+		c.kinds[name] = &watchedClaims{err: why}
+	}
+	c.mu.Unlock()
+	c.notify(name)
+}
+
+// Counts of the claims of every kind whose claims are known. Those that wait are
+// counted on the leader alone, but for kinds whose claims are counted anyway.
+func (c *Claims) Counts() map[string]ClaimCounts {
+	counts := map[string]ClaimCounts{}
+	for name, w := range c.watches() {
+		if n, synced := w.counts(); synced {
+			counts[name] = n
+		}
+	}
+	return counts
+}
+
+func (c *Claims) watches() map[string]*claimWatch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watches := map[string]*claimWatch{}
+	for name, k := range c.kinds {
+		if k.watch != nil {
+			watches[name] = k.watch
+		}
+	}
+	return watches
+}
+
+// Ready is an error until the claims that a strategy counts have been counted
+// once, so that no replica takes a class for empty because it has just started.
+// One that the API server refuses, or does not serve, is not waited for, and
+// none for long: a registration must not keep a replica from all other claims.
+func (c *Claims) Ready(now time.Time) error {
+	if c.settled(now) {
+		return nil
+	}
+	for name, view := range c.registration.Inventory.Snapshot() {
+		if !view.Kind.Strategy.Counted {
+			continue
+		}
+		if err := c.problem(name); notYet(err) {
+			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted = c.registration.Inventory.Snapshot() != nil
+	return nil
+}
+
+// settled says whether there is nothing to wait for any more.
+func (c *Claims) settled(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began.IsZero() {
+		c.began = now
+	}
+	return c.counted || now.Sub(c.began) >= refusalGrace
+}
+
+var errNotWatched = errors.New("they are not watched yet")
+
+// notYet says that there is no problem but that the watch has just begun.
+func notYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
+
+// problem is why the claims of a kind are not known, nil if they are.
+func (c *Claims) problem(name string) error {
+	c.mu.Lock()
+	k := c.kinds[name]
+	c.mu.Unlock()
+	switch {
+	case k == nil:
+		return errNotWatched
+	case k.watch == nil:
+		return k.err
+	}
+	return k.watch.problem()
+}
+
+// describe the claims of a kind in its status.
+func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
+	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
+	if !later && !counted {
+		status.BoundClaims, status.WaitingClaims = nil, nil
+	}
+	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
+		if n, synced := w.counts(); synced {
+			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
+		}
+	}
+	describe := func(applies bool, conditionType, met, unmet string) {
+		if !applies {
+			meta.RemoveStatusCondition(&status.Conditions, conditionType)
+			return
+		}
+		err := c.problem(k.Name)
+		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+			return // So does what it wrote here, while this one begins to watch.
+		}
+		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
+	}
+	describe(later, v1alpha1.ConditionLateBinding,
+		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
+	describe(counted, v1alpha1.ConditionClaimsCounted,
+		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
+}
+
+// condition says what comes of it that the claims are watched, or what does not.
+func condition(err error, conditionType, met, unmet string) metav1.Condition {
+	if err == nil {
+		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
+	}
+	result := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err)}
+	if apierrors.IsForbidden(err) {
+		result.Reason = v1alpha1.ReasonNotPermitted
+		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true", v1alpha1.AggregateLabel)
+	}
+	return result
+}
+
+func (c *Claims) onChange(ctx context.Context, call func(claimKind string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = append(c.changed, countListener{ctx, call})
+}
+
+func (c *Claims) notify(name string) {
+	c.mu.Lock()
+	c.changed = slices.DeleteFunc(slices.Clone(c.changed), func(l countListener) bool { return l.ctx.Err() != nil })
+	changed := c.changed // Cloned for each change, never written.
+	c.mu.Unlock()
+	for _, l := range changed {
+		l.call(name)
+	}
+}
+
+func (c *Claims) lookAt(name string) {
+	c.mu.Lock()
+	look := c.look
+	c.mu.Unlock()
+	look(name)
+}
+
+func (c *Claims) leading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.binder != nil
+}
+
+// lead has the claims watched that are bound later, or, with nil, watched no more.
+func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
+	c.mu.Lock()
+	c.binder = b
+	c.mu.Unlock()
+	if b == nil {
+		for _, w := range c.watches() {
+			w.serve(nil, time.Time{})
+		}
+	}
+	kinds := &v1alpha1.ClaimKindList{}
+	if err := c.registration.reader.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	for i := range kinds.Items {
+		c.lookAt(kinds.Items[i].Name)
+	}
+	return nil
+}
+
+// tally of the claims of a kind, which outlives each of its watches and registrations.
+func (r *Registration) tally(claimKind string) *selector.Tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tallies == nil {
+		r.tallies = map[string]*selector.Tally{}
+	}
+	if r.tallies[claimKind] == nil {
+		r.tallies[claimKind] = &selector.Tally{}
+	}
+	return r.tallies[claimKind]
+}
+
+func (r *Registration) expireInFlight(now time.Time) {
+	r.mu.Lock()
+	tallies := slices.Collect(maps.Values(r.tallies))
+	r.mu.Unlock()
+	for _, t := range tallies {
+		t.Expire(now)
+	}
+}

@@ -1,0 +1,336 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// claimServer is as much of an API server as claims need: it lists, by pages and
+// by a watch, it watches, patches with the library of kube-apiserver, and takes
+// events.
+type claimServer struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	version  int
+	claims   map[string]*unstructured.Unstructured
+	watchers map[chan map[string]any]struct{}
+	// deaf watches show nothing of what changes.
+	deaf    bool
+	events  map[string]*eventsv1.Event
+	patches map[string]int // that were taken, by claim
+	tries   int
+	// refuses requests, by verb, with a code.
+	refuses map[string]int
+	pages   int
+	// delay of each patch.
+	delay time.Duration
+}
+
+func newClaimServer(t testing.TB) *claimServer {
+	t.Helper()
+	s := &claimServer{
+		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
+		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// config for clients that speak JSON, events included.
+func (s *claimServer) config() *rest.Config {
+	return &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+// set a claim, NAMESPACE/NAME, to have this spec, and maybe more metadata.
+func (s *claimServer) set(t testing.TB, claim, spec string, change ...func(*unstructured.Unstructured)) {
+	t.Helper()
+	namespace, name, _ := strings.Cut(claim, "/")
+	u := &unstructured.Unstructured{}
+	require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{},"spec":%s}`, spec), &u.Object))
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	for _, f := range change {
+		f(u)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(claim, u)
+}
+
+func (s *claimServer) store(claim string, u *unstructured.Unstructured) {
+	s.version++
+	event := "MODIFIED"
+	old := s.claims[claim]
+	if old == nil {
+		event = "ADDED"
+		u.SetUID(uidOf(s.version))
+	} else {
+		u.SetUID(old.GetUID())
+	}
+	u.SetResourceVersion(strconv.Itoa(s.version))
+	s.claims[claim] = u
+	s.show(event, u)
+}
+
+func (s *claimServer) show(event string, u *unstructured.Unstructured) {
+	if s.deaf {
+		return
+	}
+	for w := range s.watchers {
+		w <- map[string]any{"type": event, "object": u.Object}
+	}
+}
+
+// hear again, after a while in which changes were not shown.
+func (s *claimServer) hear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = false
+	for _, u := range s.claims {
+		s.show("MODIFIED", u)
+	}
+}
+
+func (s *claimServer) remove(claim string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.claims[claim].DeepCopy()
+	delete(s.claims, claim)
+	s.version++
+	u.SetResourceVersion(strconv.Itoa(s.version))
+	s.show("DELETED", u)
+}
+
+// classes of the claims, "" for those that have none.
+func (s *claimServer) classes() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	classes := map[string]string{}
+	for claim, u := range s.claims {
+		classes[claim], _, _ = unstructured.NestedString(u.Object, "spec", "classRef", "name")
+	}
+	return classes
+}
+
+func (s *claimServer) bound() int {
+	n := 0
+	for _, class := range s.classes() {
+		if class != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// told are the events of a reason, by claim.
+func (s *claimServer) told(reason string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notes := map[string]string{}
+	for _, e := range s.events {
+		if e.Reason == reason {
+			notes[e.Regarding.Namespace+"/"+e.Regarding.Name] = e.Note
+		}
+	}
+	return notes
+}
+
+// tried counts the patches, refused or not.
+func (s *claimServer) tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tries
+}
+
+func (s *claimServer) refuse(verb string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses[verb] = code
+}
+
+// ServeHTTP answers a request.
+func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	verb := map[string]string{http.MethodPatch: "patch", http.MethodPost: "create"}[r.Method]
+	q := r.URL.Query()
+	if verb == "" {
+		verb = "list"
+		if q.Get("watch") != "" {
+			verb = "watch"
+		}
+	}
+	s.mu.Lock()
+	code := s.refuses[verb]
+	if verb == "watch" && q.Get("sendInitialEvents") != "" && s.refuses["watchlist"] != 0 {
+		code = s.refuses["watchlist"]
+	}
+	delay := s.delay
+	if verb == "patch" {
+		s.tries++
+	}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if code != 0 {
+		s.fail(w, code, fmt.Sprintf("User %q cannot %s resource %q", "classbind", verb, "claims"))
+		return
+	}
+	switch verb {
+	case "patch":
+		time.Sleep(delay)
+		s.patch(w, r)
+	case "create":
+		s.create(w, r)
+	case "watch":
+		s.watch(w, r)
+	default:
+		s.list(w, q.Get("limit"), q.Get("continue"))
+	}
+}
+
+func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
+	reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonAlreadyExists, 422: metav1.StatusReasonInvalid}[code]
+	status := failure(int32(code), reason) //nolint:gosec // An HTTP status.
+	status.Message = message
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func (s *claimServer) list(w http.ResponseWriter, limit, from string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages++
+	names := slices.Sorted(maps.Keys(s.claims))
+	first, _ := strconv.Atoi(from)
+	names = names[first:]
+	metadata := map[string]any{"resourceVersion": strconv.Itoa(s.version)}
+	if n, _ := strconv.Atoi(limit); n > 0 && n < len(names) {
+		names, metadata["continue"] = names[:n], strconv.Itoa(first+n)
+	}
+	items := []any{}
+	for _, name := range names {
+		items = append(items, s.claims[name].Object)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "example.org/v1", "kind": "ClaimList", "metadata": metadata, "items": items})
+}
+
+func (s *claimServer) watch(w http.ResponseWriter, r *http.Request) {
+	events := make(chan map[string]any, 100_000)
+	s.mu.Lock()
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, u := range s.claims {
+			events <- map[string]any{"type": "ADDED", "object": u.Object}
+		}
+		events <- map[string]any{"type": "BOOKMARK", "object": map[string]any{
+			"apiVersion": "example.org/v1", "kind": "Claim",
+			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"}},
+		}}
+	}
+	s.watchers[events] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watchers, events)
+		s.mu.Unlock()
+	}()
+	w.WriteHeader(http.StatusOK)
+	encoder := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	for {
+		_ = flush.Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case event := <-events:
+			if encoder.Encode(event) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
+	claim := parts[5] + "/" + parts[7]
+	before := s.claims[claim]
+	if before != nil && s.denied(before) { // As kube-apiserver has it.
+		s.fail(w, http.StatusForbidden, `admission webhook "other" denied the request`)
+		return
+	}
+	if before == nil {
+		s.fail(w, http.StatusNotFound, "not found")
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	decoded, err := jsonpatch.DecodePatch(body)
+	if err == nil {
+		raw, _ := json.Marshal(before.Object)
+		if raw, err = decoded.Apply(raw); err == nil {
+			after := &unstructured.Unstructured{}
+			if err = json.Unmarshal(raw, &after.Object); err == nil {
+				s.patches[claim]++
+				s.store(claim, after)
+				_ = json.NewEncoder(w).Encode(after.Object)
+				return
+			}
+		}
+	}
+	// As kube-apiserver has it, which does not say why.
+	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// denied says whether another webhook lets nobody write the claim.
+func (*claimServer) denied(u *unstructured.Unstructured) bool {
+	denied, _, _ := unstructured.NestedBool(u.Object, "spec", "denied")
+	return denied
+}
+
+func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {
+	e := &eventsv1.Event{}
+	if err := json.NewDecoder(r.Body).Decode(e); err != nil {
+		s.fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.events[e.Name] != nil {
+		s.fail(w, http.StatusConflict, "already exists")
+		return
+	}
+	s.events[e.Name] = e
+	_ = json.NewEncoder(w).Encode(e)
+}
+
+// eventually is for what the API server and we do in the background.
+func eventually(t testing.TB, reason string, test func(c *assert.CollectT)) {
+	t.Helper()
+	require.EventuallyWithT(t, test, 20*time.Second, 5*time.Millisecond, reason)
+}

@@ -1,0 +1,575 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+const lateKind = "claims.example.org"
+
+func uidOf(n int) types.UID {
+	return types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", n))
+}
+
+// lateClaimKind is one whose claims are bound later.
+func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
+	k := newClaimKind(lateKind)
+	k.UID, k.Generation = "5e1f", 1
+	k.Spec.Paths.ClassSelector = ".spec.classSelector"
+	k.Spec.ClassRefFormat, k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.ObjectReference, v1alpha1.WeightedRandom, v1alpha1.BindLater
+	for _, f := range change {
+		f(k)
+	}
+	return k
+}
+
+// labelled classes, each a name and then key=value.
+func labelled(kind *selector.ClassKind, classes ...string) *selector.Index {
+	all := make([]*selector.Class, len(classes))
+	for i, text := range classes {
+		fields := strings.Fields(text)
+		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}}
+		for _, f := range fields[1:] {
+			key, value, _ := strings.Cut(f, "=")
+			m.Labels[key] = value
+		}
+		all[i] = kind.NewClass(m, nil)
+	}
+	return selector.NewIndex(kind, all)
+}
+
+// namespaces are a reader of their labels, and those of no other are known.
+type namespaces map[string]map[string]string
+
+func (n namespaces) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	found, ok := n[k.Name]
+	if !ok {
+		return errors.New("not found")
+	}
+	o.SetLabels(found)
+	return nil
+}
+
+func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected")
+}
+
+// lateReplica is what a replica has to bind claims later.
+type lateReplica struct {
+	claims       *Claims
+	registration *Registration
+	kind         *v1alpha1.ClaimKind
+	golds        *selector.ClassKind
+	binder       *LateBinder
+}
+
+func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change ...func(*LateBinder)) *lateReplica {
+	t.Helper()
+	d, err := dynamic.NewForConfig(s.config())
+	require.NoError(t, err)
+	events, err := eventsclient.NewForConfig(s.config())
+	require.NoError(t, err)
+	registration := &Registration{Inventory: selector.NewInventory(), reader: &cached{kinds: []v1alpha1.ClaimKind{*k}}, classes: &classClient{dynamic: d}}
+	r := &lateReplica{claims: NewClaims(registration, "classbind-system"), registration: registration, kind: k, golds: newClassKind("golds.example.org", "Gold")}
+	compiled := selector.NewClaimKind(k)
+	if compiled.Strategy.Counted {
+		compiled.Tally = registration.tally(k.Name)
+	}
+	registration.Inventory.SetClaimKind(compiled)
+	registration.Inventory.SetClasses(labelled(r.golds))
+	registration.Inventory.Open()
+	r.binder = &LateBinder{Claims: r.claims, Events: NewEvents(events, "here"), Namespaces: namespaces{}, Rate: 100_000, Fresh: func() uint64 { return 1 }}
+	for _, f := range change {
+		f(r.binder)
+	}
+	served, err := r.claims.follow(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
+	require.NoError(t, err)
+	require.True(t, served)
+	t.Cleanup(func() { r.claims.drop(k.Name) })
+	return r
+}
+
+// lead for a term, which ends with the test or before.
+func (r *lateReplica) lead(t testing.TB) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.binder.Start(ctx) }()
+	end = func() {
+		cancel()
+		if done != nil {
+			assert.NoError(t, <-done, "We should see the term end well.")
+			done = nil
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
+	t.Helper()
+	eventually(t, "We should count the claims.", func(c *assert.CollectT) {
+		assert.Equal(c, map[string]ClaimCounts{lateKind: want}, r.claims.Counts())
+	})
+}
+
+const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
+
+// TestLateBinding has claims wait for a class in every way, and then has it come.
+func TestLateBinding(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.set(t, "team-a/no-opinion", `{}`)
+	s.set(t, "team-a/silver", `{"classSelector":{"matchLabels":{"tier":"silver"}}}`)
+	s.set(t, "team-a/explicit", `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"mine"}}`)
+	s.set(t, "team-a/static", `{"resourceRef":{"name":"db"},"classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	s.set(t, "team-a/null", `{"classRef":null,"classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	s.set(t, "team-a/malformed", `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"Foo"}]}}`)
+	s.set(t, "team-a/ends", wantsGold, func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) })
+	s.set(t, "kube-system/ours-not", wantsGold)
+	s.set(t, "classbind-system/nor-ours", wantsGold)
+	s.set(t, "other/not-selected", wantsGold)
+	k := lateClaimKind(func(k *v1alpha1.ClaimKind) {
+		k.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	})
+	r := newLateReplica(t, s, k, func(b *LateBinder) { b.Namespaces = namespaces{"team-a": {"team": "a"}, "other": {"team": "b"}} })
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 5})
+
+	golds := []string{"gold-1 tier=gold", "gold-2 tier=gold", "gold-3 tier=gold"}
+	r.registration.Inventory.SetClasses(labelled(r.golds, golds...))
+	r.awaitCounts(t, ClaimCounts{Bound: 3, Waiting: 3})
+	view := r.registration.Inventory.Snapshot()[lateKind]
+	drawn := func(name string) string {
+		claim, errs := view.Kind.NewClaim("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
+		require.Empty(t, errs)
+		return view.Choose(claim, 1).Class.Name
+	}
+	assert.Equal(t, map[string]string{
+		"team-a/waits": drawn("waits"), "team-a/null": drawn("null"), "team-a/explicit": "mine",
+		"team-a/no-opinion": "", "team-a/silver": "", "team-a/static": "", "team-a/malformed": "", "team-a/ends": "",
+		"kube-system/ours-not": "", "classbind-system/nor-ours": "", "other/not-selected": "",
+	}, s.classes(), "We should bind the claims that are ours to bind and have a class, to the one that they would have got at admission.")
+
+	r.registration.Inventory.SetClasses(newIndex(r.golds, map[string][]string{"main": {"default", "true"}}))
+	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: 2})
+	assert.Equal(t, "main", s.classes()["team-a/no-opinion"], "We should bind a claim without an opinion when there is a default class.")
+
+	s.set(t, "team-a/late", wantsGold)
+	s.set(t, "team-a/silver", wantsGold)
+	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: 3})
+	r.registration.Inventory.SetClasses(labelled(r.golds, golds...))
+	r.awaitCounts(t, ClaimCounts{Bound: 6, Waiting: 1})
+	s.set(t, "team-a/later", wantsGold)
+	r.awaitCounts(t, ClaimCounts{Bound: 7, Waiting: 1})
+	s.remove("team-a/later")
+	s.remove("team-a/malformed")
+	r.awaitCounts(t, ClaimCounts{Bound: 6})
+
+	for claim, n := range s.patches {
+		assert.Equal(t, 1, n, "We should write %s once.", claim)
+	}
+	eventually(t, "We should say to which class each claim was bound.", func(c *assert.CollectT) {
+		told := s.told(v1alpha1.EventBoundToClass)
+		assert.Len(c, told, 6)
+		assert.Equal(c, "bound to Gold/"+drawn("waits")+", of 3 candidates", told["team-a/waits"])
+	})
+}
+
+// TestLateBindingOfWhatHasChanged writes claims that are not any more what was seen of them.
+func TestLateBindingOfWhatHasChanged(t *testing.T) {
+	s := newClaimServer(t)
+	for i := range 4 {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+	}
+	r := newLateReplica(t, s, lateClaimKind())
+	r.awaitCounts(t, ClaimCounts{Waiting: 4})
+	s.mu.Lock()
+	s.deaf = true
+	s.mu.Unlock()
+	s.set(t, "team-a/claim-0", `{"classRef":{"name":"mine"}}`)
+	s.set(t, "team-a/claim-1", `{"classSelector":{"matchLabels":{"tier":"silver"}}}`)
+	s.set(t, "team-a/claim-2", `{"note":"changed","classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	s.mu.Lock() // Deleted and created again under the same name.
+	s.claims["team-a/claim-3"] = nil
+	s.mu.Unlock()
+	s.set(t, "team-a/claim-3", `{"resourceRef":{"name":"db"}}`)
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.lead(t)
+	eventually(t, "We should try to write what we have seen.", func(c *assert.CollectT) {
+		assert.Equal(c, 4, s.tried())
+	})
+	assert.Equal(t, map[string]string{"team-a/claim-0": "mine", "team-a/claim-1": "", "team-a/claim-2": "", "team-a/claim-3": ""}, s.classes(),
+		"We should write no claim that is not any more what we have seen.")
+	s.hear()
+	eventually(t, "We should look again at what has changed.", func(c *assert.CollectT) {
+		assert.Equal(c, map[string]string{"team-a/claim-0": "mine", "team-a/claim-1": "", "team-a/claim-2": "gold", "team-a/claim-3": ""}, s.classes())
+	})
+	assert.Equal(t, 5, s.tried(), "We should try no version of a claim twice.")
+}
+
+// TestLeaderDies ends a term half way, and another replica goes on.
+func TestLeaderDies(t *testing.T) {
+	s := newClaimServer(t)
+	const claims = 300
+	for i := range claims {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+	}
+	s.delay = time.Millisecond
+	first, second := newLateReplica(t, s, lateClaimKind(), func(b *LateBinder) { b.Rate = 100 }), newLateReplica(t, s, lateClaimKind())
+	second.awaitCounts(t, ClaimCounts{Waiting: claims})
+	for _, r := range []*lateReplica{first, second} {
+		r.registration.Inventory.SetClasses(labelled(r.golds, "gold-1 tier=gold", "gold-2 tier=gold"))
+	}
+	end := first.lead(t)
+	eventually(t, "We should begin.", func(c *assert.CollectT) { assert.Greater(c, s.bound(), 100) })
+	// A leader that does not know that it is none goes on for a moment beside the next.
+	second.lead(t)
+	end()
+	second.awaitCounts(t, ClaimCounts{Bound: claims})
+	assert.Equal(t, claims, s.bound(), "We should bind all claims in the end.")
+	for claim, n := range s.patches {
+		assert.Equal(t, 1, n, "We should write %s once.", claim)
+	}
+}
+
+// TestLateBindingRefused may list the claims, and not write them.
+func TestLateBindingRefused(t *testing.T) {
+	s := newClaimServer(t)
+	for i := range 50 {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+	}
+	s.refuse("patch", http.StatusForbidden)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.lead(t)
+	condition := func() *metav1.Condition {
+		status := &v1alpha1.ClaimKindStatus{}
+		r.claims.describe(r.kind, status)
+		return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding)
+	}
+	eventually(t, "We should say that we may not, and how to permit it.", func(c *assert.CollectT) {
+		assert.Equal(c, v1alpha1.ReasonNotPermitted, condition().Reason)
+		assert.Contains(c, condition().Message, "claims without a class are not bound later: ")
+		assert.Contains(c, condition().Message, "label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true")
+	})
+	assert.Never(t, func() bool { return s.tried() > lateWorkers }, 2*lateRound, lateRound/10, "We should not try one claim after the other where none may be written.")
+
+	s.refuse("patch", 0)
+	w := r.claims.watches()[lateKind]
+	assert.Positive(t, w.pause(time.Now()), "We should try again after a while.")
+	w.refuse(w.refusal, time.Time{}) // It is over.
+	w.startOver()
+	r.awaitCounts(t, ClaimCounts{Bound: 50})
+	assert.Equal(t, metav1.ConditionTrue, condition().Status, "We should say that all is well: %s", condition().Message)
+}
+
+// TestLateBindingDenied has another webhook deny a few claims.
+func TestLateBindingDenied(t *testing.T) {
+	s := newClaimServer(t)
+	for i := range 100 {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), fmt.Sprintf(`{"denied":%t,"classSelector":{}}`, i < 50))
+	}
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold"))
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 50, Waiting: 50})
+	status := &v1alpha1.ClaimKindStatus{}
+	r.claims.describe(r.kind, status)
+	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should go on with the others: %v", status.Conditions)
+	s.set(t, "team-a/claim-0", `{"classSelector":{}}`)
+	r.awaitCounts(t, ClaimCounts{Bound: 51, Waiting: 49})
+}
+
+func TestWhyNotWritten(t *testing.T) {
+	claims, kind := schema.GroupResource{Group: "example.org", Resource: "claims"}, schema.GroupKind{Group: "example.org", Kind: "Claim"}
+	for name, tc := range map[string]struct {
+		reason                 string
+		err                    error
+		outdated, unauthorized bool
+	}{
+		"TestFails":    {"We should know that the claim has changed.", apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "testing value failed", 0, false), true, false},
+		"Gone":         {"We should know that the claim has gone.", apierrors.NewNotFound(claims, "db"), true, false},
+		"Invalid":      {"We should try again what the schema refuses: it may change.", apierrors.NewInvalid(kind, "db", field.ErrorList{field.Required(field.NewPath("spec"), "")}), false, false},
+		"Conflict":     {"We should try again where two writes met.", apierrors.NewConflict(claims, "db", errors.New("changed")), false, false},
+		"Unauthorized": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(`User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace "team-a"`)), false, true},
+		"Denied":       {"We should take a webhook's word for one claim alone.", apierrors.NewForbidden(claims, "db", errors.New(`admission webhook "other" denied the request`)), false, false},
+		"Unreachable":  {"We should try again where there is no answer.", errors.New("connection refused"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := fmt.Errorf("cannot write: %w", tc.err)
+			assert.Equal(t, [2]bool{tc.outdated, tc.unauthorized}, [2]bool{isOutdated(err), isUnauthorized(err)}, tc.reason)
+		})
+	}
+}
+
+// TestClaimsOnTheWayIn lists by pages where the API server streams no list, and retries where it refuses.
+func TestClaimsOnTheWayIn(t *testing.T) {
+	s := newClaimServer(t)
+	const claims = 1200
+	for i := range claims {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+	}
+	s.refuse("watchlist", http.StatusUnprocessableEntity)
+	s.refuse("list", http.StatusForbidden)
+	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
+	status := &v1alpha1.ClaimKindStatus{}
+	eventually(t, "We should say that we may not list the claims.", func(c *assert.CollectT) {
+		r.claims.describe(r.kind, status)
+		assert.Nil(c, status.WaitingClaims)
+		for _, condition := range []string{v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted} {
+			assert.Equal(c, v1alpha1.ReasonNotPermitted, meta.FindStatusCondition(status.Conditions, condition).Reason)
+		}
+	})
+	require.NoError(t, r.claims.Ready(time.Now()), "We should not hold up a replica for what we are refused.")
+	s.refuse("list", 0)
+	r.awaitCounts(t, ClaimCounts{Waiting: claims})
+	assert.Equal(t, 3, s.pages, "We should list by pages.")
+	eventually(t, "We should say that all is well.", func(c *assert.CollectT) {
+		r.claims.describe(r.kind, status)
+		assert.EqualValues(c, claims, *status.WaitingClaims)
+		assert.True(c, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "%v", status.Conditions)
+	})
+	r.claims.describe(newClaimKind(lateKind), status)
+	assert.Empty(t, status.Conditions, "We should say nothing of what does not apply.")
+}
+
+// TestNoMatchingClass tells each claim that stays unbound why, once, over two terms.
+func TestNoMatchingClass(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.set(t, "team-a/malformed", `{"classSelector":"gold"}`)
+	s.set(t, "kube-system/ours-not", wantsGold)
+	for range 2 {
+		r := newLateReplica(t, s, lateClaimKind())
+		r.awaitCounts(t, ClaimCounts{Waiting: 2})
+		r.lead(t)
+		w := r.claims.watches()[lateKind]
+		eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			assert.NotNil(c, w.view)
+		})
+		view := r.binder.view(w)
+		r.binder.Events.tell(w, view, time.Now())
+		assert.Empty(t, r.binder.Events.ahead, "We should wait for a while before we say that a claim waits.")
+		for range 2 {
+			r.binder.Events.tell(w, view, time.Now().Add(stayGrace+time.Second))
+		}
+		eventually(t, "We should say it.", func(c *assert.CollectT) {
+			assert.Equal(c, map[string]string{
+				"team-a/waits":     `no class for this claim of "claims.example.org" matches the selector "tier=gold" (among 0 classes of golds.example.org): change the selector, or create or label a class; it will be bound when a class matches`,
+				"team-a/malformed": `spec.classSelector: Invalid value: "gold": must be an object, a label selector`,
+			}, s.told(v1alpha1.EventNoMatchingClass))
+		})
+	}
+}
+
+// TestLateBindingRate binds more claims than a burst may have.
+func TestLateBindingRate(t *testing.T) {
+	s := newClaimServer(t)
+	const claims = 2000
+	for i := range claims {
+		s.set(t, fmt.Sprintf("team-%d/claim-%d", i%10, i), wantsGold)
+	}
+	r := newLateReplica(t, s, lateClaimKind(), func(b *LateBinder) { b.Rate = 500 })
+	r.awaitCounts(t, ClaimCounts{Waiting: claims})
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	begin := time.Now()
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: claims})
+	assert.GreaterOrEqual(t, time.Since(begin), (claims-2*500)/500*time.Second, "We should keep to the rate.")
+}
+
+// BenchmarkLateBinding is of what comes to the cost of the API server.
+func BenchmarkLateBinding(b *testing.B) {
+	const claims = 5000
+	for b.Loop() {
+		b.StopTimer()
+		s := newClaimServer(b)
+		for i := range claims {
+			s.set(b, fmt.Sprintf("team-%d/claim-%d", i%10, i), wantsGold)
+		}
+		r := newLateReplica(b, s, lateClaimKind())
+		r.awaitCounts(b, ClaimCounts{Waiting: claims})
+		r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+		b.StartTimer()
+		end := r.lead(b)
+		r.awaitCounts(b, ClaimCounts{Bound: claims})
+		end()
+	}
+	b.ReportMetric(float64(claims*b.N)/b.Elapsed().Seconds(), "claims/s")
+}
+
+// TestLeastClaimsCounted takes the bound claims from the watch into the tally.
+func TestLeastClaimsCounted(t *testing.T) {
+	s := newClaimServer(t)
+	bound := func(name, class string) {
+		s.set(t, "team-a/"+name, fmt.Sprintf(`{"classRef":{"apiVersion":"example.org/v2","kind":"Gold","name":%q}}`, class))
+	}
+	bound("one", "gold-1")
+	bound("two", "gold-1")
+	bound("three", "gold-2")
+	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) {
+		k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, v1alpha1.Admit
+	}))
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold-1 tier=gold", "gold-2 tier=gold"))
+	r.awaitCounts(t, ClaimCounts{Bound: 3})
+	require.NoError(t, r.claims.Ready(time.Now()))
+	n := 0
+	choose := func(class, reason string) selector.Decision {
+		t.Helper()
+		n++
+		view := r.registration.Inventory.Snapshot()[lateKind]
+		claim, errs := view.Kind.NewClaim("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
+		require.Empty(t, errs)
+		d := view.Choose(claim, 1)
+		if class != "" {
+			assert.Equal(t, class, d.Class.Name, reason)
+		}
+		return d
+	}
+	choose("gold-2", "We should choose the class with the fewest claims.").Reserve("", time.Now())
+	bound("four", "gold-2")
+	r.awaitCounts(t, ClaimCounts{Bound: 4})
+	choose("gold-1", "We should count the claim that was given a class a moment ago: two to three.")
+	bound("new-1", "gold-2")
+	r.awaitCounts(t, ClaimCounts{Bound: 5})
+	s.remove("team-a/four")
+	s.remove("team-a/three")
+	r.awaitCounts(t, ClaimCounts{Bound: 3})
+	choose("gold-2", "We should count a claim once that is stored, and not one that is deleted.")
+
+	again := *r.kind
+	again.Generation = 2
+	_, err := r.claims.follow(t.Context(), &again, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
+	require.NoError(t, err)
+	r.awaitCounts(t, ClaimCounts{Bound: 3})
+	choose("gold-2", "We should count no claim twice after a change of the registration.")
+	r.claims.drop(lateKind)
+	seen := map[string]bool{}
+	for range 50 {
+		seen[choose("", "").Class.Name] = true
+	}
+	assert.Len(t, seen, 2, "We should count nothing that is watched no more.")
+}
+
+func selectAll(t *testing.T) labels.Selector {
+	t.Helper()
+	all, err := metav1.LabelSelectorAsSelector(labelSelector(v1alpha1.NamespaceSelector{}))
+	require.NoError(t, err)
+	return all
+}
+
+// TestClaimMemory measures what is held of a claim.
+func TestClaimMemory(t *testing.T) {
+	const claims, most = 100_000, 600
+	for name, spec := range map[string]string{"Waiting": `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, "Bound": `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`} {
+		t.Run(name, func(t *testing.T) {
+			k := selector.NewClaimKind(lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
+			k.Tally = &selector.Tally{}
+			w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
+			w.binder = &LateBinder{} // On the leader, which holds more.
+			used := func() uint64 {
+				runtime.GC()
+				runtime.GC()
+				m := runtime.MemStats{}
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			before := used()
+			objects := &unstructured.Unstructured{}
+			for i := range claims {
+				require.NoError(t, objects.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-%d","name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
+					i%1000, i, uidOf(i), i, strings.Repeat("x", 100), fmt.Sprintf(spec, i%50))))
+				require.NoError(t, w.Add(objects))
+			}
+			each := (used() - before) / claims
+			n, _ := w.counts()
+			t.Logf("%d bytes for each of %d", each, n.Bound+n.Waiting)
+			assert.Equal(t, claims, n.Bound+n.Waiting)
+			assert.Less(t, each, uint64(most), "We should hold little of a claim.")
+			runtime.KeepAlive(w)
+		})
+	}
+}
+
+func TestLateClaimsAreGrouped(t *testing.T) {
+	w := newClaimWatch(t.Context(), selector.NewClaimKind(lateClaimKind()), resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
+	w.serve(&LateBinder{}, time.Now())
+	add := func(uid int, selector string) {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, u.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","name":"c-%d","uid":%q,"resourceVersion":"1"},"spec":{"classSelector":%s}}`, uid, uidOf(uid), selector)))
+		require.NoError(t, w.Add(u))
+	}
+	for i := range 100 {
+		add(i, fmt.Sprintf(`{"matchLabels":{"tier":"%d"}}`, i%4))
+	}
+	require.Len(t, w.groups, 4, "We should hold each selector once.")
+	golds := newClassKind("golds.example.org", "Gold")
+	view := func(classes ...string) *selector.View {
+		return selector.NewView(w.kind, []*selector.Index{labelled(golds, classes...)})
+	}
+	none := view()
+	assert.Empty(t, w.due(none), "We should find nothing to bind without classes.")
+	assert.Empty(t, w.fresh)
+	one := view("one tier=1")
+	assert.Len(t, w.due(one), 25, "We should find the claims of the selector that matches now.")
+	assert.Empty(t, w.due(one), "We should give out no claim twice for the same classes.")
+	assert.Empty(t, w.due(view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
+	two := view("one tier=1", "two tier=2")
+	assert.Len(t, w.due(two), 25, "We should find those of the other selector, and only those.")
+	add(1000, `{"matchLabels":{"tier":"1"}}`)
+	assert.Len(t, w.due(two), 1, "We should find a claim that comes later.")
+	w.missed(uidOf(1))
+	assert.Len(t, w.due(two), 26, "We should find again the claims for which a class was missed.")
+	assert.Empty(t, w.due(none))
+	assert.Len(t, w.due(two), 51, "We should find again the claims whose class has gone and come.")
+}
+
+// TestReadyWaitsForCounts as long as a replica that starts should, and no longer.
+func TestReadyWaitsForCounts(t *testing.T) {
+	s := newClaimServer(t)
+	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })
+	r := newLateReplica(t, s, k)
+	now := time.Now()
+	unwatched := NewClaims(r.registration, "")
+	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
+	status := &v1alpha1.ClaimKindStatus{}
+	unwatched.describe(k, status)
+	assert.Equal(t, v1alpha1.ReasonNotSynced, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClaimsCounted).Reason, "We should say that we do not watch yet.")
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionClaimsCounted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched})
+	status.BoundClaims = new(int32(7))
+	unwatched.describe(k, status)
+	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should let stand what another leader wrote until we know better.")
+	assert.EqualValues(t, 7, *status.BoundClaims, "We should let stand what another leader counted until we have.")
+	require.NoError(t, unwatched.Ready(now.Add(refusalGrace)), "We should not wait for ever.")
+	r.awaitCounts(t, ClaimCounts{})
+	require.NoError(t, r.claims.Ready(now), "We should be ready when they are.")
+	r.claims.drop(lateKind)
+	require.NoError(t, r.claims.Ready(now), "We should not cease to be ready for a kind that is registered later.")
+}

@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
+)
+
+// lateVendor lets classbind watch and bind the claims of a group, too.
+func lateVendor(group string) string {
+	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
+}
+
+// createMany claims of a tier in the namespace default, NAME-0 and so on, as fast as it goes.
+func (w *world) createMany(t *testing.T, group, name, tier string, n int) {
+	t.Helper()
+	var creations errgroup.Group
+	creations.SetLimit(64)
+	for i := range n {
+		creations.Go(func() error {
+			claim := &unstructured.Unstructured{Object: map[string]any{
+				"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": tier}}},
+			}}
+			claim.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
+			claim.SetNamespace("default")
+			claim.SetName(fmt.Sprint(name, "-", i))
+			return w.Create(t.Context(), claim)
+		})
+	}
+	require.NoError(t, creations.Wait())
+}
+
+// claimsOf a group in the namespace default, by pages.
+func (w *world) claimsOf(t *testing.T, group string) (all []unstructured.Unstructured) {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
+	for {
+		require.NoError(t, w.List(t.Context(), list, client.InNamespace("default"), client.Limit(500), client.Continue(list.GetContinue())))
+		all = append(all, list.Items...)
+		if list.GetContinue() == "" {
+			return all
+		}
+	}
+}
+
+// awaitWaiting waits until the status says that so many claims wait.
+func (w *world) awaitWaiting(t *testing.T, claimKind string, n int, patience time.Duration) {
+	t.Helper()
+	k := &v1alpha1.ClaimKind{}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
+		require.NotNil(c, k.Status.WaitingClaims, "%v", k.Status.Conditions)
+		require.EqualValues(c, n, *k.Status.WaitingClaims)
+	}, patience, 50*time.Millisecond)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionLateBinding), "%v", k.Status.Conditions)
+}
+
+// boundOnce checks that each claim of a group was written twice: when it was
+// created, and when it was bound.
+func (w *world) boundOnce(t *testing.T, group string, n int) {
+	t.Helper()
+	claims := w.claimsOf(t, group)
+	assert.Len(t, claims, n)
+	unbound, rewritten := 0, 0
+	for i := range claims {
+		if classOf(&claims[i]) == "" {
+			unbound++
+		}
+		if claims[i].GetGeneration() != 2 {
+			rewritten++
+		}
+	}
+	assert.Zero(t, unbound, "We should bind every claim.")
+	assert.Zero(t, rewritten, "We should write no claim twice.")
+}
+
+// TestLateBinding has ten thousand claims wait for one class, while others are created.
+func TestLateBinding(t *testing.T) {
+	const claims, group, kind = 10_000, "late.test", "claims.late.test"
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t, "--late-binding-rate=500")
+	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.late.test Cluster")
+	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.late.test", "{claimKinds: ["+kind+"]}")+
+		class(group, "Class", "ready", "labels: {tier: ready}, "))
+	w.kubectl(t, "create", "namespace", "load")
+	w.awaitClaims(t, kind)
+	w.awaitClasses(t, "classes.late.test", 1)
+
+	_, warnings, err := w.create(t, "apiVersion: late.test/v1\nkind: Claim\nmetadata: {namespace: default, name: warned}\nspec: {classSelector: {matchLabels: {tier: gold}}}\n")
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0], "it will be bound when a class matches")
+	w.createMany(t, group, "claim", "gold", claims-1)
+	w.awaitWaiting(t, kind, claims, patience)
+	events := &eventsv1.EventList{}
+	assert.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
+		assert.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == v1alpha1.EventNoMatchingClass && e.Regarding.Name == "warned"
+		}))
+	}, patience, time.Second, "We should say that a claim waits.")
+
+	others := load.Start(t.Context(), load.Options{
+		Client: w.Client, Kind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"}, Namespace: "load", PerSecond: 20,
+		Spec: map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "ready"}}},
+	})
+	begin := time.Now()
+	w.apply(t, class(group, "Class", "gold", "labels: {tier: gold}, "))
+	w.awaitWaiting(t, kind, 0, 5*time.Minute)
+	took := time.Since(begin)
+	report, err := others.Stop(t.Context())
+	require.NoError(t, err)
+	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, claims/took.Seconds(), report)
+	assert.Greater(t, claims/took.Seconds(), 300.0, "We should bind at least 300 claims a second.")
+	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
+	w.boundOnce(t, group, claims)
+	assert.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
+		bound := 0
+		for i := range events.Items {
+			if events.Items[i].Reason == v1alpha1.EventBoundToClass {
+				bound++
+			}
+		}
+		assert.Equal(c, claims, bound)
+	}, 2*patience, time.Second, "We should say to which class each was bound.")
+}
+
+// TestLateBindingLeaderKilled kills the leader while it binds, and has another go on.
+func TestLateBindingLeaderKilled(t *testing.T) {
+	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
+	w := newWorld(t, controlplane.Options{})
+	first := w.serve(t, "--late-binding-rate=100")
+	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.killed.test Cluster")
+	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.killed.test", "{claimKinds: ["+kind+"]}"))
+	w.awaitClaims(t, kind)
+	w.awaitClasses(t, "classes.killed.test", 0)
+	w.createMany(t, group, "claim", "gold", claims)
+	w.awaitWaiting(t, kind, claims, patience)
+	w.serve(t) // Since the first leads, this one does not.
+
+	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
+	k := &v1alpha1.ClaimKind{}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+		require.Positive(c, *k.Status.BoundClaims)
+	}, patience, 20*time.Millisecond)
+	first.Kill()
+	w.awaitWaiting(t, kind, 0, 2*time.Minute)
+	w.boundOnce(t, group, claims)
+}
+
+// TestLateBindingAfterAnOutage creates claims while classbind is down, and has it come back.
+func TestLateBindingAfterAnOutage(t *testing.T) {
+	const claims, group, kind = 100, "outage.test", "claims.outage.test"
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.outage.test Cluster")
+	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater, failurePolicy: Ignore}")+
+		classKind("classes.outage.test", "{claimKinds: ["+kind+"]}")+class(group, "Class", "gold", "labels: {tier: gold}, "))
+	w.awaitClaims(t, kind)
+	w.awaitClasses(t, "classes.outage.test", 1)
+	require.NoError(t, r.Stop())
+	w.createMany(t, group, "claim", "gold", claims)
+	for _, claim := range w.claimsOf(t, group) {
+		require.Empty(t, classOf(&claim), "We should be down.")
+	}
+	w.serve(t)
+	w.awaitWaiting(t, kind, 0, patience)
+	w.boundOnce(t, group, claims)
+}
+
+// TestLeastClaims creates a thousand claims at once for ten classes.
+func TestLeastClaims(t *testing.T) {
+	for replicas, within := range map[int]int{1: 2, 3: 10} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
+			w := newWorld(t, controlplane.Options{})
+			balancer, err := classbind.NewBalancer()
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = balancer.Close() })
+			var all []*replica
+			for range replicas {
+				r := w.serve(t, "--webhook-url="+balancer.URL)
+				balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+				all = append(all, r)
+			}
+			w.resources(t, "Claim "+kind+" Namespaced", "Class classes.least.test Cluster")
+			manifest := lateVendor(group) + claimKind(kind, "{strategy: LeastClaims}") + classKind("classes.least.test", "{claimKinds: ["+kind+"]}")
+			for i := range classes {
+				manifest += class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, ")
+			}
+			w.apply(t, manifest)
+			w.awaitClaims(t, kind)
+			w.awaitClasses(t, "classes.least.test", classes)
+			k := &v1alpha1.ClaimKind{}
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionClaimsCounted), "%v", k.Status.Conditions)
+				for _, r := range all {
+					require.NoError(c, r.Probe(t.Context()), "We should have every replica count the claims.")
+				}
+			}, patience, 50*time.Millisecond)
+
+			w.createMany(t, group, "claim", "gold", claims)
+			counts := map[string]int{}
+			for _, claim := range w.claimsOf(t, group) {
+				counts[classOf(&claim)]++
+			}
+			t.Logf("%d replicas: %v", replicas, counts)
+			assert.Len(t, counts, classes)
+			for class, n := range counts {
+				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
+			}
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+				require.EqualValues(c, claims, *k.Status.BoundClaims)
+			}, patience, 50*time.Millisecond, "We should say how many claims are bound.")
+		})
+	}
+}

@@ -1,0 +1,227 @@
+package selector
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// InFlightWindow is how long a claim counts for the class that it was given
+// without being seen stored: longer than kube-apiserver takes for any write (34 s).
+const InFlightWindow = 40 * time.Second
+
+// Tally counts the claims of one kind by class: those that are seen bound, and
+// those in flight, which were given the class a moment ago. Who chooses only
+// loads numbers; who has chosen adds one, and leaves a note of whose it is.
+//
+// With several replicas, each knows its own claims at once and those of the
+// others when they are stored, some milliseconds later. What each gives out is
+// even by itself, then, and so is the sum; and where a class has fewer claims
+// than all others, they overshoot by no more than they are late. Replicas that
+// see equal counts do not all take the same class, because the weighted draw
+// decides among equals, and is seeded by the claim. A claim that the API server
+// has yet to name is taken for another replica's of the same generateName and
+// class, so that one may be forgotten some milliseconds early.
+type Tally struct {
+	// slots is a hash table, at most half full, that is replaced when it grows.
+	slots atomic.Pointer[[]atomic.Pointer[Count]]
+	// notes are a stack of the claims given a class since they were last sorted in.
+	notes atomic.Pointer[inFlight]
+
+	mu      sync.Mutex
+	used    int
+	pending map[uint64]*inFlight // by claim, a list of those that look the same
+}
+
+// Count of the claims of one class.
+type Count struct {
+	class           uint64
+	bound, inFlight atomic.Int64
+}
+
+// Add so many claims that are seen bound.
+func (c *Count) Add(claims int64) { c.bound.Add(claims) }
+
+type inFlight struct {
+	claim uint64
+	named bool
+	count *Count
+	since time.Time
+	next  *inFlight
+}
+
+// claims of a class; a nil Tally knows of none.
+func (t *Tally) claims(class uint64) int64 {
+	if t == nil {
+		return 0
+	}
+	if c := t.find(class); c != nil {
+		return c.bound.Load() + c.inFlight.Load()
+	}
+	return 0
+}
+
+func (t *Tally) find(class uint64) *Count {
+	slots := t.slots.Load()
+	if slots == nil {
+		return nil
+	}
+	for i := class; ; i++ {
+		c := (*slots)[i%uint64(len(*slots))].Load()
+		if c == nil || c.class == class {
+			return c
+		}
+	}
+}
+
+// Of a class that BoundTo gave, the count; nil of none.
+func (t *Tally) Of(class uint64) *Count {
+	if class == 0 {
+		return nil
+	}
+	if c := t.find(class); c != nil {
+		return c
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.find(class); c != nil {
+		return c
+	}
+	slots := t.slots.Load()
+	if slots == nil || 2*(t.used+1) > len(*slots) {
+		slots = t.grow(slots)
+	}
+	c := &Count{class: class}
+	put(*slots, c)
+	t.used++
+	return c
+}
+
+// grow leaves out the classes that have no claims any more.
+func (t *Tally) grow(old *[]atomic.Pointer[Count]) *[]atomic.Pointer[Count] {
+	var kept []*Count
+	if old != nil {
+		for i := range *old {
+			if c := (*old)[i].Load(); c != nil && (c.bound.Load() != 0 || c.inFlight.Load() != 0) {
+				kept = append(kept, c)
+			}
+		}
+	}
+	slots := make([]atomic.Pointer[Count], max(64, 4*(len(kept)+1)))
+	for _, c := range kept {
+		put(slots, c)
+	}
+	t.used = len(kept)
+	t.slots.Store(&slots)
+	return &slots
+}
+
+func put(slots []atomic.Pointer[Count], c *Count) {
+	for i := c.class; ; i++ {
+		if slots[i%uint64(len(slots))].CompareAndSwap(nil, c) {
+			return
+		}
+	}
+}
+
+// Reserve counts the claim as in flight, under a strategy that counts. A claim
+// that has no name yet is known by its generateName.
+func (d Decision) Reserve(generateName string, now time.Time) {
+	t := d.View.Kind.Tally
+	if t == nil || d.Class == nil {
+		return
+	}
+	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName), named: d.Claim.Name != "", count: t.Of(d.View.Kind.countedAs(d.Class)), since: now}
+	note.count.inFlight.Add(1)
+	for {
+		note.next = t.notes.Load()
+		if t.notes.CompareAndSwap(note.next, note) {
+			return
+		}
+	}
+}
+
+func claimHash(namespace, name, generateName string) uint64 {
+	if name != "" {
+		return xxhash.Sum64String(namespace + "/" + name)
+	}
+	return xxhash.Sum64String(namespace + "//" + generateName)
+}
+
+// Seen says that a claim is stored and bound, so that it is not in flight any more.
+func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sortIn()
+	if len(t.pending) == 0 {
+		return
+	}
+	named := claimHash(namespace, name, "")
+	if t.pending[named] != nil {
+		t.forget(named, func(*inFlight) bool { return true })
+		return
+	}
+	if generateName == "" {
+		return
+	}
+	once := false
+	t.forget(claimHash(namespace, "", generateName), func(n *inFlight) bool {
+		mine := !once && (n.count.class == classes[0] || n.count.class == classes[1])
+		once = once || mine
+		return mine
+	})
+}
+
+// Expire forgets claims that were given a class and have not been stored.
+func (t *Tally) Expire(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sortIn()
+	for claim := range t.pending {
+		t.forget(claim, func(n *inFlight) bool { return now.Sub(n.since) >= InFlightWindow })
+	}
+}
+
+// sortIn the notes. A claim that is given a class again, as by a client that
+// tries again, counts once.
+func (t *Tally) sortIn() {
+	if t.pending == nil {
+		t.pending = map[uint64]*inFlight{}
+	}
+	var oldestFirst *inFlight
+	for n := t.notes.Swap(nil); n != nil; {
+		next := n.next
+		n.next, oldestFirst = oldestFirst, n
+		n = next
+	}
+	for n := oldestFirst; n != nil; {
+		next := n.next
+		if n.named {
+			t.forget(n.claim, func(*inFlight) bool { return true })
+		}
+		n.next = t.pending[n.claim]
+		t.pending[n.claim] = n
+		n = next
+	}
+}
+
+// forget those of the claims that look the same of which the test holds.
+func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
+	var kept *inFlight
+	for n := t.pending[claim]; n != nil; {
+		next := n.next
+		if test(n) {
+			n.count.inFlight.Add(-1)
+		} else {
+			n.next, kept = kept, n
+		}
+		n = next
+	}
+	if kept == nil {
+		delete(t.pending, claim)
+		return
+	}
+	t.pending[claim] = kept
+}

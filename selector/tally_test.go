@@ -1,0 +1,278 @@
+package selector
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// counting is a view whose strategy counts, with classes gold-0 to gold-(n-1).
+func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
+	k := postgres()
+	k.Spec.Strategy = v1alpha1.LeastClaims
+	for _, f := range change {
+		f(&k.Spec)
+	}
+	kind, classes := newKind("golds.example.org", "Gold"), make([]*Class, n)
+	for i := range classes {
+		classes[i] = kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("gold-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
+	}
+	view := NewView(NewClaimKind(k), []*Index{NewIndex(kind, classes)})
+	view.Kind.Tally = &Tally{}
+	return view
+}
+
+// store shows a tally what a watch would.
+func store(v *View, namespace, name, generateName string, c *Class) {
+	hash := v.Kind.countedAs(c)
+	v.Kind.Tally.Of(hash).Add(1)
+	v.Kind.Tally.Seen(namespace, name, generateName, [2]uint64{hash})
+}
+
+// TestBurst has some replicas admit a thousand claims to ten classes, of which
+// each sees its own at once and all of them late.
+func TestBurst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		replicas int
+		lag      time.Duration
+		within   int
+	}{
+		"One":                 {"We should spread a burst evenly.", 1, 0, 2},
+		"OneThatSeesLate":     {"We should count in flight what we have not seen stored.", 1, 200 * time.Millisecond, 2},
+		"OneThatSeesNothing":  {"We should count all of a burst in flight.", 1, time.Hour, 2},
+		"Three":               {"We should spread a burst over three replicas that see each other at once.", 3, 0, 10},
+		"ThreeSoon":           {"We should not herd where replicas see each other a little late.", 3, 5 * time.Millisecond, 10},
+		"ThreeLate":           {"We should not herd where replicas see each other late.", 3, 50 * time.Millisecond, 10},
+		"ThreeLater":          {"We should not herd much where replicas see each other by half the burst late.", 3, 500 * time.Millisecond, 15},
+		"ThreeThatSeeNothing": {"We should not herd where replicas do not see each other at all.", 3, time.Hour, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			worst := 0
+			for seed := range uint64(20) {
+				worst = max(worst, burst(t, seed, tc.replicas, tc.lag, nil))
+			}
+			t.Logf("at most %d off", worst)
+			assert.LessOrEqual(t, worst, tc.within, tc.reason)
+		})
+	}
+}
+
+// TestBurstOntoUnevenClasses begins with one class that has fewer claims than all
+// others, to which replicas that do not see each other all run.
+func TestBurstOntoUnevenClasses(t *testing.T) {
+	worst := 0
+	for seed := range uint64(20) {
+		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
+			for i, c := range v.Classes[0].Classes {
+				v.Kind.Tally.Of(v.Kind.countedAs(c)).Add(int64(i % 2 * 50))
+			}
+		}))
+	}
+	t.Logf("at most %d off", worst)
+	assert.LessOrEqual(t, worst, 10, "We should even out what was uneven before.")
+}
+
+func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before func(*View)) (off int) {
+	t.Helper()
+	const claims, classes, every = 1000, 10, time.Millisecond
+	type sight struct {
+		at   time.Duration
+		show func()
+	}
+	random := rand.New(rand.NewPCG(seed, 1))
+	views := make([]*View, replicas)
+	sights := make([][]sight, replicas) // in their order, as a watch has it
+	for i := range views {
+		views[i] = counting(classes)
+		if before != nil {
+			before(views[i])
+		}
+	}
+	total := map[string]int{}
+	for _, c := range views[0].Classes[0].Classes {
+		total[c.Name] = int(views[0].Kind.Tally.claims(c.hash))
+	}
+	for i := range claims {
+		now := time.Duration(i) * every
+		for j := range sights {
+			for len(sights[j]) > 0 && sights[j][0].at <= now {
+				sights[j][0].show()
+				sights[j] = sights[j][1:]
+			}
+		}
+		view := views[random.IntN(replicas)]
+		claim := Claim{Namespace: "team-a", Name: fmt.Sprintf("burst-%d-%d", seed, i), Selector: gold}
+		generateName := ""
+		if i%3 == 0 {
+			claim.Name, generateName = "", "burst-"
+		}
+		d := view.Choose(claim, random.Uint64())
+		require.NotNil(t, d.Class)
+		d.Reserve(generateName, time.Unix(0, 0).Add(now))
+		total[d.Class.Name]++
+		for j, v := range views {
+			late := 3*time.Millisecond + time.Duration(random.Int64N(int64(lag/4+1))) + lag*3/4
+			at := now + late
+			if n := len(sights[j]); n > 0 {
+				at = max(at, sights[j][n-1].at)
+			}
+			sights[j] = append(sights[j], sight{at, func() {
+				store(v, "team-a", fmt.Sprintf("burst-%d-%d", seed, i), generateName, d.Class)
+			}})
+		}
+	}
+	for j, v := range views {
+		for _, s := range sights[j] {
+			s.show()
+		}
+		v.Kind.Tally.Expire(time.Unix(0, 0).Add(2 * time.Hour))
+		for _, c := range v.Classes[0].Classes {
+			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.hash), "We should know of every claim, and of none twice, in the end.")
+		}
+	}
+	counts := slices.Collect(maps.Values(total))
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	even := sum / classes
+	return max(slices.Max(counts)-even, even-slices.Min(counts))
+}
+
+func TestInFlight(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	claim := Claim{Namespace: "team-a", Name: "db", Selector: gold}
+	unnamed := Claim{Namespace: "team-a", Selector: gold}
+	reserve := func(claim Claim, generateName string) func(*View) {
+		return func(v *View) {
+			Decision{View: v, Claim: claim, Class: v.Classes[0].Classes[0]}.Reserve(generateName, begin)
+		}
+	}
+	seen := func(name, generateName string, class int) func(*View) {
+		return func(v *View) { store(v, "team-a", name, generateName, v.Classes[0].Classes[class]) }
+	}
+	expire := func(after time.Duration) func(*View) {
+		return func(v *View) { v.Kind.Tally.Expire(begin.Add(after)) }
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []func(*View)
+		want   [2]int64 // of the two classes
+	}{
+		"Reserved":        {"We should count a claim at once.", []func(*View){reserve(claim, "")}, [2]int64{1, 0}},
+		"Again":           {"We should count a claim once that is tried again.", []func(*View){reserve(claim, ""), reserve(claim, ""), expire(0)}, [2]int64{1, 0}},
+		"Seen":            {"We should count a claim once that is stored.", []func(*View){reserve(claim, ""), seen("db", "", 0)}, [2]int64{1, 0}},
+		"SeenElsewhere":   {"We should believe the watch, which shows another class.", []func(*View){reserve(claim, ""), seen("db", "", 1)}, [2]int64{0, 1}},
+		"SeenAnother":     {"We should go on counting a claim when another is stored.", []func(*View){reserve(claim, ""), seen("other", "", 0)}, [2]int64{2, 0}},
+		"Young":           {"We should wait for a claim to be stored.", []func(*View){reserve(claim, ""), expire(InFlightWindow - 1)}, [2]int64{1, 0}},
+		"Expired":         {"We should forget a claim that was never stored.", []func(*View){reserve(claim, ""), expire(InFlightWindow)}, [2]int64{0, 0}},
+		"Unnamed":         {"We should count each claim that has no name yet.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-")}, [2]int64{2, 0}},
+		"UnnamedSeen":     {"We should take one of those for the one that is stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 0)}, [2]int64{2, 0}},
+		"UnnamedNotSeen":  {"We should not take one of another class for it.", []func(*View){reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 1)}, [2]int64{1, 1}},
+		"UnnamedExpired":  {"We should forget all that were never stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), expire(InFlightWindow)}, [2]int64{0, 0}},
+		"SeenThenExpired": {"We should forget nothing twice.", []func(*View){reserve(claim, ""), seen("db", "", 0), expire(InFlightWindow)}, [2]int64{1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := counting(2)
+			for _, step := range tc.steps {
+				step(v)
+			}
+			classes := v.Classes[0].Classes
+			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].hash), v.Kind.Tally.claims(classes[1].hash)}, tc.reason)
+		})
+	}
+}
+
+func TestBoundTo(t *testing.T) {
+	type object = map[string]any
+	for name, tc := range map[string]struct {
+		reason    string
+		format    v1alpha1.ClassRefFormat
+		reference any
+		namespace string // of the class
+		bound     bool
+		counts    bool
+	}{
+		"None":               {"We should take null for none.", v1alpha1.ObjectReference, nil, "", false, false},
+		"Object":             {"We should count a class, of whatever version.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"}, "", true, true},
+		"ObjectOfANamespace": {"We should count a class of a namespace.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "other", true, true},
+		"ObjectElsewhere":    {"We should tell namespaces apart.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
+		"Typed":              {"We should count a cluster-scoped class.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
+		"TypedOfANamespace":  {"We should count a class of the claim's namespace.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"Local":              {"We should count a class that is named alone.", v1alpha1.LocalObjectReference, object{"name": "gold"}, "", true, true},
+		"Name":               {"We should count a class that is named as text.", v1alpha1.Name, "gold", "team-a", true, true},
+		"EmptyName":          {"We should take a claim that wants no class for one that does not wait.", v1alpha1.Name, "", "", true, false},
+		"Text":               {"We should take whatever is set for a reference.", v1alpha1.ObjectReference, "gold", "", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.ClassRefFormat = tc.format
+			kind := NewClaimKind(k)
+			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
+			classes, bound := kind.BoundTo("team-a", object{"spec": object{"classRef": tc.reference}})
+			assert.Equal(t, tc.bound, bound, tc.reason)
+			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.countedAs(class)), tc.reason)
+		})
+	}
+}
+
+// TestTallyGrows under readers and writers.
+func TestTallyGrows(t *testing.T) {
+	const classes = 5000
+	tally := &Tally{}
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range classes {
+				class := mix(uint64((i*7+worker*13)%classes) + 1)
+				tally.Of(class).Add(1)
+				tally.claims(class)
+			}
+		})
+	}
+	all.Wait()
+	for i := range classes {
+		require.EqualValues(t, 4, tally.claims(mix(uint64(i)+1)), "We should lose no claim while the table grows.")
+	}
+	assert.LessOrEqual(t, tally.used*2, len(*tally.slots.Load()), "We should keep the table sparse.")
+}
+
+func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
+	allocations := func(v *View) float64 {
+		claim := Claim{Namespace: "team-a", Name: "db", Selector: gold}
+		return testing.AllocsPerRun(100, func() { v.Choose(claim, 1) })
+	}
+	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
+	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
+}
+
+// TestLeastClaims breaks ties by the weighted draw, with the seed.
+func TestLeastClaims(t *testing.T) {
+	claim := func(i int) Claim {
+		return Claim{Namespace: "team-a", Name: fmt.Sprint("claim-", i), Selector: gold}
+	}
+	least := counting(10)
+	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
+	for i := range 100 {
+		assert.Equal(t, random.Choose(claim(i), 0).Class.Name, least.Choose(claim(i), 0).Class.Name, "We should draw among equals as by weight.")
+	}
+	for _, c := range least.Classes[0].Classes[1:] {
+		least.Kind.Tally.Of(c.hash).Add(1)
+	}
+	for i := range 100 {
+		assert.Equal(t, "gold-0", least.Choose(claim(i), 0).Class.Name, "We should choose the class with the fewest claims.")
+	}
+	least.Kind.Tally = nil
+	assert.NotNil(t, least.Choose(claim(0), 0).Class, "We should choose where nothing is counted, as offline.")
+}
