@@ -178,7 +178,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 // Seed of the draw for a claim: the claim's identity, or the fresh one where
 // it has none yet or the kind asks for it.
 func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
-	if k.freshSeeds || c.Name == "" {
+	if k.drawsAfresh(c) {
 		return fresh
 	}
 	return xxhash.Sum64String(k.Name + "/" + c.Namespace + "/" + c.Name)
@@ -195,3 +195,5 @@ func (k *ClaimKind) Group(c Claim) string {
 	}
 	return group
 }
+
+func (k *ClaimKind) drawsAfresh(c Claim) bool { return k.freshSeeds || c.Name == "" }

@@ -16,6 +16,9 @@ type Strategy struct {
 	// InTurn strategies rank a candidate by how long ago this replica last gave it
 	// to a claim, and then by its place.
 	InTurn bool
+	// Depends says on what the draw does beside the claim and its candidates, and
+	// so cannot be made again elsewhere; empty, on nothing.
+	Depends string
 	// place of a candidate with the uniform u in (0,1): the highest rank wins,
 	// and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
@@ -32,10 +35,10 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
-	v1alpha1.LeastClaims: {Weighted: true, Counted: true, place: func(u float64, weight int64) (int64, float64) {
+	v1alpha1.LeastClaims: {Weighted: true, Counted: true, Depends: "how many claims each class has", place: func(u float64, weight int64) (int64, float64) {
 		return 0, -math.Log(u) / float64(weight)
 	}},
-	v1alpha1.RoundRobin: {InTurn: true, place: func(u float64, _ int64) (int64, float64) {
+	v1alpha1.RoundRobin: {InTurn: true, Depends: "which classes the replica that is asked gave last", place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
 	}},
 }

@@ -1,0 +1,314 @@
+package selector
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestExplainAgreesWithChoose on 1,000 generated claims, each with classes of its
+// own; what is told of those is held against a look at each of them alone.
+func TestExplainAgreesWithChoose(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 1000 {
+		g := generator{rand.New(rand.NewPCG(5, uint64(i)))}
+		view, claim, fresh := g.view(), g.claim(), g.Uint64()
+
+		want, got := view.Choose(claim, fresh), view.Explain(claim, fresh)
+		require.Equal(t, want, got.Decision, "We should tell the decision that is made (%d)", i)
+		seen[want.Reason()]++
+
+		var total, shares int64
+		chosen := false
+		told := map[*Class]string{}
+		tell := func(c *Class, as string) {
+			require.NotContains(t, told, c, "We should tell a class once (%d)", i)
+			told[c] = as
+		}
+		for _, c := range got.Candidates {
+			tell(c.Class, "")
+			shares, total = shares+c.Odds.Share, c.Odds.Total
+			if c.Class == want.Class {
+				chosen = true
+				require.Positive(t, c.Odds.Share, "We should draw what has odds (%d)", i)
+			}
+		}
+		require.Equal(t, total, shares, "The odds should add up to one (%d)", i)
+		require.Equal(t, want.Class != nil, chosen, "The class should be one of the candidates (%d)", i)
+		dropped := Dropped{}
+		for _, d := range got.Dropped {
+			tell(d.Class, d.Reason)
+			for n := range filters {
+				if filters[n].reason == d.Reason {
+					dropped[n]++
+				}
+			}
+		}
+		require.Equal(t, want.Dropped, dropped, "We should name every class that was dropped (%d)", i)
+		for _, m := range got.NearMisses {
+			tell(m.Class, "near")
+			require.False(t, m.Unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
+			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key()), m.Has, "We should tell what the class has (%d)", i)
+			require.Equal(t, m.Class.Labels[m.Unmet.Key()], m.Value, "We should tell what the class has (%d)", i)
+		}
+		rest := 0
+		for _, x := range view.Classes {
+			for _, c := range x.Classes {
+				as, ok := told[c]
+				if !ok {
+					as = "rest"
+					rest++
+				}
+				require.Equal(t, place(view, claim, c), as, "%s for %v (%d)", c, claim, i)
+				seen[as]++
+			}
+		}
+		require.Equal(t, rest, got.FarMisses+got.NotDefault, "We should count the rest (%d)", i)
+
+		again := view.Explain(claim, g.Uint64())
+		if got.Reproducible {
+			require.Same(t, want.Class, again.Decision.Class, "We should promise only what holds (%d)", i)
+		} else {
+			seen["afresh"]++
+		}
+	}
+	for _, what := range []string{"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "", "near", "rest", "afresh", "Terminating", "Cordoned", "WeightZero", "OutOfReach"} {
+		assert.GreaterOrEqual(t, seen[what], 20, "We should have come across %q often enough to say something of it", what)
+	}
+}
+
+// place of a class in an explanation, by its definition.
+func place(view *View, claim Claim, c *Class) string {
+	asked := c.Default
+	if claim.Selector != nil {
+		asked = claim.Selector.Matches(c.Labels)
+	}
+	if asked {
+		for _, f := range filters {
+			if f.drops(view, claim, c) {
+				return f.reason
+			}
+		}
+		return ""
+	}
+	if claim.Selector != nil {
+		requirements, _ := claim.Selector.Requirements()
+		for i := range requirements {
+			others := labels.NewSelector().Add(requirements[:i]...).Add(requirements[i+1:]...)
+			if others.Matches(c.Labels) {
+				return "near"
+			}
+		}
+	}
+	return "rest"
+}
+
+// TestExplainedOdds holds them against 100,000 draws by a chi-square test at p =
+// 0.001. All seeds are fixed, so that what passes once always passes.
+func TestExplainedOdds(t *testing.T) {
+	critical := []float64{0, 10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877} // by degrees of freedom
+	const draws = 100_000
+	for name := range strategies {
+		for n := range uint64(4) {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(8, n))
+				weights := map[string]int64{}
+				for i := range 2 + random.IntN(9) {
+					weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[i%3], i)] = random.Int64N(4)
+				}
+				weights["as/class-0"] = 3 // One has a weight.
+				k := postgres()
+				k.Spec.Strategy, k.Spec.Seed = name, v1alpha1.SeedRequest
+				view := weighed(k, weights)
+
+				got := map[*Class]int{}
+				for range draws {
+					got[view.Choose(claim(0), random.Uint64()).Class]++
+				}
+				statistic, freedom := 0.0, -1
+				for _, c := range view.Explain(claim(0), 0).Candidates {
+					if c.Odds.Share == 0 {
+						require.Zero(t, got[c.Class], "We should never draw %s", c.Class)
+						continue
+					}
+					expected := float64(c.Odds.Share) / float64(c.Odds.Total) * draws
+					statistic += math.Pow(float64(got[c.Class])-expected, 2) / expected
+					freedom++
+					delete(got, c.Class)
+				}
+				assert.Empty(t, got, "We should tell of all that is drawn")
+				assert.LessOrEqual(t, statistic, critical[freedom], "We should tell the odds with which classes are drawn: %v", weights)
+			})
+		}
+	}
+}
+
+func TestExplainOdds(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		strategy v1alpha1.Strategy
+		weights  map[string]int64
+		want     map[string]Odds
+	}{
+		"Random": {
+			reason: "We should ignore weights", strategy: v1alpha1.Random,
+			weights: map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight},
+			want:    map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}},
+		},
+		"WeightedRandom": {
+			reason: "We should be exact from the least weight to the greatest", strategy: v1alpha1.WeightedRandom,
+			weights: map[string]int64{"as/none": 0, "as/one": 1, "as/odd": 999_999, "bs/most": maxWeight},
+			want:    map[string]Odds{"as/one": {1, 2_000_000}, "as/odd": {999_999, 2_000_000}, "bs/most": {maxWeight, 2_000_000}},
+		},
+		"HighestWeight": {
+			reason: "We should give nothing to what is lighter", strategy: v1alpha1.HighestWeight,
+			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
+			want:    map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Strategy = tc.strategy
+			got := map[string]Odds{}
+			for _, c := range weighed(k, tc.weights).Explain(claim(0), 0).Candidates {
+				got[c.Class.String()] = c.Odds
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+
+	t.Run("EveryWeight", func(t *testing.T) {
+		s := strategies[v1alpha1.WeightedRandom]
+		for weight := int64(1); weight <= maxWeight; weight++ {
+			one := []Candidate{{Class: &Class{Weight: weight}}}
+			s.setOdds(one)
+			require.Equal(t, Odds{weight, weight}, one[0].Odds, "We should read every weight from the draw as it is")
+		}
+	})
+	t.Run("Depends", func(t *testing.T) {
+		k := postgres()
+		view := weighed(k, map[string]int64{"as/one": 1, "as/two": 1})
+		view.Kind.Strategy.Depends = "the weather"
+		e := view.Explain(claim(0), 0)
+		assert.False(t, e.Reproducible, "We should promise nothing of a draw that depends on more")
+		for _, c := range e.Candidates {
+			assert.Zero(t, c.Odds, "We should make up no odds")
+		}
+	})
+}
+
+func TestExplainNearest(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	var classes []*Class
+	for name, set := range map[string]map[string]string{
+		"other": {"tier": "bronze"}, "slip": {"tier": "gold"}, "lacks": {}, "worse": {"tier": "cold"},
+	} {
+		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
+	}
+	classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
+		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
+	}, nil))
+	view := NewView(NewClaimKind(postgres()), []*Index{NewIndex(kind, classes)})
+
+	e := view.Explain(Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
+	var got []string
+	for _, m := range e.NearMisses {
+		got = append(got, m.Class.Name)
+	}
+	assert.Equal(t, []string{"slip", "worse", "other", "lacks", "cordoned"}, got,
+		"We should put the value that is spelt most alike first, then those without the label, and last those that would be dropped")
+	require.NotNil(t, e.NearMisses[4].Drop)
+	assert.Equal(t, "Cordoned", e.NearMisses[4].Drop.Reason, "We should say that the label alone would not help")
+}
+
+func TestEdits(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"gold", "gold", 0}, {"glod", "gold", 2}, {"us-east1", "us-east-1", 1}, {"kitten", "sitting", 3}} {
+		assert.Equal(t, tc.want, edits(tc.a, tc.b), "%q to %q", tc.a, tc.b)
+		assert.Equal(t, tc.want, edits(tc.b, tc.a), "%q to %q", tc.b, tc.a)
+	}
+}
+
+// generator of claims and classes that often fit, and of any shape.
+type generator struct{ *rand.Rand }
+
+func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
+
+func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }
+
+func (g generator) view() *View {
+	k := postgres()
+	k.Spec.Strategy = v1alpha1.Strategy(g.one(string(v1alpha1.Random), string(v1alpha1.WeightedRandom), string(v1alpha1.HighestWeight)))
+	k.Spec.ClassRefFormat = v1alpha1.ClassRefFormat(g.one(string(v1alpha1.ObjectReference), string(v1alpha1.TypedLocalObjectReference)))
+	if g.oneIn(4) {
+		k.Spec.Seed = v1alpha1.SeedRequest
+	}
+	var indexes []*Index
+	for n := range g.IntN(4) {
+		ck := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
+		kind := NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
+		var classes []*Class
+		for c := range g.IntN(8) {
+			m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", c), Labels: map[string]string{}, Annotations: map[string]string{}}
+			if kind.Namespaced {
+				m.Namespace = g.one("team", "other")
+			}
+			for _, key := range []string{"tier", "region", "size"} {
+				if !g.oneIn(5) {
+					m.Labels[key] = g.one("1", "2", "3")
+				}
+			}
+			if !g.oneIn(2) {
+				m.Annotations[weightAnnotation] = g.one("0", "1", "5", "5", "1000000", "much")
+			}
+			if g.oneIn(6) {
+				m.Annotations[defaultAnnotation] = "true"
+			}
+			if g.oneIn(6) {
+				m.Annotations[v1alpha1.CordonedAnnotation] = "true"
+			}
+			if g.oneIn(10) {
+				m.DeletionTimestamp = &metav1.Time{}
+			}
+			classes = append(classes, kind.NewClass(m, nil))
+		}
+		indexes = append(indexes, NewIndex(kind, classes))
+	}
+	return NewView(NewClaimKind(k), indexes)
+}
+
+func (g generator) claim() Claim {
+	c := Claim{Namespace: "team", Name: fmt.Sprintf("claim-%d", g.IntN(1000))}
+	if g.oneIn(5) {
+		c.Name = ""
+	}
+	if g.oneIn(5) {
+		return c
+	}
+	c.Selector = labels.NewSelector() // {} asks for every class.
+	for range g.IntN(4) {
+		requirement, err := labels.ParseToRequirements(g.one("tier", "region", "size") +
+			g.one("=1", "=2", "==3", "!=1", " in (1,2)", " in (2,3)", " notin (1)", " notin (2,3)", "", ">1", "<3", "=4"))
+		if err == nil {
+			c.Selector = c.Selector.Add(requirement...)
+		}
+	}
+	if g.oneIn(10) {
+		if r, err := labels.ParseToRequirements("!" + g.one("tier", "region")); err == nil {
+			c.Selector = c.Selector.Add(r...)
+		}
+	}
+	return c
+}
