@@ -27,7 +27,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")
@@ -126,6 +126,62 @@ func TestServeWithoutACluster(t *testing.T) {
 			assert.Contains(t, err.Error(), absent, tc.reason)
 			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
 			assert.NotContains(t, err.Error(), "KUBERNETES_MASTER", "We should not name a variable that we do not read.")
+		})
+	}
+}
+
+func TestPlugin(t *testing.T) {
+	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
+		var b strings.Builder
+		c := newCommandAs(program, nil)
+		c.SetArgs([]string{"explain", "--help"})
+		c.SetOut(&b)
+		require.NoError(t, c.ExecuteContext(t.Context()))
+		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain -f CLAIM", "As a plugin of kubectl, we should say how it is called.")
+		assert.Contains(t, b.String(), "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
+		assert.Contains(t, b.String(), "| kubectl classbind explain --unbound", "The examples should work as they are.")
+	}
+}
+
+func TestPluginCompletion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Command": {[]string{"expl"}, "explain\t"},
+		"Flag":    {[]string{"explain", "-o", ""}, "json\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			c := newCommandAs("kubectl_complete-classbind", tc.args)
+			c.SetOut(&b)
+			require.NoError(t, c.ExecuteContext(t.Context()))
+			assert.Contains(t, b.String(), tc.want, "We should complete as kubectl asks us to.")
+		})
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	out, err := run(t, "completion", "bash")
+	require.NoError(t, err)
+	assert.Contains(t, out, "classbind", "We should print what a shell needs.")
+}
+
+func TestExitStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   int
+	}{
+		"Explain": {"We should tell a failure of explain from a claim without a class, which is 1.", []string{"explain"}, 2},
+		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
+		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
+		"None":    {"We should end with 1 after any other failure.", []string{"explian"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := run(t, tc.args...)
+			require.Error(t, err)
+			assert.Equal(t, tc.want, exitStatus(err), tc.reason)
 		})
 	}
 }

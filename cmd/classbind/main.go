@@ -11,6 +11,6 @@ import (
 func main() {
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }

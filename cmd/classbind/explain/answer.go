@@ -1,0 +1,126 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// answer for a claim that was created now, in the order of the server: it leaves
+// alone a claim of which the API server does not ask it; cannot answer for a
+// registration at fault; leaves alone a claim that is being deleted or settled;
+// refuses a malformed one; and decides.
+func (o *options) answer(ctx context.Context, r *registry, d document, namespace string) (*Item, error) {
+	gvk := d.GroupVersionKind()
+	item := &Item{Claim: Claim{
+		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.where,
+	}}
+	k, found, err := r.claimKind(ctx, gvk.GroupKind())
+	if err != nil {
+		return nil, err
+	}
+	if k == nil {
+		return item.leftAlone("NotRegistered", "no ClaimKind registers this kind"), nil
+	}
+	item.Claim.ClaimKind = k.Name
+	switch {
+	case !found.namespaced && !found.guessed:
+		item.Claim.Namespace = ""
+	case item.Claim.Namespace == "":
+		item.Claim.Namespace = namespace
+	}
+	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
+		return item.leftAlone("NamespaceNotSelected", why), err
+	}
+	v, err := r.view(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	item.Notes = append(item.Notes, v.notes...)
+	if found.Version != gvk.Version {
+		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers", gvk.GroupVersion(), found.GroupVersion())
+	}
+	item.decideBy(k)
+	if v.Fault != nil {
+		policy := "refused, because failurePolicy is Fail"
+		if k.Spec.FailurePolicy == v1alpha1.Ignore {
+			policy = "created without a class, because failurePolicy is Ignore"
+		}
+		return item.end(Undecided, v.Fault.Reason, fmt.Sprintf("%v; until then such claims are %s", v.Fault, policy)), nil
+	}
+	if d.GetDeletionTimestamp() != nil {
+		return item.leftAlone("BeingDeleted", "the claim is being deleted"), nil
+	}
+	object := d.DeepCopy().Object
+	if o.unbound {
+		unstructured.RemoveNestedField(object, v.Kind.ReferencePath()...)
+	}
+	claim, errs := v.Kind.NewClaim(item.Claim.Namespace, item.Claim.Name, object)
+	if claim.Settled != "" {
+		why := fmt.Sprintf("%s is set", claim.Settled)
+		if field := v1alpha1.FieldPath("." + claim.Settled); field == k.Spec.Paths.ClassRef {
+			why += "; --unbound explains the claim as if it was not"
+		}
+		return item.leftAlone("Settled", why), nil
+	}
+	if len(errs) > 0 {
+		return item.malformed(errs), nil
+	}
+	return item.explained(k, v.Explain(claim, o.fresh())), nil
+}
+
+// explained tells a decision.
+func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
+	i.add(e)
+	d := e.Decision
+	if d.Class != nil {
+		return i.end(Bound, d.Reason(), because(e))
+	}
+	after := map[v1alpha1.WhenUnmatched]string{
+		v1alpha1.Admit: "it is created without a class",
+		v1alpha1.Deny:  "it is refused",
+		"BindLater":    "it is created without a class, and bound when there is one",
+	}[k.Spec.WhenUnmatched]
+	if after == "" {
+		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)
+	}
+	i.Warning = "" // It is the message.
+	return i.end(Unmatched, d.Reason(), d.Warning()+"; "+after)
+}
+
+// because says why the class was drawn.
+func because(e selector.Explanation) string {
+	d := e.Decision
+	kind, n := d.View.Kind, len(e.Candidates)
+	one := map[bool]string{true: "the only class that", false: fmt.Sprintf("one of %d classes that", n)}[n == 1]
+	what := "match" + map[bool]string{true: "es"}[n == 1] + fmt.Sprintf(" the selector %q", d.Claim.Selector)
+	switch {
+	case d.Claim.Selector == nil && n == 1:
+		what = "is marked default, and the claim has no class selector"
+	case d.Claim.Selector == nil:
+		what = "are marked default, and the claim has no class selector"
+	case d.Claim.Selector.Empty() && n == 1:
+		what = "is there, and the selector {} asks for any"
+	case d.Claim.Selector.Empty():
+		what = "are there, and the selector {} asks for any"
+	}
+	text := one + " " + what
+	switch {
+	case n == 1:
+	case kind.Strategy.Depends != "":
+		text += fmt.Sprintf("; which one %s draws depends on %s", kind.Strategy.Name, kind.Strategy.Depends)
+	case e.Reproducible && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total:
+		text += fmt.Sprintf("; %s takes it", kind.Strategy.Name)
+	case e.Reproducible:
+		text += fmt.Sprintf("; %s drew it, seeded with the claim's name, so that this claim gets it every time", kind.Strategy.Name)
+	case d.Claim.Name == "":
+		text += fmt.Sprintf("; %s drew it this time, and draws afresh for each claim whose name the API server makes up", kind.Strategy.Name)
+	default:
+		text += fmt.Sprintf("; %s drew it this time, and draws afresh each time, because seed is Request", kind.Strategy.Name)
+	}
+	return text
+}

@@ -1,0 +1,103 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/selector"
+)
+
+// cluster is the source that the server has, too. It needs no right but to list.
+type cluster struct {
+	api    client.Reader
+	reader *controller.Reader
+}
+
+// config of the cluster that kubectl would use, and its namespace.
+func (o *options) config() (*rest.Config, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG, or files of classes with --classes", os.Getenv("KUBECONFIG"))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context, or files of classes with --classes", err)
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
+	}
+	return config, namespace, nil
+}
+
+func newCluster(config *rest.Config) (*cluster, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make the scheme: %w", err)
+		}
+	}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
+	}
+	reader, err := controller.NewReader(config)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{api: api, reader: reader}, nil
+}
+
+func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	err := c.api.List(ctx, claimKinds)
+	if meta.IsNoMatchError(err) {
+		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
+	}
+	if err := c.api.List(ctx, classKinds); err != nil {
+		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
+	}
+	return claimKinds.Items, classKinds.Items, nil
+}
+
+func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
+	kind, namespaced, err := c.reader.Resolve(ctx, name, verbs...)
+	if controller.NotServed(err) {
+		err = &notServedError{err}
+	}
+	return resource{GroupVersionKind: kind, namespaced: namespaced}, err
+}
+
+func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+	return c.reader.Classes(ctx, kind)
+}
+
+func (c *cluster) namespaceLabels(ctx context.Context, name string) (labels.Set, error) {
+	list := &corev1.NamespaceList{}
+	if err := c.api.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
+		return nil, fmt.Errorf("cannot read the labels of namespace %q, by which the claim kind selects: %w", name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return list.Items[i].Labels, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,321 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type object = map[string]any
+
+// apiServer answers discovery and lists, and to all else that it is not permitted.
+type apiServer struct {
+	answers map[string]any // by path and labels or continue token; an int is a status
+
+	mu       sync.Mutex
+	accepted map[string]string // by path: the Accept header
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.URL.Path
+	for _, parameter := range []string{"continue", "fieldSelector"} {
+		if v := r.URL.Query().Get(parameter); v != "" {
+			key += "?" + v
+		}
+	}
+	s.mu.Lock()
+	s.accepted[r.URL.Path] = r.Header.Get("Accept")
+	s.mu.Unlock()
+	answer, ok := s.answers[key]
+	status, failure := answer.(int)
+	switch {
+	case r.Method != http.MethodGet || !ok && strings.Count(r.URL.Path, "/") > 3:
+		status, failure = http.StatusForbidden, true
+	case !ok:
+		status, failure = http.StatusNotFound, true
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if failure {
+		w.WriteHeader(status)
+		reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 503: metav1.StatusReasonServiceUnavailable}[status]
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: string(reason)}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func group(name string, versions ...string) object {
+	g := object{"kind": "APIGroup", "apiVersion": "v1", "name": name}
+	var all []object
+	for _, v := range versions {
+		all = append(all, object{"groupVersion": name + "/" + v, "version": v})
+	}
+	g["versions"], g["preferredVersion"] = all, all[0]
+	return g
+}
+
+func resources(groupVersion string, all ...object) object {
+	return object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": groupVersion, "resources": all}
+}
+
+func served(plural, kind string, namespaced bool, verbs ...string) object {
+	return object{"name": plural, "kind": kind, "namespaced": namespaced, "verbs": verbs}
+}
+
+func list(apiVersion, kind string, items ...any) object {
+	return object{"apiVersion": apiVersion, "kind": kind, "metadata": object{"resourceVersion": "1"}, "items": append([]any{}, items...)}
+}
+
+func registration(kind, name string, spec, status object) object {
+	return object{"apiVersion": "classbind.io/v1alpha1", "kind": kind, "metadata": object{"name": name}, "spec": spec, "status": status}
+}
+
+func class(kind, name, tier string) object {
+	return object{"apiVersion": "example.org/v1", "kind": kind, "metadata": object{"name": name, "labels": object{"tier": tier}}, "spec": object{"weight": 3}}
+}
+
+func claimKindSpec() object {
+	return object{
+		"paths":          object{"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []string{".spec.resourceRef"}},
+		"classRefFormat": "ObjectReference", "strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": object{},
+	}
+}
+
+func classKindSpec(weight object) object {
+	return object{"claimKinds": []string{"databases.example.org"}, "default": object{"annotation": "default"}, "weight": weight}
+}
+
+func condition(status, reason string) object {
+	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+}
+
+// newAPIServer of two class kinds: of the fast, metadata is enough; of the slow,
+// the weight is in a field.
+func newAPIServer(change func(answers map[string]any)) *apiServer {
+	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
+	s := &apiServer{accepted: map[string]string{}, answers: map[string]any{
+		"/api":                                   object{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":                                resources("v1", served("namespaces", "Namespace", false, "list")),
+		"/apis":                                  groups,
+		"/apis/classbind.io":                     group("classbind.io", "v1alpha1"),
+		"/apis/example.org":                      group("example.org", "v1", "v1beta1"),
+		"/apis/example.org/v1":                   resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
+		"/apis/classbind.io/v1alpha1":            resources("classbind.io/v1alpha1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
+		"/apis/classbind.io/v1alpha1/claimkinds": list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", claimKindSpec(), object{})),
+		"/apis/classbind.io/v1alpha1/classkinds": list("classbind.io/v1alpha1", "ClassKindList",
+			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
+			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
+		"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "a", "gold"), class("FastClass", "b", "silver")),
+		"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "gold")),
+	}}
+	change(s.answers)
+	return s
+}
+
+func TestExplainCluster(t *testing.T) {
+	classKinds := func(slow object) object {
+		return list("classbind.io/v1alpha1", "ClassKindList",
+			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{}),
+			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), slow))
+	}
+	claimKinds := func(change func(spec object), status object) object {
+		spec := claimKindSpec()
+		change(spec)
+		return list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
+	}
+	const fastAlone = "* FastClass/a   1        100%\n"
+	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
+	for name, tc := range map[string]struct {
+		reason string
+		change func(answers map[string]any)
+		args   []string
+		status int
+		want   []string // parts of what is printed
+	}{
+		"AsItIs": {
+			reason: "We should read weights from where they are.",
+			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
+		},
+		"NamespaceOfAFlag": {
+			reason: "We should take the flag before the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "},
+		},
+		"Pages": {
+			reason: "We should read all pages of a long list.",
+			change: func(a map[string]any) {
+				first := list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "a", "gold"))
+				first["metadata"] = object{"resourceVersion": "1", "continue": "next"}
+				a["/apis/example.org/v1/fastclasses"] = first
+				a["/apis/example.org/v1/fastclasses?next"] = list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "z", "gold"))
+			},
+			want: []string{"one of 3 classes", "FastClass/z   1        20%"},
+		},
+		"NotPermittedToClassbind": {
+			reason: "We should leave out what classbind leaves out, and say so.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "NotPermitted"))
+			},
+			want: []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+		},
+		"Stale": {
+			reason: "We should read what classbind read once, and say that it may have changed.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "Stale"))
+			},
+			want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"},
+		},
+		"NotInstalled": {
+			reason: "We should leave out a kind that is not installed, and say so.",
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"))
+			},
+			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
+		},
+		"NotListable": {
+			reason: "We should leave out a kind that nobody can watch, and say so.",
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list"))
+			},
+			want: []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`},
+		},
+		"ClaimKindNotReady": {
+			reason: "We should say that classbind does not bind such claims now.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, condition("False", "NotSynced"))
+			},
+			want: []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
+		},
+		"NamespaceSelected": {
+			reason: "We should read the labels of the namespace where they count.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
+				a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}})
+			},
+			want: []string{"Database team/mine: bound to "},
+		},
+		"NamespaceNotSelected": {
+			reason: "We should leave alone the claims of a namespace that is not selected.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
+				a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}})
+			},
+			want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
+		},
+		"NamespaceForbidden": {
+			reason: "We should not guess whether a namespace is selected.",
+			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
+			status: exitFailed, want: []string{`cannot read the labels of namespace "team"`},
+		},
+		"Forbidden": {
+			reason: "We should not decide on part of the classes.",
+			change: func(a map[string]any) { a["/apis/example.org/v1/slowclasses"] = http.StatusForbidden },
+			status: exitFailed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
+		},
+		"Unavailable": {
+			reason: "We should not take a group that does not answer for one that is not installed.",
+			change: func(a map[string]any) { a["/apis/example.org"] = http.StatusServiceUnavailable },
+			status: exitFailed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
+		},
+		"RegistrationsForbidden": {
+			reason: "We should say what we cannot list.",
+			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/classkinds"] = http.StatusForbidden },
+			status: exitFailed, want: []string{"error: cannot list ClassKinds: "},
+		},
+		"WithoutClassbind": {
+			reason: "We should say what is missing in a cluster without classbind.",
+			change: func(a map[string]any) {
+				a["/apis"] = object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}}
+				delete(a, "/apis/classbind.io")
+				delete(a, "/apis/classbind.io/v1alpha1")
+			},
+			status: exitFailed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
+		},
+		"NoClass": {
+			reason: "We should end with the status of a claim without a class.",
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1/fastclasses"] = list("meta.k8s.io/v1", "PartialObjectMetadataList")
+				a["/apis/example.org/v1/slowclasses"] = list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze"))
+			},
+			status: exitUnmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.change == nil {
+				tc.change = func(map[string]any) {}
+			}
+			api := newAPIServer(tc.change)
+			server := httptest.NewServer(api)
+			defer server.Close()
+			t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "config": kubeconfig(server.URL)}))
+
+			got := run(t, "", append([]string{"-f", "claim.yaml", "--kubeconfig", "config"}, tc.args...)...)
+			assert.Equal(t, tc.status, got.status, "%s: %s", tc.reason, got.stderr)
+			for _, part := range tc.want {
+				assert.Contains(t, got.stdout+got.stderr, part, tc.reason)
+			}
+			if tc.status == 0 {
+				assert.Empty(t, got.stderr, tc.reason)
+				for path, accept := range api.accepted {
+					assert.Equal(t, path == "/apis/example.org/v1/fastclasses", strings.Contains(accept, "PartialObjectMetadata"),
+						"We should read metadata alone where it is enough, and only there: %s", path)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainWithoutACluster(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
+	dir := write(t, map[string]string{"claim.yaml": goldClaim, "config": kubeconfig("https://localhost:1"), "empty": "apiVersion: v1\nkind: Config\n"})
+	for name, tc := range map[string]struct {
+		reason string
+		env    string
+		args   []string
+		want   string
+	}{
+		"Flag":        {"We should name the file of --kubeconfig that does not exist.", "", []string{"--kubeconfig", absent}, absent},
+		"Environment": {"We should name the file of $KUBECONFIG that does not exist.", absent, nil, absent},
+		"Context":     {"We should name the context that does not exist.", filepath.Join(dir, "config"), []string{"--context", "lost"}, `"lost"`},
+		"Empty":       {"We should say that the kubeconfig names no cluster.", filepath.Join(dir, "empty"), nil, "cannot find a cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tc.env)
+			t.Setenv("HOME", dir)
+			t.Chdir(dir)
+			got := run(t, "", append(tc.args, "-f", "claim.yaml")...)
+			assert.Contains(t, got.stderr, "error: cannot find a cluster: ", "We should say what we cannot do.")
+			assert.Contains(t, got.stderr, tc.want, tc.reason)
+			assert.Contains(t, got.stderr, "or files of classes with --classes", "We should say that it goes without a cluster, too.")
+			assert.Equal(t, exitFailed, got.status)
+		})
+	}
+	t.Run("Unreachable", func(t *testing.T) {
+		t.Chdir(dir)
+		got := run(t, "", "-f", "claim.yaml", "--kubeconfig", "config")
+		assert.Contains(t, got.stderr, "localhost:1", "We should say who does not answer.")
+		assert.Equal(t, exitFailed, got.status)
+	})
+}
+
+func TestExplainAsksNoClusterOffline(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
+	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKind, classKind, goldClass)}))
+	assert.Zero(t, run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml").status, "We should need no kubeconfig.")
+}
+
+func kubeconfig(url string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: %q}}]
+contexts: [{name: here, context: {cluster: here, user: me, namespace: team}}]
+users: [{name: me, user: {}}]
+`, url)
+}

@@ -1,0 +1,228 @@
+// Package explain is the command that says what class a claim gets, and why:
+// files reads manifests, cluster and offline are the two places that have
+// registrations and classes, registry puts them together as the server does,
+// answer decides on a claim in the server's order, report is that for programs,
+// and table for people.
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// The exit statuses of explain, but for 0: every claim is bound, or left alone.
+const (
+	exitUnmatched = 1
+	exitFailed    = 2
+)
+
+// ExitError says with which status the program ends.
+type ExitError struct {
+	Status int
+	Err    error
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ExitError{Status: exitFailed, Err: err}
+}
+
+var outputs = []string{"table", "json", "yaml"}
+
+// options of explain.
+type options struct {
+	claims     []string
+	recursive  bool
+	classes    []string
+	output     string
+	unbound    bool
+	namespace  string
+	kubeconfig string
+	context    string
+
+	// fresh is a random number.
+	fresh func() uint64
+}
+
+// NewCommand is explain.
+func NewCommand() *cobra.Command { return newCommand(rand.Uint64) }
+
+func newCommand(fresh func() uint64) *cobra.Command {
+	o := &options{fresh: fresh}
+	c := &cobra.Command{
+		Use:   "explain -f CLAIM",
+		Short: "Say which class a claim gets, and why",
+		Long: `Say which class a claim gets, and why: the candidates with their odds, the
+classes that it asked for and may not get, and those that one label kept out.
+Nothing is created or changed.
+
+The registrations and classes are those of the cluster, which you need to be
+allowed to list; or, with --classes, those of files, and no cluster is asked. Such
+files have ClaimKinds, ClassKinds and classes, as they would be applied; other
+objects in them are passed over. Of a CRD among them is learnt what the
+API server would say of a kind: its plural, its scope and its preferred version.
+Without, the plural is guessed from the kind, and classes are namespaced if one
+has a namespace.
+
+A claim that has its class is left alone, as the server would; --unbound explains
+it as if it had none.
+
+The exit status is 0 if every claim is bound or left alone, 1 if there is no class
+for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
+		Example: `  # Which class would this claim get, and why?
+  classbind explain -f claim.yaml
+
+  # Why has this claim no class, or this one? Explain it as if it was created now:
+  kubectl get postgresqlinstance my-database -o yaml | classbind explain --unbound -f -
+
+  # Without a cluster, before anything is applied:
+  classbind explain -f claim.yaml --classes deploy/samples/crossplane
+
+  # The odds of every candidate, for a program:
+  classbind explain -f claim.yaml -o json | jq '.items[].candidates'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return failed(fmt.Errorf("name claims by their files, as in: classbind explain -f CLAIM; there are arguments: %q", args))
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(c.Flags()); err != nil {
+				return failed(err)
+			}
+			return o.run(c.Context(), c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	o.addFlags(c.Flags())
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"output":    cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp),
+		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
+		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
+		"namespace": cobra.NoFileCompletions,
+		"context":   cobra.NoFileCompletions,
+	} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails for a flag that there is not, which a test would see.
+	}
+	return c
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
+	fs.BoolVarP(&o.recursive, "recursive", "R", false, "take the folders in the folders of --filename, too")
+	fs.StringArrayVar(&o.classes, "classes", nil, "`file` of registrations and classes, or folder, with the folders in it; - is standard input; may be repeated. No cluster is asked then")
+	fs.StringVarP(&o.output, "output", "o", outputs[0], "`format`: table for people, json or yaml for programs")
+	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
+	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// validate says everything that is wrong, flag by flag.
+func (o *options) validate(fs *pflag.FlagSet) error {
+	var errs []error
+	if len(o.claims) == 0 {
+		errs = append(errs, errors.New("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input"))
+	}
+	stdins := 0
+	for _, f := range []struct {
+		flag  string
+		paths []string
+	}{{"filename", o.claims}, {"classes", o.classes}} {
+		for _, p := range f.paths {
+			if p == "" {
+				errs = append(errs, fmt.Errorf("--%s=%q: must be a file, a folder, or - for standard input", f.flag, p))
+			}
+			if p == stdin {
+				stdins++
+			}
+		}
+	}
+	if stdins > 1 {
+		errs = append(errs, errors.New("-f -, --classes -: standard input can be read once: put the claims or the classes into a file"))
+	}
+	if !slices.Contains(outputs, o.output) {
+		errs = append(errs, fmt.Errorf("--output=%q: must be table, json or yaml", o.output))
+	}
+	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
+		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
+	}
+	for _, flag := range []string{"kubeconfig", "context"} {
+		if len(o.classes) > 0 && fs.Changed(flag) {
+			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer) error {
+	claims, err := readAll(o.claims, in, o.recursive)
+	if err != nil {
+		return failed(err)
+	}
+	if len(claims) == 0 {
+		return failed(fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", ")))
+	}
+	source, namespace, err := o.source(claims, in, progress)
+	if err != nil {
+		return failed(err)
+	}
+	if o.namespace != "" {
+		namespace = o.namespace
+	}
+	r, err := newRegistry(ctx, source)
+	if err != nil {
+		return failed(err)
+	}
+	report := newReport()
+	for _, c := range claims {
+		item, err := o.answer(ctx, r, c, namespace)
+		if err != nil {
+			return failed(fmt.Errorf("%s: %w", c.where, err))
+		}
+		report.Items = append(report.Items, *item)
+	}
+	if err := report.print(out, o.output); err != nil {
+		return failed(fmt.Errorf("cannot print: %w", err))
+	}
+	return report.exit()
+}
+
+// source of registrations and classes, and the namespace of claims that name none.
+func (o *options) source(claims []document, in io.Reader, progress io.Writer) (source, string, error) {
+	if len(o.classes) > 0 {
+		objects, err := readAll(o.classes, in, true)
+		if err != nil {
+			return nil, "", err
+		}
+		files, err := newFiles(objects, claims)
+		return files, "default", err
+	}
+	config, namespace, err := o.config()
+	if err != nil {
+		return nil, "", err
+	}
+	klog.SetLogger(logr.Discard()) // client-go logs errors that it returns, too.
+	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
+	c, err := newCluster(config)
+	return c, namespace, err
+}

@@ -1,0 +1,314 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	claimKind = `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`
+	classKind = `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": ["databases.example.org"]}}`
+	goldClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "gold", "labels": {"tier": "gold"}}}`
+	goldClaim = `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
+)
+
+// write files by name into a new folder, which it returns.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	return dir
+}
+
+func documents(texts ...string) string { return strings.Join(texts, "\n---\n") }
+
+func TestExplainRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Nothing":              {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
+		"Argument":             {"We should not pass over a claim that is named without -f.", []string{"claim.yaml"}, `name claims by their files, as in: classbind explain -f CLAIM; there are arguments: ["claim.yaml"]`},
+		"EmptyFilename":        {"We should refuse an unset variable.", []string{"-f", ""}, `--filename="": must be a file, a folder, or - for standard input`},
+		"EmptyClasses":         {"We should refuse an unset variable, rather than ask a cluster.", []string{"-f", "a", "--classes", ""}, `--classes="": must be a file, a folder, or - for standard input`},
+		"StandardInputTwice":   {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
+		"Output":               {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
+		"EmptyOutput":          {"We should refuse an unset variable.", []string{"-f", "a", "-o", ""}, `--output="": must be table, json or yaml`},
+		"Namespace":            {"We should refuse what can be no namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
+		"EmptyNamespace":       {"We should refuse an unset variable.", []string{"-f", "a", "-n", ""}, `--namespace="": `},
+		"KubeconfigOffline":    {"We should not pass over a flag.", []string{"-f", "a", "--classes", "b", "--kubeconfig", "c"}, "--kubeconfig: with --classes no cluster is asked"},
+		"ContextOffline":       {"We should not pass over a flag.", []string{"-f", "a", "--classes", "b", "--context", "c"}, "--context: with --classes no cluster is asked"},
+		"UnknownFlag":          {"We should refuse a flag that there is not.", []string{"-f", "a", "--class", "b"}, "unknown flag: --class"},
+		"FlagWithoutItsValue":  {"We should refuse a flag without its value.", []string{"-f"}, "flag needs an argument"},
+		"WrongTypeOfFlag":      {"We should refuse a value of another type.", []string{"-f", "a", "--unbound=perhaps"}, `invalid argument "perhaps" for "--unbound" flag`},
+		"WrongTypeOfRecursive": {"We should refuse a value of another type.", []string{"-f", "a", "-R=perhaps"}, `invalid argument "perhaps" for "-R, --recursive" flag`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, "", tc.args...)
+			assert.Contains(t, got.stderr, tc.want, tc.reason)
+			assert.Equal(t, 1, strings.Count(got.stderr, "\n"), "We should complain of nothing else: %s", got.stderr)
+			assert.Equal(t, exitFailed, got.status, "We should not end as for a claim without a class.")
+			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
+		})
+	}
+}
+
+func TestExplainSaysEverythingAtOnce(t *testing.T) {
+	got := run(t, "", "-o", "xml", "-n", "Team_A")
+	assert.Equal(t, 3, strings.Count(got.stderr, "\n"), "We should name all that is wrong at once: %s", got.stderr)
+}
+
+func TestExplainRefusesFiles(t *testing.T) {
+	registered := documents(claimKind, classKind)
+	for name, tc := range map[string]struct {
+		reason  string
+		claim   string
+		classes string
+		want    string
+	}{
+		"Empty":             {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
+		"NoYAML":            {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
+		"FieldTwice":        {"We should not take the one or the other.", "apiVersion: v1\nkind: A\nkind: B\n", registered, `claim.yaml, document 1: `},
+		"Text":              {"We should say what an object needs.", "claim", registered, "claim.yaml, document 1: it is no object of Kubernetes: it needs an apiVersion and a kind"},
+		"NoKind":            {"We should say what an object needs.", "apiVersion: v1", registered, "it needs an apiVersion and a kind"},
+		"NoKindInAList":     {"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered, "claim.yaml, document 1, item 2: it is no object"},
+		"NoClaimKind":       {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
+		"ClassTwice":        {"We should not count a class twice, nor choose between the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
+		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
+		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `cannot read the ClaimKind "databases.example.org": strict decoding error: unknown field "spec.stratgy"`},
+		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `cannot read the ClassKind "fastclasses.example.org"`},
+		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `cannot read the ClaimKind "databases.example.org"`},
+		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: "Best": must be one of ["Random" `},
+		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
+		"CRDWithoutScope":   {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
+		"CRDWithoutKind":    {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
+		"CRDNotServed":      {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster", "names": {"kind": "A"}, "versions": [{"name": "v1", "served": false}]}}`), `it has no version in spec.versions that is served`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": tc.classes}))
+			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+			assert.Contains(t, got.stderr, tc.want, tc.reason)
+			assert.Equal(t, exitFailed, got.status, "We should not end as for a claim without a class.")
+			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
+		})
+	}
+}
+
+func TestExplainReads(t *testing.T) {
+	registered := documents(claimKind, classKind, goldClass)
+	other := strings.ReplaceAll(goldClaim, "mine", "other")
+	dir := write(t, map[string]string{
+		"claims/a.yaml": documents("# A comment.", goldClaim), "claims/b.yml": other, "claims/c.json": strings.ReplaceAll(goldClaim, "mine", "third"),
+		"claims/readme.txt": "no claim", "claims/deep/d.yaml": strings.ReplaceAll(goldClaim, "mine", "deep"),
+		"list.yaml":   `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
+		"empty/a.txt": "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,
+	})
+	t.Chdir(dir)
+	for name, tc := range map[string]struct {
+		reason string
+		in     string
+		args   []string
+		want   []string // names of claims
+		err    string
+	}{
+		"File":         {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
+		"Files":        {reason: "We should read several files, in their order.", args: []string{"-f", "claims/b.yml", "-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"other", "mine"}},
+		"Folder":       {reason: "We should read what kubectl reads of a folder.", args: []string{"-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third"}},
+		"Recursive":    {reason: "We should read the folders in it, if told so.", args: []string{"-R", "-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third", "deep"}},
+		"List":         {reason: "We should read what kubectl get prints of several.", args: []string{"-f", "list.yaml", "--classes", "classes"}, want: []string{"mine", "other"}},
+		"Stdin":        {reason: "We should read standard input.", in: documents(goldClaim, other), args: []string{"-f", "-", "--classes", "classes"}, want: []string{"mine", "other"}},
+		"ClassesStdin": {reason: "We should read classes from standard input.", in: registered, args: []string{"-f", "claims/a.yaml", "--classes", "-"}, want: []string{"mine"}},
+		"ClassesTwice": {reason: "We should read classes of several places.", args: []string{"-f", "claims/a.yaml", "--classes", "classes/deep", "--classes", "classes/kinds.yaml"}, want: []string{"mine"}},
+		"Absent":       {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
+		"AbsentClasses": {
+			reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `,
+		},
+		"EmptyFolder": {
+			reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"},
+			err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, tc.in, append(tc.args, "-o", "json")...)
+			if tc.err != "" {
+				assert.Contains(t, got.stderr, tc.err, tc.reason)
+				assert.Equal(t, exitFailed, got.status)
+				return
+			}
+			require.Zero(t, got.status, "%s: %s", tc.reason, got.stderr)
+			var report Report
+			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report))
+			var names []string
+			for _, i := range report.Items {
+				names = append(names, i.Claim.Name)
+				require.NotNil(t, i.Class, tc.reason)
+				assert.Equal(t, "gold", i.Class.Name, tc.reason)
+			}
+			assert.Equal(t, tc.want, names, tc.reason)
+		})
+	}
+}
+
+func TestExplainNamespace(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKind, classKind, goldClass)}))
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Default": {nil, "Database default/mine: "},
+		"Flag":    {[]string{"-n", "team"}, "Database team/mine: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, "", append(tc.args, "-f", "claim.yaml", "--classes", "classes.yaml")...)
+			assert.Contains(t, got.stdout, tc.want, "We should tell the namespace, on which the draw depends.")
+		})
+	}
+	system := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "kube-system")
+	assert.Contains(t, system.stdout, "left alone\n  Because: claims in kube-system are never bound", "We should know what the API server leaves out.")
+}
+
+func TestExplainUnbound(t *testing.T) {
+	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"name": "bronze"}, `, 1)
+	t.Chdir(write(t, map[string]string{"claim.yaml": bound, "classes.yaml": documents(claimKind, classKind, goldClass)}))
+	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml"}
+	assert.Contains(t, run(t, "", args...).stdout, "Database default/mine: left alone", "We should leave alone what has its class.")
+	assert.Contains(t, run(t, "", append(args, "--unbound")...).stdout, "Database default/mine: bound to FastClass/gold", "We should explain it as if it had none.")
+}
+
+func TestExplainYAMLIsTheJSON(t *testing.T) {
+	t.Chdir("testdata/typo")
+	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+	asJSON, asYAML := run(t, "", append(args, "-o", "json")...), run(t, "", append(args, "-o", "yaml")...)
+	converted, err := yaml.YAMLToJSON([]byte(asYAML.stdout))
+	require.NoError(t, err)
+	assert.JSONEq(t, asJSON.stdout, string(converted), "We should print the same in both.")
+	var report Report
+	require.NoError(t, yaml.UnmarshalStrict([]byte(asYAML.stdout), &report), "A program should be able to read all of it into our type.")
+	assert.Equal(t, Version, report.APIVersion)
+	assert.Equal(t, "Report", report.Kind)
+}
+
+// TestDefaults says once more what README says of them; that they are those of
+// the CRD is because they are read from it.
+func TestDefaults(t *testing.T) {
+	for name, tc := range map[string]struct{ reason, object, want string }{
+		"ClaimKind": {
+			"We should fill in every default.", claimKind,
+			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": [".spec.resourceRef"]}, "classRefFormat": "ObjectReference",
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {}}`,
+		},
+		"ClassKind": {
+			"We should fill in every default.", `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
+			`{"default": {"annotation": "resourceclass.crossplane.io/is-default-class"}, "weight": {"annotation": "resourceclass.crossplane.io/weight"}}`,
+		},
+		"Given": {
+			"We should keep what is given.",
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": {"path": ".default"}, "claimKinds": ["c.d"]}}`,
+			`{"claimKinds": ["c.d"], "default": {"path": ".default"}, "weight": {"annotation": "resourceclass.crossplane.io/weight"}}`,
+		},
+		"Null": {
+			"We should take a null for nothing, as the API server does where a field has a default.",
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": null, "weight": {"path": ".w"}}}`,
+			`{"default": {"annotation": "resourceclass.crossplane.io/is-default-class"}, "weight": {"path": ".w"}}`,
+		},
+		"EmptyList": {
+			"We should keep an empty list, which is a value.",
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"paths": {"skipIfSet": []}, "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
+			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []}, "classRefFormat": "ObjectReference",
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := readDocuments(strings.NewReader(tc.object), "object")
+			require.NoError(t, err)
+			require.NoError(t, setDefaults(found[0].GroupVersionKind(), found[0].Object))
+			got, err := json.Marshal(found[0].Object["spec"])
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.want, string(got), tc.reason)
+		})
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	c := newCommand(nil)
+	for _, flag := range []string{"output", "filename", "classes", "namespace", "context"} {
+		_, ok := c.GetFlagCompletionFunc(flag)
+		assert.True(t, ok, "We should complete --%s.", flag)
+	}
+	got := run(t, "", "__complete", "-o", "")
+	assert.Equal(t, "table\njson\nyaml\n:4\n", got.stdout, "We should offer the formats, and no files.")
+}
+
+func TestOddsString(t *testing.T) {
+	for _, tc := range []struct {
+		odds *Odds
+		want string
+	}{
+		{nil, "?"},
+		{&Odds{Share: 1, Total: 1}, "100%"},
+		{&Odds{Share: 0, Total: 3}, "0%"},
+		{&Odds{Share: 1, Total: 3}, "33.3%"},
+		{&Odds{Share: 1, Total: 2}, "50%"},
+		{&Odds{Share: 1, Total: 1_000_001}, "under 0.1%"},
+		{&Odds{Share: 1_000_000, Total: 1_000_001}, "over 99.9%"},
+		{&Odds{Share: 999, Total: 1000}, "99.9%"},
+		{&Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
+	} {
+		assert.Equal(t, tc.want, tc.odds.String())
+	}
+}
+
+func TestOddsThatDependOnMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		classes int
+		want    []string
+		class   bool
+	}{
+		"Several": {
+			"We should name neither a class nor odds that are not known.", 2,
+			[]string{"bound to one of 2 classes\n", "which one WeightedRandom draws depends on the weather", "  FastClass/class-0   1        ?\n", "The odds depend on the weather."},
+			false,
+		},
+		"One": {"We should name the only class that there is.", 1, []string{"bound to FastClass/class-0\n", "* FastClass/class-0"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := documentsOf(t, claimKind, classKind)
+			for n := range tc.classes {
+				objects = append(objects, documentsOf(t, strings.ReplaceAll(goldClass, `"name": "gold"`, fmt.Sprintf(`"name": "class-%d"`, n)))...)
+			}
+			claims := documentsOf(t, goldClaim)
+			s, err := newFiles(objects, claims)
+			require.NoError(t, err)
+			r, err := newRegistry(t.Context(), s)
+			require.NoError(t, err)
+			v, err := r.view(t.Context(), &r.claimKinds[0])
+			require.NoError(t, err)
+			v.Kind.Strategy.Depends = "the weather"
+
+			item, err := (&options{fresh: func() uint64 { return 1 }}).answer(t.Context(), r, claims[0], "default")
+			require.NoError(t, err)
+			assert.Equal(t, tc.class, item.Class != nil, tc.reason)
+			assert.Equal(t, tc.class, item.Reproducible, tc.reason)
+			var out bytes.Buffer
+			require.NoError(t, item.table(&out))
+			for _, part := range tc.want {
+				assert.Contains(t, out.String(), part, tc.reason)
+			}
+		})
+	}
+}

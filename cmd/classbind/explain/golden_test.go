@@ -1,0 +1,71 @@
+package explain
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the output of this build into testdata as what is wanted")
+
+// result of a command as a shell sees it.
+type result struct {
+	stdout, stderr string
+	status         int
+}
+
+func run(t *testing.T, in string, args ...string) result {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	c := newCommand(func() uint64 { return 1 })
+	c.SilenceErrors, c.SilenceUsage = true, true // As the root has it.
+	c.SetArgs(append([]string{}, args...))       // Of nil, cobra would take those of the test.
+	c.SetIn(strings.NewReader(in))
+	c.SetOut(&stdout)
+	c.SetErr(&stderr)
+	err := c.ExecuteContext(t.Context())
+	r := result{stdout: stdout.String(), stderr: stderr.String()}
+	if err != nil {
+		var e *ExitError
+		require.ErrorAs(t, err, &e, "We should say with which status we end.")
+		r.status = e.Status
+		r.stderr += "error: " + err.Error() + "\n" // As main prints it.
+	}
+	return r
+}
+
+// TestGolden takes each folder of testdata for a case: a claim, the classes that
+// there are, and what is printed. What is registered is the same for all.
+func TestGolden(t *testing.T) {
+	folders, err := filepath.Glob("testdata/*/claim.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, file := range folders {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Chdir(dir)
+			args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+			people := run(t, "", args...)
+			programs := run(t, "", append(args, "-o", "json")...)
+			assert.Equal(t, people.status, programs.status, "We should end alike for people and programs.")
+			assertGolden(t, "out.txt", fmt.Sprintf("%s%sexit status %d\n", people.stdout, people.stderr, people.status))
+			assertGolden(t, "out.json", programs.stdout)
+		})
+	}
+}
+
+func assertGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err, "Make it with: go test ./cmd/classbind/explain -update")
+	assert.Equal(t, string(want), got, "We should print what we did; if it is meant to change: go test ./cmd/classbind/explain -update")
+}

@@ -1,0 +1,175 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// files are a source that needs no cluster.
+type files struct {
+	claimKinds []v1alpha1.ClaimKind
+	classKinds []v1alpha1.ClassKind
+	// crds by name.
+	crds map[string]resource
+	// objects are all others, and of these claims those that are explained.
+	objects, claims []document
+}
+
+// newFiles takes the objects as the API server would, were they applied.
+func newFiles(objects, claims []document) (*files, error) {
+	f := &files{crds: map[string]resource{}, objects: objects, claims: claims}
+	places := map[string]string{}
+	for i := range objects {
+		d := &objects[i]
+		id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), d.GetNamespace(), d.GetName())
+		if place, twice := places[id]; twice && d.GetName() != "" {
+			return nil, fmt.Errorf("%s: %s %q is there already, in %s: leave out one of the two", d.where, d.GetKind(), d.GetName(), place)
+		}
+		places[id] = d.where
+		if err := f.add(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.where, err)
+		}
+	}
+	if len(f.claimKinds) == 0 {
+		return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
+	}
+	return f, nil
+}
+
+func (f *files) add(d *document) error {
+	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
+	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:
+		f.claimKinds = append(f.claimKinds, v1alpha1.ClaimKind{})
+		return decode(d, &f.claimKinds[len(f.claimKinds)-1])
+	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClassKind"}:
+		f.classKinds = append(f.classKinds, v1alpha1.ClassKind{})
+		return decode(d, &f.classKinds[len(f.classKinds)-1])
+	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+		crd, err := readCRD(d)
+		f.crds[d.GetName()] = crd
+		return err
+	}
+	return nil
+}
+
+// decode a registration with its defaults, strictly. That it was registered some
+// time ago, and what became of it, says nothing of these files.
+func decode(d *document, into runtime.Object) error {
+	object := d.DeepCopy().Object
+	delete(object, "status")
+	if err := setDefaults(d.GroupVersionKind(), object); err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, into, true); err != nil {
+		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
+	}
+	return nil
+}
+
+// readCRD for what the API server would say of its resource.
+func readCRD(d *document) (resource, error) {
+	cannot := func(field string) (resource, error) {
+		return resource{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
+	}
+	r := resource{}
+	r.Group, _, _ = unstructured.NestedString(d.Object, "spec", "group")
+	if r.Kind, _, _ = unstructured.NestedString(d.Object, "spec", "names", "kind"); r.Kind == "" {
+		return cannot("spec.names.kind")
+	}
+	scope, _, _ := unstructured.NestedString(d.Object, "spec", "scope")
+	if scope == "" {
+		return cannot("spec.scope")
+	}
+	r.namespaced = scope == "Namespaced"
+	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+	var served []string
+	for _, v := range versions {
+		if v, _ := v.(map[string]any); v["served"] == true {
+			name, _ := v["name"].(string)
+			served = append(served, name)
+		}
+	}
+	if r.Version = preferred(served); r.Version == "" {
+		return cannot("version in spec.versions that is served")
+	}
+	return r, nil
+}
+
+// preferred is the version that the API server prefers; empty, there is none.
+func preferred(versions []string) string {
+	if len(versions) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings)
+}
+
+func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+	return f.claimKinds, f.classKinds, nil
+}
+
+// resolve by the CRD, and without one by the objects that there are. A kind
+// without either is taken to be installed: it has no classes.
+func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
+	if crd, ok := f.crds[name]; ok {
+		return crd, nil
+	}
+	r := resource{guessed: true}
+	_, r.Group, _ = strings.Cut(name, ".")
+	var versions []string
+	for _, d := range slices.Concat(f.objects, f.claims) {
+		gvk := d.GroupVersionKind()
+		if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural.GroupResource().String() != name {
+			continue
+		}
+		r.Kind = gvk.Kind
+		r.namespaced = r.namespaced || d.GetNamespace() != ""
+		versions = append(versions, gvk.Version)
+	}
+	r.Version = preferred(versions)
+	return r, nil
+}
+
+func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+	var classes []*selector.Class
+	for i := range f.objects {
+		d := &f.objects[i]
+		if d.GroupVersionKind().GroupKind() != kind.GroupVersionKind.GroupKind() {
+			continue
+		}
+		c := d.DeepCopy()
+		switch {
+		case c.GetName() == "":
+			return nil, fmt.Errorf("%s: this class has no metadata.name: give it one", d.where)
+		case !kind.Namespaced:
+			c.SetNamespace("")
+		case c.GetNamespace() == "":
+			c.SetNamespace(metav1.NamespaceDefault)
+		}
+		classes = append(classes, kind.NewClass(c, c.Object))
+	}
+	return selector.NewIndex(kind, classes), nil
+}
+
+func (f *files) namespaceLabels(_ context.Context, name string) (labels.Set, error) {
+	for _, d := range slices.Concat(f.objects, f.claims) {
+		if d.GroupVersionKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind() && d.GetName() == name {
+			return labels.Merge(nil, d.GetLabels()), nil // Never nil.
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,184 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// source of registrations and classes.
+type source interface {
+	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
+	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
+	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
+	classes(context.Context, *selector.ClassKind) (*selector.Index, error)
+	// namespaceLabels are nil for a namespace that is not known.
+	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
+}
+
+// resource in the version that the API server prefers.
+type resource struct {
+	schema.GroupVersionKind
+	namespaced bool
+	// guessed says that the scope is that of the objects that are known.
+	guessed bool
+}
+
+type notServedError struct{ error }
+
+func (e *notServedError) Unwrap() error { return e.error }
+
+func notServed(err error) bool {
+	var n *notServedError
+	return errors.As(err, &n)
+}
+
+// registry is what is registered.
+type registry struct {
+	source
+	claimKinds []v1alpha1.ClaimKind
+	classKinds []v1alpha1.ClassKind
+
+	resources map[string]resource // of claim kinds
+	views     map[string]*view
+}
+
+// view of a claim kind.
+type view struct {
+	*selector.View
+	// notes are what people should know of it.
+	notes []string
+}
+
+func newRegistry(ctx context.Context, s source) (*registry, error) {
+	claimKinds, classKinds, err := s.registrations(ctx)
+	return &registry{
+		source: s, claimKinds: claimKinds, classKinds: classKinds,
+		resources: map[string]resource{}, views: map[string]*view{},
+	}, err
+}
+
+// claimKind that registers a kind, nil where none does.
+func (r *registry) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alpha1.ClaimKind, resource, error) {
+	for i := range r.claimKinds {
+		k := &r.claimKinds[i]
+		if _, group, _ := strings.Cut(k.Name, "."); group != kind.Group {
+			continue
+		}
+		found, ok := r.resources[k.Name]
+		if !ok {
+			var err error
+			found, err = r.resolve(ctx, k.Name, "create")
+			if err != nil && !notServed(err) {
+				return nil, resource{}, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
+			}
+			r.resources[k.Name] = found // Without a kind, where it is not served.
+		}
+		if found.Kind == kind.Kind {
+			return k, found, nil
+		}
+	}
+	return nil, resource{}, nil
+}
+
+// view of a claim kind, with all classes.
+func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
+	if v := r.views[k.Name]; v != nil {
+		return v, nil
+	}
+	v := &view{}
+	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
+	}
+	var indexes []*selector.Index
+	for i := range r.classKinds {
+		ck := &r.classKinds[i]
+		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
+			continue
+		}
+		index, err := r.index(ctx, ck, v)
+		if err != nil {
+			return nil, err
+		}
+		if index != nil {
+			indexes = append(indexes, index)
+		}
+	}
+	v.View = selector.NewView(selector.NewClaimKind(k), indexes)
+	r.views[k.Name] = v
+	return v, nil
+}
+
+// index of the classes of a kind, nil where the server leaves them out.
+func (r *registry) index(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Index, error) {
+	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionFalse {
+		if ready.Reason != v1alpha1.ReasonStale {
+			v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
+			return nil, nil
+		}
+		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
+	}
+	found, err := r.resolve(ctx, ck.Name, "list", "watch")
+	if notServed(err) {
+		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
+	}
+	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced))
+}
+
+func (v *view) note(format string, args ...any) {
+	v.notes = append(v.notes, fmt.Sprintf(format, args...))
+}
+
+// unselected says why the claims of a namespace are not bound, empty where they are.
+func (r *registry) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
+	if namespace == metav1.NamespaceSystem {
+		return "claims in kube-system are never bound", nil
+	}
+	by := &metav1.LabelSelector{}
+	for key, value := range k.Spec.NamespaceSelector.MatchLabels {
+		metav1.AddLabelToSelector(by, key, string(value))
+	}
+	for _, e := range k.Spec.NamespaceSelector.MatchExpressions {
+		values := make([]string, len(e.Values))
+		for i, value := range e.Values {
+			values[i] = string(value)
+		}
+		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: values})
+	}
+	s, err := metav1.LabelSelectorAsSelector(by)
+	if err != nil {
+		return "", fmt.Errorf("cannot read spec.namespaceSelector of claim kind %q: %w", k.Name, err)
+	}
+	if namespace == "" || s.Empty() { // A claim of no namespace is selected by any.
+		return "", nil
+	}
+	known, err := r.namespaceLabels(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	all := labels.Set{corev1.LabelMetadataName: namespace} // The API server gives it to every namespace.
+	if s.Matches(labels.Merge(known, all)) {
+		return "", nil
+	}
+	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", s, namespace)
+	if known == nil {
+		why += ", of whose labels nothing is known"
+	}
+	return why, nil
+}

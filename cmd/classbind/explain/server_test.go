@@ -1,0 +1,150 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook"
+)
+
+// TestExplainAgreesWithTheServer on 1,000 generated claims and classes, from the
+// object of a claim to the reference that is patched into it, or the answer that
+// its author gets.
+func TestExplainAgreesWithTheServer(t *testing.T) {
+	outcomes := map[Outcome]int{}
+	for i := range 1000 {
+		g := rand.New(rand.NewPCG(13, uint64(i)))
+		one := func(of ...string) string { return of[g.IntN(len(of))] }
+		registrations := documentsOf(t,
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "classRefFormat": %q}}`,
+				one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny"), one("ObjectReference", "ObjectReference", "TypedLocalObjectReference", "Name")),
+			classKind, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": ["`+one("databases.example.org", "others.example.org")+`"], "weight": {"path": ".weight"}}}`)
+		for n := range g.IntN(12) {
+			kind := one("FastClass", "SlowClass")
+			registrations = append(registrations, documentsOf(t, fmt.Sprintf(
+				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, "annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
+				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))...)
+		}
+		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s}%s}`,
+			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`), one("",
+				`, "spec": {"classSelector": {}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold", "region": "eu"}}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "bronze"}}}`,
+				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}}`,
+				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "Foo"}]}}`,
+				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"resourceRef": {}}`)))[0]
+
+		s, err := newFiles(registrations, []document{d})
+		require.NoError(t, err)
+		r, err := newRegistry(t.Context(), s)
+		require.NoError(t, err)
+		o := &options{fresh: func() uint64 { return 7 }}
+		got, err := o.answer(t.Context(), r, d, "default")
+		require.NoError(t, err)
+		outcomes[got.Outcome]++
+
+		// The server's inventory is filled as its watches do.
+		inventory := selector.NewInventory()
+		inventory.Open()
+		inventory.SetClaimKind(selector.NewClaimKind(&s.claimKinds[0]))
+		for n := range s.classKinds {
+			kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[s.classKinds[n].Name]
+			compiled := selector.NewClassKind(&s.classKinds[n], metav1.SchemeGroupVersion.WithKind(kind), false)
+			compiled.GroupVersionKind.Group = "example.org"
+			var classes []*selector.Class
+			for _, c := range registrations {
+				if c.GetKind() == kind {
+					classes = append(classes, compiled.NewClass(&c.Unstructured, c.Object))
+				}
+			}
+			inventory.SetClasses(selector.NewIndex(compiled, classes))
+		}
+		assertAnswered(t, inventory, d, got)
+	}
+	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
+		assert.GreaterOrEqual(t, outcomes[o], 50, "We should have come across %s often enough to say something of it: %v", o, outcomes)
+	}
+}
+
+func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got *Item) {
+	t.Helper()
+	binder := &webhook.Binder{
+		Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 7 },
+		Live: func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
+	}
+	raw, err := json.Marshal(d.Object)
+	require.NoError(t, err)
+	want, err := binder.Review(t.Context(), &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: d.GetNamespace(), Name: d.GetName(), Object: runtime.RawExtension{Raw: raw},
+		Kind:     metav1.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"},
+		Resource: metav1.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "databases"},
+	})
+	if err != nil {
+		require.Equal(t, Undecided, got.Outcome, "The server has no answer: %v", err)
+		require.Contains(t, got.Message, err.Error())
+		return
+	}
+	require.Equal(t, want.AuditAnnotations["reason"], got.Reason, "%s", raw)
+	switch got.Outcome {
+	case Bound:
+		require.Contains(t, string(want.Patch), encode(t, got.Reference), "We should tell the reference that is written")
+		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Candidates)))
+		require.Equal(t, want.Warnings, listOf(got.Warning))
+	case Unmatched:
+		message := ""
+		if want.Allowed {
+			message = want.Warnings[0]
+		} else { // The API server puts the claim before it.
+			_, message, _ = strings.Cut(want.Result.Message, ": ")
+		}
+		require.Equal(t, message, got.Message[:strings.LastIndex(got.Message, "; ")], "We should tell what the author of the claim is told")
+	case LeftAlone:
+		require.True(t, want.Allowed)
+		require.Empty(t, want.Patch)
+	case Malformed:
+		require.False(t, want.Allowed)
+		for _, e := range got.Errors {
+			require.Contains(t, want.Result.Message, e.Field+": "+e.Message)
+		}
+	default:
+		require.Fail(t, "The server has an answer", "%s", got.Outcome)
+	}
+}
+
+func documentsOf(t *testing.T, texts ...string) []document {
+	t.Helper()
+	var all []document
+	for _, text := range texts {
+		var content map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &content), text)
+		all = append(all, document{Unstructured: unstructured.Unstructured{Object: content}, where: "generated"})
+	}
+	return all
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func listOf(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}

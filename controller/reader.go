@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// Reader reads once what Registration watches, in the same way, for those who
+// explain a decision.
+type Reader struct {
+	resolver resolver
+	classes  *classClient
+}
+
+// NewReader of a cluster.
+func NewReader(config *rest.Config) (*Reader, error) {
+	classes, err := newClassClient(config)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := newResolver(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{resolver: resolver, classes: classes}, nil
+}
+
+// Resolve a resource by its name, <plural>.<group>, in the version that the API
+// server prefers among those that serve it with all of the verbs.
+func (r *Reader) Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error) {
+	found, err := r.resolver.resolve(ctx, name, verbs...)
+	return found.GroupVersionKind, found.namespaced, err
+}
+
+// NotServed says that the error is the API server's word that it serves no such
+// resource with these verbs, rather than a fault that may pass.
+func NotServed(err error) bool {
+	return errors.Is(err, errNotInstalled) || errors.Is(err, errUnsuitable)
+}
+
+// Classes of a kind, their metadata alone unless the kind needs more of them.
+func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+	var all []*selector.Class
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.classes.list(ctx, kind, o)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		c, err := class(kind, o)
+		all = append(all, c)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the classes of %q: %w", kind.Name, err)
+	}
+	return selector.NewIndex(kind, all), nil
+}
