@@ -57,7 +57,7 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 	}
 	object := d.DeepCopy().Object
 	if o.unbound {
-		unstructured.RemoveNestedField(object, v.Kind.ReferencePath()...)
+		unstructured.RemoveNestedField(object, k.Spec.Paths.ClassRef.Names()...)
 	}
 	claim, errs := v.Kind.NewClaim(item.Claim.Namespace, item.Claim.Name, object)
 	if claim.Settled != "" {
@@ -81,9 +81,9 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 		return i.end(Bound, d.Reason(), because(e))
 	}
 	after := map[v1alpha1.WhenUnmatched]string{
-		v1alpha1.Admit: "it is created without a class",
-		v1alpha1.Deny:  "it is refused",
-		"BindLater":    "it is created without a class, and bound when there is one",
+		v1alpha1.Admit:     "it is created without a class",
+		v1alpha1.Deny:      "it is refused",
+		v1alpha1.BindLater: "it is created without a class, and bound when there is one",
 	}[k.Spec.WhenUnmatched]
 	if after == "" {
 		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)

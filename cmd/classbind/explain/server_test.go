@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,7 +83,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
-		Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 7 },
+		Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 7 }, Now: time.Now,
 		Live: func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
 	}
 	raw, err := json.Marshal(d.Object)
