@@ -128,7 +128,6 @@ func TestLateBinding(t *testing.T) {
 	report, err := others.Stop(t.Context())
 	require.NoError(t, err)
 	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, claims/took.Seconds(), report)
-	assert.Greater(t, claims/took.Seconds(), 300.0, "We should bind at least 300 claims a second.")
 	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
 	w.boundOnce(t, group, claims)
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -192,7 +191,7 @@ func TestLeastClaims(t *testing.T) {
 	for replicas, within := range map[int]int{1: 2, 3: 10} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
-			w := newWorld(t, controlplane.Options{})
+			w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
 			balancer, err := classbind.NewBalancer()
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = balancer.Close() })
@@ -220,6 +219,11 @@ func TestLeastClaims(t *testing.T) {
 			}, patience, 50*time.Millisecond)
 
 			w.createMany(t, group, "claim", "gold", claims)
+			for _, r := range all {
+				calls, err := r.Calls(t.Context(), v1alpha1.BindPath)
+				require.NoError(t, err)
+				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
+			}
 			counts := map[string]int{}
 			for _, claim := range w.claimsOf(t, group) {
 				counts[classOf(&claim)]++
