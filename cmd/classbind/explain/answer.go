@@ -83,7 +83,7 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 	after := map[v1alpha1.WhenUnmatched]string{
 		v1alpha1.Admit:     "it is created without a class",
 		v1alpha1.Deny:      "it is refused",
-		v1alpha1.BindLater: "it is created without a class, and bound when there is one",
+		v1alpha1.BindLater: "it is created without a class",
 	}[k.Spec.WhenUnmatched]
 	if after == "" {
 		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)
