@@ -94,8 +94,8 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1alpha1.ClaimKind{}
-	err := c.registration.reader.Get(ctx, client.ObjectKey{Name: name}, k)
-	if err != nil && !apierrors.IsNotFound(err) {
+	// Of one that is gone there is no claim to watch.
+	if err := c.registration.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
 	verbs := []string{"list", "watch"}
@@ -103,7 +103,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 	if later {
 		verbs = append(verbs, "patch")
 	}
-	if err != nil || !later && k.Spec.Strategy != v1alpha1.LeastClaims {
+	if !later && k.Spec.Strategy != v1alpha1.LeastClaims {
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}

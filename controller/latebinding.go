@@ -169,8 +169,8 @@ func (b *LateBinder) bind(ctx context.Context, item waitingItem) (again time.Dur
 	if _, ok := item.watch.waits(item.uid); !ok {
 		return 0, nil
 	}
-	if err := b.limiter.Wait(ctx); err != nil {
-		return 0, nil //nolint:nilerr // The term is over.
+	if b.limiter.Wait(ctx) != nil {
+		return 0, nil // The term is over.
 	}
 	claim, ok := item.watch.waits(item.uid)
 	if !ok {

@@ -27,19 +27,19 @@ func lateVendor(group string) string {
 	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
 }
 
-// createMany claims of a tier in the namespace default, NAME-0 and so on, as fast as it goes.
-func (w *world) createMany(t *testing.T, group, name, tier string, n int) {
+// createMany claims of the tier gold in the namespace default, as fast as it goes.
+func (w *world) createMany(t *testing.T, group string, n int) {
 	t.Helper()
 	var creations errgroup.Group
 	creations.SetLimit(64)
 	for i := range n {
 		creations.Go(func() error {
 			claim := &unstructured.Unstructured{Object: map[string]any{
-				"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": tier}}},
+				"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}},
 			}}
 			claim.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
 			claim.SetNamespace("default")
-			claim.SetName(fmt.Sprint(name, "-", i))
+			claim.SetName(fmt.Sprint("claim-", i))
 			return w.Create(t.Context(), claim)
 		})
 	}
@@ -107,7 +107,7 @@ func TestLateBinding(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
 	assert.Contains(t, warnings[0], "it will be bound when a class matches")
-	w.createMany(t, group, "claim", "gold", claims-1)
+	w.createMany(t, group, claims-1)
 	w.awaitWaiting(t, kind, claims, patience)
 	events := &eventsv1.EventList{}
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -151,7 +151,7 @@ func TestLateBindingLeaderKilled(t *testing.T) {
 	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.killed.test", "{claimKinds: ["+kind+"]}"))
 	w.awaitClaims(t, kind)
 	w.awaitClasses(t, "classes.killed.test", 0)
-	w.createMany(t, group, "claim", "gold", claims)
+	w.createMany(t, group, claims)
 	w.awaitWaiting(t, kind, claims, patience)
 	w.serve(t) // Since the first leads, this one does not.
 
@@ -177,7 +177,7 @@ func TestLateBindingAfterAnOutage(t *testing.T) {
 	w.awaitClaims(t, kind)
 	w.awaitClasses(t, "classes.outage.test", 1)
 	require.NoError(t, r.Stop())
-	w.createMany(t, group, "claim", "gold", claims)
+	w.createMany(t, group, claims)
 	for _, claim := range w.claimsOf(t, group) {
 		require.Empty(t, classOf(&claim), "We should be down.")
 	}
@@ -218,7 +218,7 @@ func TestLeastClaims(t *testing.T) {
 				}
 			}, patience, 50*time.Millisecond)
 
-			w.createMany(t, group, "claim", "gold", claims)
+			w.createMany(t, group, claims)
 			for _, r := range all {
 				calls, err := r.Calls(t.Context(), v1alpha1.BindPath)
 				require.NoError(t, err)
