@@ -32,7 +32,7 @@ func TestDashboard(t *testing.T) {
 		for _, target := range p.Targets {
 			expr := target.promQL(15 * time.Second)
 			_, err := parser.ParseExpr(expr)
-			assert.NoError(t, err, "%s: %s", p.Title, expr)
+			require.NoError(t, err, "%s: %s", p.Title, expr)
 			assert.NotContains(t, expr, "$", "We should know every variable.")
 		}
 	}

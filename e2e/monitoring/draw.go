@@ -72,7 +72,7 @@ func draw(p panel, lines []line) (string, error) {
 			fmt.Fprintf(path, "%s%.1f %.1f", map[bool]string{true: "M", false: "L"}[j == 0], x(j), y(heights[i][j]))
 		}
 		if stacked {
-			for j := len(times) - 1; j >= 0; j-- {
+			for j := range slices.Backward(times) {
 				fmt.Fprintf(path, "L%.1f %.1f", x(j), y(floor[i][j]))
 			}
 			fmt.Fprintf(s, `<path d="%sZ" fill="%s" fill-opacity="0.8"/>`+"\n", path, colour)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
@@ -71,7 +72,7 @@ func (r *recording) scrape(ctx context.Context, address string) error {
 	if err != nil {
 		up = 0
 	}
-	if err := add(labels.FromStrings(labels.MetricName, "up"), up); err != nil {
+	if err := add(labels.FromStrings(model.MetricNameLabel, "up"), up); err != nil {
 		return fmt.Errorf("cannot store a sample: %w", err)
 	}
 	parser := textparse.NewPromParser(body, labels.NewSymbolTable(), false)
