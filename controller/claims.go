@@ -277,13 +277,16 @@ func (c *Claims) problem(name string) error {
 // describe the claims of a kind in its status.
 func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
 	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
-	if !later && !counted {
-		status.BoundClaims, status.WaitingClaims = nil, nil
-	}
 	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
 		if n, synced := w.counts(); synced {
 			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 		}
+	}
+	if !later && !counted {
+		status.BoundClaims = nil
+	}
+	if !later { // They wait for nothing.
+		status.WaitingClaims = nil
 	}
 	describe := func(applies bool, conditionType, met, unmet string) {
 		if !applies {

@@ -22,8 +22,13 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// longestProblem of a claim that is held in memory.
-const longestProblem = 500
+const (
+	// longestProblem of a claim that is held in memory.
+	longestProblem = 500
+	// longestSelector that is: its author chooses it, and parsed it takes up to
+	// fifteen times as much.
+	longestSelector = 1024
+)
 
 // claimWatch follows the claims of one kind. Like the watch of classes it is the
 // store of a Reflector, and holds of each claim no more than is needed: of those
@@ -194,21 +199,26 @@ func (w *claimWatch) read(object any) (*claimSeen, error) {
 		seen.generateName = u.GetGenerateName()
 		return seen, nil
 	}
+	if !w.kind.BindLater {
+		return seen, nil // It waits for nothing.
+	}
 	claim, errs := w.kind.NewClaim(seen.namespace, seen.name, u.Object)
 	if claim.Settled != "" || u.GetDeletionTimestamp() != nil {
 		return seen, nil
 	}
 	seen.parents = int8(w.kind.Parents(u.Object)) //nolint:gosec // A path has ten names at most.
-	problem := ""
+	key, problem := w.kind.Group(claim), ""
 	if err := errs.ToAggregate(); err != nil {
-		problem = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), longestProblem)], "")
+		problem = err.Error()
+	} else if len(key) > longestSelector {
+		problem = fmt.Sprintf("its selector is too long to be bound later, by more than %d characters: shorten it, or set the class reference", longestSelector)
+	}
+	if problem != "" { // In a string of its own, which does not keep the whole one.
+		key = "!" + strings.ToValidUTF8(problem[:min(len(problem), longestProblem)], "")
+		problem, claim.Selector = key[1:], nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := w.kind.Group(claim)
-	if problem != "" {
-		key = "!" + problem
-	}
 	if seen.group = w.groups[key]; seen.group == nil {
 		seen.group = w.intern(&group{key: key, namespace: claim.Namespace, selector: claim.Selector, problem: problem, claims: map[*waitingClaim]struct{}{}})
 	}
@@ -417,7 +427,7 @@ func (w *claimWatch) withdraw() {
 	}
 }
 
-// ClaimCounts of one kind.
+// ClaimCounts of one kind, of which none wait but with BindLater.
 type ClaimCounts struct{ Bound, Waiting int }
 
 // counts of the claims, and whether they are known.
