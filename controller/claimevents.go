@@ -103,7 +103,7 @@ func (w *claimWatch) stays(now time.Time, room bool) (claim waitingAttempt, prob
 		c := w.untold[0].claim
 		w.untold[0].claim = nil
 		w.untold = w.untold[1:]
-		if w.waiting[c.uid] != c || c.told || !c.namespace.bound || c.group.matched || c.tried {
+		if w.waiting[c.uid] != c || c.told || !c.namespace.bound || c.group.matched || c.written {
 			continue
 		}
 		c.told = true

@@ -13,7 +13,7 @@ var countedClaims = prometheus.NewDesc("classbind_claims",
 const (
 	// lateBound claims got their class.
 	lateBound = "bound"
-	// lateChanged claims were changed or deleted meanwhile, and are looked at anew.
+	// lateChanged claims were, it seems, changed or deleted meanwhile, and are looked at anew.
 	lateChanged = "changed"
 	// lateFailed claims could not be written, and are tried again.
 	lateFailed = "failed"

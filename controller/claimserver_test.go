@@ -42,7 +42,9 @@ type claimServer struct {
 	tries   int
 	// refuses requests, by verb, with a code.
 	refuses map[string]int
-	pages   int
+	// denies are the codes with which another webhook denies writes, by namespace.
+	denies map[string]int
+	pages  int
 	// delay of each patch.
 	delay time.Duration
 }
@@ -51,7 +53,7 @@ func newClaimServer(t testing.TB) *claimServer {
 	t.Helper()
 	s := &claimServer{
 		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
-		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
+		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{}, denies: map[string]int{},
 	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
@@ -167,6 +169,13 @@ func (s *claimServer) tried() int {
 	return s.tries
 }
 
+// deny writes to claims of a namespace with a code, or none with 0.
+func (s *claimServer) deny(namespace string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denies[namespace] = code
+}
+
 func (s *claimServer) refuse(verb string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +221,7 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
-	reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonAlreadyExists, 422: metav1.StatusReasonInvalid}[code]
+	reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonAlreadyExists}[code]
 	status := failure(int32(code), reason) //nolint:gosec // An HTTP status.
 	status.Message = message
 	w.WriteHeader(code)
@@ -278,9 +287,11 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]
-	if before != nil && s.denied(before) { // As kube-apiserver has it.
-		s.fail(w, http.StatusForbidden, `admission webhook "other" denied the request`)
-		return
+	if before != nil { // As kube-apiserver has it, with the code that the other webhook gives.
+		if team := before.GetNamespace(); s.denies[team] != 0 {
+			s.fail(w, s.denies[team], `admission webhook "other" denied the request`)
+			return
+		}
 	}
 	if before == nil {
 		s.fail(w, http.StatusNotFound, "not found")
@@ -305,12 +316,6 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	w.WriteHeader(http.StatusUnprocessableEntity)
 	_ = json.NewEncoder(w).Encode(status)
-}
-
-// denied says whether another webhook lets nobody write the claim.
-func (*claimServer) denied(u *unstructured.Unstructured) bool {
-	denied, _, _ := unstructured.NestedBool(u.Object, "spec", "denied")
-	return denied
 }
 
 func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {

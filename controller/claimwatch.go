@@ -88,8 +88,9 @@ type waitingClaim struct {
 	version   string
 	// parents of the class reference that it has.
 	parents int8
-	// tried to bind this version of it, and told that there is no class.
-	tried, told bool
+	// written says that this version of it was bound, and told that its author knows
+	// that there is no class.
+	written, told bool
 }
 
 // group of the claims that have the same candidates.
@@ -342,7 +343,7 @@ func (w *claimWatch) put(s *claimSeen) {
 	}
 	c.group = w.intern(s.group)
 	c.group.claims[c] = struct{}{}
-	c.version, c.parents, c.tried = s.version, s.parents, false
+	c.version, c.parents, c.written = s.version, s.parents, false
 	if w.binder != nil {
 		w.fresh = append(w.fresh, c)
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ const (
 	// lateRound is how often it is seen whether there are other classes than
 	// before: what is created together is then drawn from together.
 	lateRound = 500 * time.Millisecond
+	// lateRetry is how long after a failure a claim is tried again at first.
+	lateRetry = time.Second
 	// namespaceRounds is how many rounds pass until namespaces are asked again.
 	namespaceRounds = 10
 	// lateWorkers write claims at once.
@@ -61,6 +64,10 @@ type LateBinder struct {
 	// Fresh is a random number.
 	Fresh func() uint64
 
+	// interval of the rounds, and how long after a failure a claim is tried again:
+	// lateRound and lateRetry, but in tests.
+	interval, retry time.Duration
+
 	limiter flowcontrol.RateLimiter
 	queue   workqueue.TypedRateLimitingInterface[waitingItem]
 }
@@ -74,7 +81,7 @@ type waitingItem struct {
 // Start returns when the leadership ends.
 func (b *LateBinder) Start(ctx context.Context) error {
 	b.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
-	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](time.Second, 5*time.Minute))
+	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute))
 	if err := b.Claims.lead(ctx, b); err != nil {
 		return err
 	}
@@ -99,7 +106,7 @@ func (b *LateBinder) Start(ctx context.Context) error {
 			}
 		}
 		round++
-	}, lateRound)
+	}, cmp.Or(b.interval, lateRound))
 	b.queue.ShutDown()
 	workers.Wait()
 	return nil
@@ -150,7 +157,11 @@ func (b *LateBinder) work(ctx context.Context) bool {
 	again, err := b.bind(ctx, item)
 	switch {
 	case err != nil:
-		logf.FromContext(ctx).Info("Cannot bind a waiting claim, and tries again", "claimKind", item.watch.kind.Name, "uid", item.uid, "because", err.Error())
+		log := logf.FromContext(ctx)
+		if isOutdated(err) {
+			log = log.V(1)
+		}
+		log.Info("Cannot bind a waiting claim, and tries again", "claimKind", item.watch.kind.Name, "uid", item.uid, "because", err.Error())
 		b.queue.AddRateLimited(item)
 	case again > 0:
 		b.queue.AddAfter(item, again)
@@ -194,15 +205,13 @@ func (b *LateBinder) bind(ctx context.Context, item waitingItem) (again time.Dur
 	switch {
 	case err == nil:
 		outcome = lateBound
-		item.watch.tried(claim)
+		item.watch.wrote(claim)
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(), "strategy", view.Kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
 		b.Events.bound(item.watch, claim, version, decision)
 		return 0, nil
 	case isOutdated(err):
 		outcome = lateChanged
-		item.watch.tried(claim)
-		log.V(1).Info("A waiting claim has changed, and is looked at again", "because", err.Error())
-		return 0, nil
+		return 0, err
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
 		item.watch.refuse(err, time.Now().Add(retryAfter))
@@ -234,9 +243,11 @@ func (b *LateBinder) write(ctx context.Context, w *claimWatch, claim waitingAtte
 	return after.GetResourceVersion(), nil
 }
 
-// isOutdated says that the claim is not any more what was seen of it. Of a JSON
-// Patch whose test fails, the API server says no more than that it is at fault;
-// where the claim would be invalid, it names the claim.
+// isOutdated says that the claim probably is not any more what was seen of it, as
+// the watch is about to show. Of a JSON Patch whose test fails, the API server
+// says no more than that it is at fault; where the claim would be invalid, it
+// names the claim. Another webhook may deny the claim in the same words, though:
+// it is tried again.
 func isOutdated(err error) bool {
 	if apierrors.IsNotFound(err) {
 		return true
@@ -270,18 +281,18 @@ func (w *claimWatch) waits(uid types.UID) (waitingAttempt, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.waiting[uid]
-	if c == nil || c.tried || !c.namespace.bound || c.group.problem != "" || w.stopped.Err() != nil {
+	if c == nil || c.written || !c.namespace.bound || c.group.problem != "" || w.stopped.Err() != nil {
 		return waitingAttempt{}, false
 	}
 	return waitingAttempt{uid: uid, namespace: c.namespace.name, name: c.name, version: c.version, parents: int(c.parents), selector: c.group.selector}, true
 }
 
-// tried to bind the claim as it was: the next version of it is another matter.
-func (w *claimWatch) tried(a waitingAttempt) {
+// wrote the claim as it was: the next version of it is another matter.
+func (w *claimWatch) wrote(a waitingAttempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.waiting[a.uid]; c != nil && c.version == a.version {
-		c.tried = true
+		c.written = true
 	}
 	w.refusal = nil
 }
