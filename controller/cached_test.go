@@ -27,6 +27,7 @@ type cached struct {
 	classKinds    []v1alpha1.ClassKind
 	crds          []string
 	err           error // of every Get
+	listErr       error // of every List
 
 	updated []client.Object
 	removed []string
@@ -68,6 +69,9 @@ func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 }
 
 func (c *cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
+	if c.listErr != nil {
+		return c.listErr
+	}
 	switch l := l.(type) {
 	case *v1alpha1.ClaimKindList:
 		l.Items = slices.Clone(c.kinds)

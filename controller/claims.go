@@ -347,16 +347,35 @@ func (c *Claims) leading() bool {
 	return c.binder != nil
 }
 
-// lead has the claims watched that are bound later, or, with nil, watched no more.
+// lead has the claims watched that are bound later.
 func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
 	c.mu.Lock()
 	c.binder = b
 	c.mu.Unlock()
-	if b == nil {
-		for _, w := range c.watches() {
-			w.serve(nil, time.Time{})
-		}
+	return c.lookAtAll(ctx)
+}
+
+// resign has them watched no more, unless the next term has begun: that does not
+// wait for the end of this one.
+func (c *Claims) resign(ctx context.Context, b *LateBinder) {
+	c.mu.Lock()
+	last := c.binder == b
+	if last {
+		c.binder = nil
 	}
+	c.mu.Unlock()
+	for _, w := range c.watches() {
+		w.dismiss(b)
+	}
+	if !last {
+		return
+	}
+	if err := c.lookAtAll(ctx); err != nil {
+		logf.FromContext(ctx).Info("Goes on watching claims that it does not bind", "because", err.Error())
+	}
+}
+
+func (c *Claims) lookAtAll(ctx context.Context) error {
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := c.registration.reader.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)

@@ -82,13 +82,16 @@ type waitingItem struct {
 func (b *LateBinder) Start(ctx context.Context) error {
 	b.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute))
+	var workers sync.WaitGroup
+	defer func() {
+		b.queue.ShutDown()
+		workers.Wait()
+		// The watches outlive the term by as much as it takes to see that it is over.
+		b.Claims.resign(context.WithoutCancel(ctx), b)
+	}()
 	if err := b.Claims.lead(ctx, b); err != nil {
 		return err
 	}
-	// The watches outlive the term by as much as it takes to see that it is over.
-	defer func() { _ = b.Claims.lead(context.WithoutCancel(ctx), nil) }()
-
-	var workers sync.WaitGroup
 	for range lateWorkers {
 		workers.Go(func() {
 			for b.work(ctx) {
@@ -107,8 +110,6 @@ func (b *LateBinder) Start(ctx context.Context) error {
 		}
 		round++
 	}, cmp.Or(b.interval, lateRound))
-	b.queue.ShutDown()
-	workers.Wait()
 	return nil
 }
 
@@ -320,13 +321,25 @@ func (w *claimWatch) pause(now time.Time) time.Duration {
 	return w.paused.Sub(now)
 }
 
-// serve a binder, from the beginning if it is another, or none.
-func (w *claimWatch) serve(b *LateBinder, now time.Time) {
+// dismiss the binder, if it still is the one that is served.
+func (w *claimWatch) dismiss(b *LateBinder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.binder == b {
-		return
+		w.appoint(nil, time.Time{})
 	}
+}
+
+// serve a binder, from the beginning if it is another.
+func (w *claimWatch) serve(b *LateBinder, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.binder != b {
+		w.appoint(b, now)
+	}
+}
+
+func (w *claimWatch) appoint(b *LateBinder, now time.Time) {
 	w.binder, w.untold, w.refusal, w.paused = b, nil, nil, time.Time{}
 	w.unmatch()
 	if b == nil {

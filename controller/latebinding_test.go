@@ -118,7 +118,8 @@ func (r *lateReplica) lead(t testing.TB) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.binder.Start(ctx) }()
+	b := r.binder
+	go func() { done <- b.Start(ctx) }()
 	end = func() {
 		cancel()
 		if done != nil {
@@ -255,6 +256,38 @@ func TestLeaderDies(t *testing.T) {
 	for claim, n := range s.patches {
 		assert.Equal(t, 1, n, "We should write %s once.", claim)
 	}
+}
+
+// TestTermsOverlap has a term end late, or fail to begin, while the next goes on.
+func TestTermsOverlap(t *testing.T) {
+	s := newClaimServer(t)
+	r := newLateReplica(t, s, lateClaimKind())
+	reader, ok := r.registration.reader.(*cached)
+	require.True(t, ok)
+	reader.listErr = errors.New("the cache has stopped")
+	require.Error(t, r.binder.Start(t.Context()))
+	assert.False(t, r.claims.leading(), "We should not lead after a term that could not begin.")
+	assert.True(t, r.binder.queue.ShuttingDown(), "We should leave nothing behind.")
+	reader.listErr = nil
+
+	next := *r.binder
+	old := r.lead(t)
+	eventually(t, "We should lead.", func(c *assert.CollectT) { assert.True(c, r.claims.leading()) })
+	r.binder = &next
+	r.lead(t)
+	w := r.claims.watches()[lateKind]
+	eventually(t, "We should begin the next term.", func(c *assert.CollectT) {
+		r.claims.mu.Lock()
+		defer r.claims.mu.Unlock()
+		assert.Same(c, &next, r.claims.binder)
+	})
+	old()
+	assert.True(t, r.claims.leading(), "We should not end the next term with the last.")
+	eventually(t, "We should serve the next term.", func(c *assert.CollectT) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.Same(c, &next, w.binder)
+	})
 }
 
 // TestLateBindingRefused may list the claims, and not write them.
