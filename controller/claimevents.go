@@ -77,8 +77,8 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d sel
 }
 
 // tell the claims that have waited for a while that there is no class for them, each once.
-func (e Events) tell(w *claimWatch, view *selector.View, now time.Time) {
-	for {
+func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
+	for ctx.Err() == nil {
 		claim, problem, ok := w.stays(now, len(e.ahead) < cap(e.ahead)/2)
 		if !ok {
 			return

@@ -274,6 +274,17 @@ func (c *Claims) problem(name string) error {
 	return k.watch.problem()
 }
 
+// lateProblem is why the claims of a kind that wait are not bound, nil if they are.
+func (c *Claims) lateProblem(name string) error {
+	if err := c.problem(name); err != nil {
+		return err
+	}
+	if w := c.watches()[name]; w != nil {
+		return w.lateProblem()
+	}
+	return errNotWatched
+}
+
 // describe the claims of a kind in its status.
 func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
 	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
@@ -288,20 +299,20 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 	if !later { // They wait for nothing.
 		status.WaitingClaims = nil
 	}
-	describe := func(applies bool, conditionType, met, unmet string) {
+	describe := func(applies bool, problem func(string) error, conditionType, met, unmet string) {
 		if !applies {
 			meta.RemoveStatusCondition(&status.Conditions, conditionType)
 			return
 		}
-		err := c.problem(k.Name)
+		err := problem(k.Name)
 		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
 			return // So does what it wrote here, while this one begins to watch.
 		}
 		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
 	}
-	describe(later, v1alpha1.ConditionLateBinding,
+	describe(later, c.lateProblem, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
-	describe(counted, v1alpha1.ConditionClaimsCounted,
+	describe(counted, c.problem, v1alpha1.ConditionClaimsCounted,
 		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,8 @@ type claimWatch struct {
 	// refusal to write a claim, and until when no other is tried.
 	refusal error
 	paused  time.Time
+	// blind says why it is not known of which namespaces claims are bound.
+	blind error
 }
 
 // classCounts are those that a bound claim adds one to.
@@ -444,7 +447,7 @@ func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
 	return c, w.synced
 }
 
-// problem is why claims are not known, or not written, nil if they are.
+// problem is why claims are not known, nil if they are.
 func (w *claimWatch) problem() error {
 	_, err := w.lastError()
 	w.mu.Lock()
@@ -452,12 +455,21 @@ func (w *claimWatch) problem() error {
 	switch {
 	case err != nil:
 		return err
-	case w.refusal != nil:
-		return w.refusal
 	case !w.synced:
 		return errNoAnswer
 	}
 	return nil
+}
+
+// lateProblem is why claims that wait are not bound, nil if they are. What is no
+// concern of any claim any more is none.
+func (w *claimWatch) lateProblem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	return cmp.Or(w.refusal, w.blind)
 }
 
 var errNoAnswer = errors.New("the API server has not listed the claims yet")

@@ -32,6 +32,9 @@ const (
 	lateRound = 500 * time.Millisecond
 	// lateRetry is how long after a failure a claim is tried again at first.
 	lateRetry = time.Second
+	// lateAsking is for how long in each round classes are asked for, by all kinds
+	// together: what is left is for the next round.
+	lateAsking = 100 * time.Millisecond
 	// namespaceRounds is how many rounds pass until namespaces are asked again.
 	namespaceRounds = 10
 	// lateWorkers write claims at once.
@@ -68,8 +71,10 @@ type LateBinder struct {
 	// lateRound and lateRetry, but in tests.
 	interval, retry time.Duration
 
-	limiter flowcontrol.RateLimiter
-	queue   workqueue.TypedRateLimitingInterface[waitingItem]
+	// unreadable says, for the rest of a round, why namespaces cannot be read.
+	unreadable error
+	limiter    flowcontrol.RateLimiter
+	queue      workqueue.TypedRateLimitingInterface[waitingItem]
 }
 
 // waitingItem is a claim that is to be bound.
@@ -103,9 +108,11 @@ func (b *LateBinder) Start(ctx context.Context) error {
 	}
 	round := 0
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		for _, w := range b.Claims.watches() {
+		b.unreadable = nil
+		watches := b.Claims.watches()
+		for _, w := range watches {
 			if w.kind.BindLater {
-				b.round(ctx, w, round%namespaceRounds == 0)
+				b.round(ctx, w, round%namespaceRounds == 0, lateAsking/time.Duration(len(watches)))
 			}
 		}
 		round++
@@ -113,19 +120,22 @@ func (b *LateBinder) Start(ctx context.Context) error {
 	return nil
 }
 
-// round queues the claims of a kind that can be bound since the last.
-func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool) {
+// round queues the claims of a kind that can be bound since the last, and takes
+// no longer than its share of asking.
+func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
 	view := b.view(w)
 	w.serve(b, time.Now())
 	if view == nil {
 		w.startOver()
 		return
 	}
-	w.askNamespaces(askAgain, func(name string) bool { return b.admits(ctx, w, name) })
-	for _, uid := range w.due(view) {
+	w.askNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	for _, uid := range w.due(ctx, view) {
 		b.queue.Add(waitingItem{w, uid})
 	}
-	b.Events.tell(w, view, time.Now())
+	b.Events.tell(ctx, w, view, time.Now())
 }
 
 // view of the classes for a watch, nil where there is none that fits it now.
@@ -138,15 +148,20 @@ func (b *LateBinder) view(w *claimWatch) *selector.View {
 }
 
 // admits says whether the labels of a namespace are what the ClaimKind selects.
-func (b *LateBinder) admits(ctx context.Context, w *claimWatch, name string) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+// A cache that does not fill has every read wait, so that only one is tried a round.
+func (b *LateBinder) admits(ctx context.Context, w *claimWatch, name string) (bool, error) {
+	if b.unreadable != nil {
+		return false, b.unreadable
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateRound)
 	defer cancel()
 	n := Namespace()
-	if err := b.Namespaces.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
-		logf.FromContext(ctx).V(1).Info("Cannot get a namespace with claims that wait", "namespace", name, "error", err.Error())
-		return false
+	err := b.Namespaces.Get(ctx, client.ObjectKey{Name: name}, n)
+	if client.IgnoreNotFound(err) != nil {
+		b.unreadable = fmt.Errorf("cannot read the labels of namespaces: %w", err)
+		return false, b.unreadable
 	}
-	return w.selects.Matches(labels.Set(n.Labels))
+	return err == nil && w.selects.Matches(labels.Set(n.Labels)), nil
 }
 
 func (b *LateBinder) work(ctx context.Context) bool {
@@ -340,7 +355,7 @@ func (w *claimWatch) serve(b *LateBinder, now time.Time) {
 }
 
 func (w *claimWatch) appoint(b *LateBinder, now time.Time) {
-	w.binder, w.untold, w.refusal, w.paused = b, nil, nil, time.Time{}
+	w.binder, w.untold, w.refusal, w.blind, w.paused = b, nil, nil, nil, time.Time{}
 	w.unmatch()
 	if b == nil {
 		return
@@ -365,9 +380,11 @@ func (w *claimWatch) unmatch() {
 }
 
 // askNamespaces whether their claims are bound: those that have not been asked,
-// or again all those whose labels matter.
-func (w *claimWatch) askNamespaces(again bool, admits func(string) bool) {
+// or again all those whose labels matter. What is not answered stays as it was
+// known, and is asked in the next round.
+func (w *claimWatch) askNamespaces(again bool, admits func(string) (bool, error)) {
 	w.mu.Lock()
+	again = again || w.blind != nil
 	var names []string
 	for name, n := range w.namespaces {
 		if _, sure := w.statically(name); !sure && (again || !n.asked) {
@@ -376,11 +393,17 @@ func (w *claimWatch) askNamespaces(again bool, admits func(string) bool) {
 	}
 	w.mu.Unlock()
 	bound := make(map[string]bool, len(names))
+	var err error
 	for _, name := range names {
-		bound[name] = admits(name)
+		var is bool
+		if is, err = admits(name); err != nil {
+			break
+		}
+		bound[name] = is
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	changed := (err == nil) != (w.blind == nil)
+	w.blind = err
 	joined := false
 	for name, is := range bound {
 		if n := w.namespaces[name]; n != nil {
@@ -393,12 +416,17 @@ func (w *claimWatch) askNamespaces(again bool, admits func(string) bool) {
 			w.fresh = append(w.fresh, c)
 		}
 	}
+	w.mu.Unlock()
+	if changed {
+		w.changed()
+	}
 }
 
 // due are the claims for which there is a class now and was none before. Each
 // group of claims is asked once for each view; of one that was matched before,
-// all claims have been given out.
-func (w *claimWatch) due(view *selector.View) (due []types.UID) {
+// all claims have been given out. Groups that are left when the context ends are
+// asked the next time: which, is the map's random order, so none is left for ever.
+func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []types.UID) {
 	w.mu.Lock()
 	if w.view == view && len(w.fresh) == 0 && !w.again {
 		w.mu.Unlock()
@@ -413,17 +441,23 @@ func (w *claimWatch) due(view *selector.View) (due []types.UID) {
 	}
 	w.mu.Unlock()
 	matched := make([]bool, len(asked))
+	left := false
 	for i, g := range asked {
 		matched[i] = g.problem == "" && view.Choose(selector.Claim{Namespace: g.namespace, Selector: g.selector}, 0).Class != nil
+		if ctx.Err() != nil {
+			asked, left = asked[:i+1], i+1 < len(asked)
+			break
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.again = w.again || left
 	for i, g := range asked {
 		for c := range g.claims {
 			switch {
 			case matched[i] == g.matched:
-			case matched[i]:
-				due = append(due, c.uid)
+			case matched[i]: // It may be that its namespace is not known yet.
+				w.fresh = append(w.fresh, c)
 			case !c.told:
 				w.untold = append(w.untold, untold{c, time.Now()})
 			}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ type namespaces map[string]map[string]string
 func (n namespaces) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	found, ok := n[k.Name]
 	if !ok {
-		return errors.New("not found")
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, k.Name)
 	}
 	o.SetLabels(found)
 	return nil
@@ -76,6 +77,21 @@ func (n namespaces) Get(_ context.Context, k client.ObjectKey, o client.Object, 
 
 func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("unexpected")
+}
+
+// lateCache is a cache that may be filled later; until then each read waits as long as it may.
+type lateCache struct {
+	client.Reader
+	filled, reads *atomic.Int64
+}
+
+func (u lateCache) Get(ctx context.Context, k client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	u.reads.Add(1)
+	if u.filled.Load() == 0 {
+		<-ctx.Done()
+		return apierrors.NewTimeoutError("failed waiting for Informer to sync", 0)
+	}
+	return u.Reader.Get(ctx, k, o, options...)
 }
 
 // lateReplica is what a replica has to bind claims later.
@@ -258,6 +274,51 @@ func TestLeaderDies(t *testing.T) {
 	}
 }
 
+// TestNamespacesUnreadable has the cache of namespaces fill late.
+func TestNamespacesUnreadable(t *testing.T) {
+	s := newClaimServer(t)
+	known := namespaces{}
+	for i := range 10 {
+		s.set(t, fmt.Sprintf("team-%d/waits", i), wantsGold)
+		known[fmt.Sprintf("team-%d", i)] = map[string]string{"team": strconv.Itoa(i % 2)}
+	}
+	k := lateClaimKind(func(k *v1alpha1.ClaimKind) {
+		k.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "0"}}
+		k.Spec.Strategy = v1alpha1.LeastClaims
+	})
+	cache := lateCache{known, &atomic.Int64{}, &atomic.Int64{}}
+	r := newLateReplica(t, s, k, func(b *LateBinder) { b.Namespaces = cache })
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.awaitCounts(t, ClaimCounts{Waiting: 10})
+	r.lead(t)
+	status := &v1alpha1.ClaimKindStatus{}
+	eventually(t, "We should say what we cannot read.", func(c *assert.CollectT) {
+		r.claims.describe(r.kind, status)
+		assert.Contains(c, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding).Message, "cannot read the labels of namespaces: ")
+		assert.EqualValues(c, 10, *status.WaitingClaims, "We should not take what we cannot read for what is not selected.")
+		assert.True(c, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should count the claims all the same.")
+	})
+	assert.Less(t, cache.reads.Load(), int64(3), "We should wait for one read alone in each round.")
+	cache.filled.Store(1)
+	r.awaitCounts(t, ClaimCounts{Bound: 5})
+	r.claims.describe(r.kind, status)
+	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should say that all is well: %v", status.Conditions)
+}
+
+// TestRefusalIsOver when no claim waits any more, though none was written.
+func TestRefusalIsOver(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.refuse("patch", http.StatusForbidden)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.lead(t)
+	eventually(t, "We should say that we may not.", func(c *assert.CollectT) { assert.Error(c, r.claims.lateProblem(lateKind)) })
+	s.remove("team-a/waits")
+	r.awaitCounts(t, ClaimCounts{})
+	assert.NoError(t, r.claims.lateProblem(lateKind), "We should not go on about a claim that has gone.")
+}
+
 // TestTermsOverlap has a term end late, or fail to begin, while the next goes on.
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
@@ -417,10 +478,10 @@ func TestNoMatchingClass(t *testing.T) {
 			assert.NotNil(c, w.view)
 		})
 		view := r.binder.view(w)
-		r.binder.Events.tell(w, view, time.Now())
+		r.binder.Events.tell(t.Context(), w, view, time.Now())
 		assert.Empty(t, r.binder.Events.ahead, "We should wait for a while before we say that a claim waits.")
 		for range 2 {
-			r.binder.Events.tell(w, view, time.Now().Add(stayGrace+time.Second))
+			r.binder.Events.tell(t.Context(), w, view, time.Now().Add(stayGrace+time.Second))
 		}
 		eventually(t, "We should say it.", func(c *assert.CollectT) {
 			assert.Equal(c, map[string]string{
@@ -597,20 +658,43 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 		return selector.NewView(w.kind, []*selector.Index{labelled(golds, classes...)})
 	}
 	none := view()
-	assert.Empty(t, w.due(none), "We should find nothing to bind without classes.")
+	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
 	assert.Empty(t, w.fresh)
 	one := view("one tier=1")
-	assert.Len(t, w.due(one), 25, "We should find the claims of the selector that matches now.")
-	assert.Empty(t, w.due(one), "We should give out no claim twice for the same classes.")
-	assert.Empty(t, w.due(view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
+	assert.Len(t, w.due(t.Context(), one), 25, "We should find the claims of the selector that matches now.")
+	assert.Empty(t, w.due(t.Context(), one), "We should give out no claim twice for the same classes.")
+	assert.Empty(t, w.due(t.Context(), view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
 	two := view("one tier=1", "two tier=2")
-	assert.Len(t, w.due(two), 25, "We should find those of the other selector, and only those.")
+	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
-	assert.Len(t, w.due(two), 1, "We should find a claim that comes later.")
+	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
 	w.missed(uidOf(1))
-	assert.Len(t, w.due(two), 26, "We should find again the claims for which a class was missed.")
-	assert.Empty(t, w.due(none))
-	assert.Len(t, w.due(two), 51, "We should find again the claims whose class has gone and come.")
+	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
+	assert.Empty(t, w.due(t.Context(), none))
+	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
+}
+
+// TestAskingEnds has more groups of claims than can be asked in one round.
+func TestAskingEnds(t *testing.T) {
+	w := newClaimWatch(t.Context(), selector.NewClaimKind(lateClaimKind()), resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
+	w.serve(&LateBinder{}, time.Now())
+	const groups = 50
+	for i := range groups {
+		u := &unstructured.Unstructured{}
+		require.NoError(t, u.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","name":"c-%d","uid":%q,"resourceVersion":"1"},"spec":{"classSelector":{"matchExpressions":[{"key":"none-%d","operator":"DoesNotExist"}]}}}`, i, uidOf(i), i)))
+		require.NoError(t, w.Add(u))
+	}
+	view := selector.NewView(w.kind, []*selector.Index{labelled(newClassKind("golds.example.org", "Gold"), "gold")})
+	over, end := context.WithCancel(t.Context())
+	end()
+	found := map[types.UID]bool{}
+	for i := range groups {
+		for _, uid := range w.due(over, view) {
+			found[uid] = true
+		}
+		assert.Len(t, found, i+1, "We should ask no more when the time is over, and yet go on in each round.")
+	}
+	assert.Empty(t, w.due(t.Context(), view))
 }
 
 // TestReadyWaitsForCounts as long as a replica that starts should, and no longer.
