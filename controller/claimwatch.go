@@ -74,10 +74,10 @@ type claimWatch struct {
 // classCounts are those that a bound claim adds one to.
 type classCounts [2]*selector.Count
 
-func (c classCounts) add(claims int64) {
+func (c classCounts) unbind() {
 	for _, count := range c {
 		if count != nil {
-			count.Add(claims)
+			count.Unbind()
 		}
 	}
 }
@@ -356,21 +356,17 @@ func (w *claimWatch) bind(s *claimSeen) {
 	before, known := w.bound[s.uid]
 	var counts classCounts
 	if tally := w.kind.Tally; tally != nil {
-		counts = classCounts{tally.Of(s.classes[0]), tally.Of(s.classes[1])}
+		counts = classCounts{tally.Bind(s.classes[0]), tally.Bind(s.classes[1])}
 		if !known {
 			defer tally.Seen(s.namespace, s.name, s.generateName, s.classes)
 		}
 	}
-	if known && before == counts {
-		return
-	}
-	counts.add(1)
-	before.add(-1)
+	before.unbind()
 	w.bound[s.uid] = counts
 }
 
 func (w *claimWatch) unbind(uid types.UID) {
-	w.bound[uid].add(-1)
+	w.bound[uid].unbind()
 	delete(w.bound, uid)
 }
 

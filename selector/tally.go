@@ -30,8 +30,11 @@ type Tally struct {
 	// notes are a stack of the claims given a class since they were last sorted in.
 	notes atomic.Pointer[inFlight]
 
-	mu      sync.Mutex
+	// growing is held, for reading, by who adds to a count.
+	growing sync.RWMutex
 	used    int
+
+	mu      sync.Mutex
 	pending map[uint64]*inFlight // by claim, a list of those that look the same
 }
 
@@ -41,8 +44,8 @@ type Count struct {
 	bound, inFlight atomic.Int64
 }
 
-// Add so many claims that are seen bound.
-func (c *Count) Add(claims int64) { c.bound.Add(claims) }
+// Unbind takes back what Bind has counted.
+func (c *Count) Unbind() { c.bound.Add(-1) }
 
 type inFlight struct {
 	claim uint64
@@ -76,26 +79,41 @@ func (t *Tally) find(class uint64) *Count {
 	}
 }
 
-// Of a class that BoundTo gave, the count; nil of none.
-func (t *Tally) Of(class uint64) *Count {
+// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind;
+// nil if that is none.
+func (t *Tally) Bind(class uint64) *Count {
 	if class == 0 {
 		return nil
 	}
-	if c := t.find(class); c != nil {
+	return t.add(class, 1, 0)
+}
+
+// add claims to the count of a class. A count that no claim has been added to yet
+// would be left out by a table that grows meanwhile.
+func (t *Tally) add(class uint64, bound, inFlight int64) *Count {
+	t.growing.RLock()
+	c := t.find(class)
+	if c != nil {
+		c.bound.Add(bound)
+		c.inFlight.Add(inFlight)
+	}
+	t.growing.RUnlock()
+	if c != nil {
 		return c
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.find(class); c != nil {
-		return c
+	t.growing.Lock()
+	defer t.growing.Unlock()
+	if c = t.find(class); c == nil {
+		slots := t.slots.Load()
+		if slots == nil || 2*(t.used+1) > len(*slots) {
+			slots = t.grow(slots)
+		}
+		c = &Count{class: class}
+		put(*slots, c)
+		t.used++
 	}
-	slots := t.slots.Load()
-	if slots == nil || 2*(t.used+1) > len(*slots) {
-		slots = t.grow(slots)
-	}
-	c := &Count{class: class}
-	put(*slots, c)
-	t.used++
+	c.bound.Add(bound)
+	c.inFlight.Add(inFlight)
 	return c
 }
 
@@ -133,8 +151,8 @@ func (d Decision) Reserve(generateName string, now time.Time) {
 	if t == nil || d.Class == nil {
 		return
 	}
-	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName), named: d.Claim.Name != "", count: t.Of(d.View.Kind.countedAs(d.Class)), since: now}
-	note.count.inFlight.Add(1)
+	class := d.View.Kind.countedAs(d.Class)
+	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName, class), named: d.Claim.Name != "", count: t.add(class, 0, 1), since: now}
 	for {
 		note.next = t.notes.Load()
 		if t.notes.CompareAndSwap(note.next, note) {
@@ -143,11 +161,13 @@ func (d Decision) Reserve(generateName string, now time.Time) {
 	}
 }
 
-func claimHash(namespace, name, generateName string) uint64 {
+// claimHash is the same for claims that look the same: those without a name that
+// were given the same class, for one.
+func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
 		return xxhash.Sum64String(namespace + "/" + name)
 	}
-	return xxhash.Sum64String(namespace + "//" + generateName)
+	return xxhash.Sum64String(namespace+"//"+generateName) ^ class
 }
 
 // Seen says that a claim is stored and bound, so that it is not in flight any more.
@@ -155,23 +175,19 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sortIn()
-	if len(t.pending) == 0 {
-		return
-	}
-	named := claimHash(namespace, name, "")
-	if t.pending[named] != nil {
+	named := claimHash(namespace, name, "", 0)
+	if t.pending[named] != nil || generateName == "" {
 		t.forget(named, func(*inFlight) bool { return true })
 		return
 	}
-	if generateName == "" {
-		return
+	for _, class := range classes {
+		claim := claimHash(namespace, "", generateName, class)
+		if n := t.pending[claim]; n != nil {
+			n.count.inFlight.Add(-1)
+			t.keep(claim, n.next)
+			return
+		}
 	}
-	once := false
-	t.forget(claimHash(namespace, "", generateName), func(n *inFlight) bool {
-		mine := !once && (n.count.class == classes[0] || n.count.class == classes[1])
-		once = once || mine
-		return mine
-	})
 }
 
 // Expire forgets claims that were given a class and have not been stored.
@@ -219,6 +235,10 @@ func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
 		}
 		n = next
 	}
+	t.keep(claim, kept)
+}
+
+func (t *Tally) keep(claim uint64, kept *inFlight) {
 	if kept == nil {
 		delete(t.pending, claim)
 		return

@@ -35,7 +35,7 @@ func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
 // store shows a tally what a watch would.
 func store(v *View, namespace, name, generateName string, c *Class) {
 	hash := v.Kind.countedAs(c)
-	v.Kind.Tally.Of(hash).Add(1)
+	v.Kind.Tally.Bind(hash)
 	v.Kind.Tally.Seen(namespace, name, generateName, [2]uint64{hash})
 }
 
@@ -75,7 +75,7 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	for seed := range uint64(20) {
 		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
 			for i, c := range v.Classes[0].Classes {
-				v.Kind.Tally.Of(v.Kind.countedAs(c)).Add(int64(i % 2 * 50))
+				v.Kind.Tally.add(v.Kind.countedAs(c), int64(i%2*50), 0)
 			}
 		}))
 	}
@@ -236,7 +236,7 @@ func TestTallyGrows(t *testing.T) {
 		all.Go(func() {
 			for i := range classes {
 				class := mix(uint64((i*7+worker*13)%classes) + 1)
-				tally.Of(class).Add(1)
+				tally.Bind(class)
 				tally.claims(class)
 			}
 		})
@@ -246,6 +246,47 @@ func TestTallyGrows(t *testing.T) {
 		require.EqualValues(t, 4, tally.claims(mix(uint64(i)+1)), "We should lose no claim while the table grows.")
 	}
 	assert.LessOrEqual(t, tally.used*2, len(*tally.slots.Load()), "We should keep the table sparse.")
+}
+
+// TestTallyGrowsAsItIsAddedTo has the first claims of classes bound while the table
+// leaves out those that have none.
+func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
+	for round := range 500 {
+		tally := &Tally{}
+		var all sync.WaitGroup
+		for worker := range 4 {
+			all.Go(func() {
+				for i := range 60 {
+					tally.Bind(mix(uint64(i) + 1))
+					other := tally.Bind(mix(uint64(1000*(worker+1) + i)))
+					other.Unbind()
+				}
+			})
+		}
+		all.Wait()
+		for i := range 60 {
+			require.EqualValues(t, 4, tally.claims(mix(uint64(i)+1)), "We should lose no claim in round %d.", round)
+		}
+	}
+}
+
+// TestManyOfOneGenerateName is of an author who has many claims admitted at once.
+func TestManyOfOneGenerateName(t *testing.T) {
+	v := counting(2)
+	classes := v.Classes[0].Classes
+	const claims = 50_000
+	claim := Claim{Namespace: "team-a", Selector: gold}
+	for range claims {
+		Decision{View: v, Claim: claim, Class: classes[0]}.Reserve("db-", time.Unix(0, 0))
+	}
+	begin := time.Now()
+	for i := range claims {
+		store(v, "team-a", fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
+		store(v, "team-a", fmt.Sprint("db-", claims+i), "db-", classes[0])
+	}
+	assert.Less(t, time.Since(begin), 2*time.Second, "We should not look through all for each.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].hash), "We should count each once.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].hash))
 }
 
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
@@ -268,7 +309,7 @@ func TestLeastClaims(t *testing.T) {
 		assert.Equal(t, random.Choose(claim(i), 0).Class.Name, least.Choose(claim(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
 	for _, c := range least.Classes[0].Classes[1:] {
-		least.Kind.Tally.Of(c.hash).Add(1)
+		least.Kind.Tally.Bind(c.hash)
 	}
 	for i := range 100 {
 		assert.Equal(t, "gold-0", least.Choose(claim(i), 0).Class.Name, "We should choose the class with the fewest claims.")

@@ -65,7 +65,8 @@ func (t *Turns) take(class uint64, last int64) bool {
 func (t *Turns) forget() {
 	since := t.now.Load() - mostTurns/2
 	t.last.Range(func(class, last any) bool {
-		if last.(*atomic.Int64).Load() <= since {
+		// One that has none yet is about to have its turn.
+		if n := last.(*atomic.Int64).Load(); n != 0 && n <= since {
 			if _, there := t.last.LoadAndDelete(class); there {
 				t.size.Add(-1)
 			}

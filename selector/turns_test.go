@@ -166,6 +166,16 @@ func TestTurnsAreForgotten(t *testing.T) {
 	assert.Zero(t, turns.of(0), "We should forget the oldest.")
 }
 
+func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
+	turns := &Turns{}
+	turns.now.Store(mostTurns)
+	taken := new(atomic.Int64)
+	turns.last.Store(uint64(1), taken)
+	turns.forget()
+	taken.Store(mostTurns + 1)
+	assert.EqualValues(t, mostTurns+1, turns.of(1), "We should know of a turn that was being taken as we forgot others.")
+}
+
 func TestRoundRobinAllocatesNothing(t *testing.T) {
 	indexes := []*Index{manyClasses("as.example.org", 20, 7)}
 	allocations := func(kind *ClaimKind) float64 {
