@@ -108,6 +108,12 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, nil
 	}
 	found, err := c.registration.lookUp(ctx, name, verbs...)
+	var unwritable error
+	if later && k.Spec.Strategy == v1alpha1.LeastClaims && errors.Is(err, errUnsuitable) {
+		// What cannot be written can still be counted.
+		unwritable = err
+		found, err = c.registration.lookUp(ctx, name, "list", "watch")
+	}
 	switch {
 	case errors.Is(err, errNotInstalled), errors.Is(err, errUnsuitable):
 		c.drop(name)
@@ -121,10 +127,19 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, err
 	}
 	served, err := c.follow(ctx, k, found)
-	if err != nil || served {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+	if w := c.watches()[name]; w != nil && w.permit(unwritable) {
+		c.notify(name)
+	}
+	switch {
+	case !served:
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
+	case unwritable != nil:
+		return ctrl.Result{RequeueAfter: retryAfter}, nil
+	}
+	return ctrl.Result{}, nil
 }
 
 // follow watches the claims of a kind, anew if its registration changed. It is

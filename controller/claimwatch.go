@@ -67,6 +67,8 @@ type claimWatch struct {
 	// refusal to write a claim, and until when no other is tried.
 	refusal error
 	paused  time.Time
+	// unwritable says why claims can be watched, and never be written.
+	unwritable error
 	// blind says why it is not known of which namespaces claims are bound.
 	blind error
 }
@@ -457,15 +459,31 @@ func (w *claimWatch) problem() error {
 	return nil
 }
 
+// permit writes, unless there is a reason why none is possible, and say whether that is news.
+func (w *claimWatch) permit(unless error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := (w.unwritable == nil) != (unless == nil)
+	w.unwritable = unless
+	return news
+}
+
+// writable says whether a claim can be written.
+func (w *claimWatch) writable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unwritable == nil
+}
+
 // lateProblem is why claims that wait are not bound, nil if they are. What is no
 // concern of any claim any more is none.
 func (w *claimWatch) lateProblem() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
-		return nil
+		return w.unwritable
 	}
-	return cmp.Or(w.refusal, w.blind)
+	return cmp.Or(w.unwritable, w.refusal, w.blind)
 }
 
 var errNoAnswer = errors.New("the API server has not listed the claims yet")

@@ -125,7 +125,7 @@ func (b *LateBinder) Start(ctx context.Context) error {
 func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
 	view := b.view(w)
 	w.serve(b, time.Now())
-	if view == nil {
+	if view == nil || !w.writable() {
 		w.startOver()
 		return
 	}

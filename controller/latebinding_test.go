@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -317,6 +318,44 @@ func TestRefusalIsOver(t *testing.T) {
 	s.remove("team-a/waits")
 	r.awaitCounts(t, ClaimCounts{})
 	assert.NoError(t, r.claims.lateProblem(lateKind), "We should not go on about a claim that has gone.")
+}
+
+// TestCountedThoughNotWritable is of an API server that has no patch for the claims.
+func TestCountedThoughNotWritable(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.set(t, "team-a/bound", `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`)
+	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	claims := metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
+	serve := func() {
+		var err error
+		r.registration.resolver, err = newResolver(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(claims)}))
+		require.NoError(t, err)
+	}
+	serve()
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+	r.claims.binder = r.binder // The term has begun.
+	reconcile := func() ctrl.Result {
+		result, err := r.claims.reconcile(t.Context(), lateKind)
+		require.NoError(t, err)
+		return result
+	}
+	assert.Equal(t, retryAfter, reconcile().RequeueAfter, "We should look again.")
+	status := &v1alpha1.ClaimKindStatus{}
+	r.claims.describe(r.kind, status)
+	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should go on counting.")
+	late := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding)
+	assert.Equal(t, v1alpha1.ReasonUnsuitable, late.Reason)
+	assert.Contains(t, late.Message, `"patch"`, "We should say what is missing.")
+	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
+	assert.Zero(t, r.binder.queue, "We should queue nothing that we cannot write.")
+
+	claims.Verbs = append(claims.Verbs, "patch")
+	serve()
+	assert.Zero(t, reconcile())
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 2})
 }
 
 // TestTermsOverlap has a term end late, or fail to begin, while the next goes on.
