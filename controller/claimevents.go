@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -36,18 +37,24 @@ const (
 type Events struct {
 	client   eventsclient.EventsV1Interface
 	instance string
-	ahead    chan *eventsv1.Event
+	ahead    chan eventAhead
+}
+
+// eventAhead is to be created. A claim that failed to be told something is told again.
+type eventAhead struct {
+	*eventsv1.Event
+	failed func()
 }
 
 // NewEvents by this instance of classbind.
 func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
-	return Events{client: client, instance: instance, ahead: make(chan *eventsv1.Event, eventsAhead)}
+	return Events{client: client, instance: instance, ahead: make(chan eventAhead, eventsAhead)}
 }
 
 // run creates the events until the context ends: in the background, because a
 // claim that is bound should not wait for the news of another.
-func (e Events) run(ctx context.Context) {
-	for {
+func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
+	for limiter.Wait(ctx) == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -57,11 +64,12 @@ func (e Events) run(ctx context.Context) {
 	}
 }
 
-func (e Events) create(ctx context.Context, event *eventsv1.Event) {
+func (e Events) create(ctx context.Context, event eventAhead) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	_, err := e.client.Events(event.Namespace).Create(ctx, event.Event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
+		event.failed()
 		logf.FromContext(ctx).V(1).Info("Cannot create an event", "reason", event.Reason, "claim", event.Regarding.Name, "because", err.Error())
 	}
 }
@@ -71,7 +79,7 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d sel
 	event := e.event(w, claim, corev1.EventTypeNormal, v1alpha1.EventBoundToClass, fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates))
 	event.Name += "." + version
 	select {
-	case e.ahead <- event:
+	case e.ahead <- eventAhead{event, func() {}}:
 	default:
 	}
 }
@@ -86,12 +94,28 @@ func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, no
 		note := problem
 		if note == "" {
 			d := view.Choose(selector.Claim{Namespace: claim.namespace, Name: claim.name, Selector: claim.selector}, 0)
-			if d.Class != nil {
+			if d.Class != nil { // It has not been given out yet, and may not be there any more then.
+				w.untell(claim, now)
 				continue
 			}
 			note = d.Warning()
 		}
-		e.ahead <- e.event(w, claim, corev1.EventTypeWarning, v1alpha1.EventNoMatchingClass, note)
+		event := e.event(w, claim, corev1.EventTypeWarning, v1alpha1.EventNoMatchingClass, note)
+		select {
+		case e.ahead <- eventAhead{event, func() { w.untell(claim, time.Now()) }}:
+		case <-ctx.Done():
+			w.untell(claim, now)
+		}
+	}
+}
+
+// untell a claim what it has not been told, to tell it after a while.
+func (w *claimWatch) untell(claim waitingAttempt, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.waiting[claim.uid]; c != nil && w.binder != nil {
+		c.told = false
+		w.untold = append(w.untold, untold{c, now})
 	}
 }
 
@@ -103,7 +127,13 @@ func (w *claimWatch) stays(now time.Time, room bool) (claim waitingAttempt, prob
 		c := w.untold[0].claim
 		w.untold[0].claim = nil
 		w.untold = w.untold[1:]
-		if w.waiting[c.uid] != c || c.told || !c.namespace.bound || c.group.matched || c.written {
+		if w.waiting[c.uid] != c || c.told || c.group.matched || c.written {
+			continue
+		}
+		if !c.namespace.bound {
+			if !c.namespace.asked {
+				w.untold = append(w.untold, untold{c, now})
+			}
 			continue
 		}
 		c.told = true

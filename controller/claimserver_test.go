@@ -40,6 +40,7 @@ type claimServer struct {
 	events  map[string]*eventsv1.Event
 	patches map[string]int // that were taken, by claim
 	tries   int
+	created int // events, or refused
 	// refuses requests, by verb, with a code.
 	refuses map[string]int
 	// denies are the codes with which another webhook denies writes, by namespace.
@@ -176,6 +177,13 @@ func (s *claimServer) deny(namespace string, code int) {
 	s.denies[namespace] = code
 }
 
+// creations counts the events that were to be created, refused or not.
+func (s *claimServer) creations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.created
+}
+
 func (s *claimServer) refuse(verb string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +206,11 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = s.refuses["watchlist"]
 	}
 	delay := s.delay
-	if verb == "patch" {
+	switch verb {
+	case "patch":
 		s.tries++
+	case "create":
+		s.created++
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")

@@ -62,7 +62,8 @@ type LateBinder struct {
 	Events Events
 	// Namespaces are read from a cache.
 	Namespaces client.Reader
-	// Rate is how many claims are written in a second at most, and twice it in a burst.
+	// Rate is how many claims are written in a second at most, and how many events
+	// on claims, and twice it in a burst.
 	Rate int
 	// Fresh is a random number.
 	Fresh func() uint64
@@ -103,8 +104,9 @@ func (b *LateBinder) Start(ctx context.Context) error {
 			}
 		})
 	}
+	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	for range eventWorkers {
-		workers.Go(func() { b.Events.run(ctx) })
+		workers.Go(func() { b.Events.run(ctx, events) })
 	}
 	round := 0
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -360,7 +362,8 @@ func (w *claimWatch) appoint(b *LateBinder, now time.Time) {
 	if b == nil {
 		return
 	}
-	for _, c := range w.waiting {
+	for _, c := range w.waiting { // Events that were ahead have gone with who had them.
+		c.told = false
 		w.untold = append(w.untold, untold{c, now})
 	}
 }
@@ -414,6 +417,7 @@ func (w *claimWatch) askNamespaces(again bool, admits func(string) (bool, error)
 	if joined {
 		for _, c := range w.waiting {
 			w.fresh = append(w.fresh, c)
+			w.untold = append(w.untold, untold{c, time.Now()})
 		}
 	}
 	w.mu.Unlock()

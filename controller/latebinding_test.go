@@ -531,6 +531,64 @@ func TestNoMatchingClass(t *testing.T) {
 	}
 }
 
+// TestNoMatchingClassIsToldInTheEnd has the event fail, and a class come and go, first.
+func TestNoMatchingClassIsToldInTheEnd(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.refuse("create", http.StatusInternalServerError)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.awaitCounts(t, ClaimCounts{Waiting: 1})
+	r.lead(t)
+	w := r.claims.watches()[lateKind]
+	eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.NotNil(c, w.view)
+	})
+	later := time.Now()
+	tell := func(view *selector.View) {
+		later = later.Add(stayGrace + time.Second)
+		r.binder.Events.tell(t.Context(), w, view, later)
+	}
+	tell(selector.NewView(w.kind, []*selector.Index{labelled(r.golds, "gold tier=gold")})) // Which it is not asked for in a round.
+	view := r.binder.view(w)
+	eventually(t, "We should try to say it, in vain, again and again.", func(c *assert.CollectT) {
+		tell(view)
+		assert.Greater(c, s.creations(), 2)
+	})
+	s.refuse("create", 0)
+	eventually(t, "We should say it when it can be said.", func(c *assert.CollectT) {
+		tell(view)
+		assert.Len(c, s.told(v1alpha1.EventNoMatchingClass), 1)
+	})
+	n := s.creations()
+	tell(view)
+	tell(view)
+	assert.Empty(t, r.binder.Events.ahead)
+	assert.Equal(t, n, s.creations(), "We should say it once.")
+}
+
+// TestEventsRate has more claims to be told something than a burst may have.
+func TestEventsRate(t *testing.T) {
+	s := newClaimServer(t)
+	const claims, rate = 300, 50
+	for i := range claims {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+	}
+	r := newLateReplica(t, s, lateClaimKind(), func(b *LateBinder) { b.Rate = rate })
+	r.awaitCounts(t, ClaimCounts{Waiting: claims})
+	w := r.claims.watches()[lateKind]
+	begin := time.Now()
+	r.lead(t)
+	eventually(t, "We should begin to say that there is no class.", func(c *assert.CollectT) {
+		if view := r.binder.view(w); view != nil {
+			r.binder.Events.tell(t.Context(), w, view, time.Now().Add(stayGrace+time.Second))
+		}
+		assert.Greater(c, s.creations(), 2*rate+5)
+	})
+	assert.LessOrEqual(t, float64(s.creations()), 2*rate+rate*time.Since(begin).Seconds()+eventWorkers, "We should keep to the rate.")
+}
+
 // TestLateBindingRate binds more claims than a burst may have.
 func TestLateBindingRate(t *testing.T) {
 	s := newClaimServer(t)
