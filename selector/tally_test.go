@@ -33,10 +33,10 @@ func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
 }
 
 // store shows a tally what a watch would.
-func store(v *View, namespace, name, generateName string, c *Class) {
+func store(v *View, name, generateName string, c *Class) {
 	hash := v.Kind.countedAs(c)
 	v.Kind.Tally.Bind(hash)
-	v.Kind.Tally.Seen(namespace, name, generateName, [2]uint64{hash})
+	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
 }
 
 // TestBurst has some replicas admit a thousand claims to ten classes, of which
@@ -128,7 +128,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 				at = max(at, sights[j][n-1].at)
 			}
 			sights[j] = append(sights[j], sight{at, func() {
-				store(v, "team-a", fmt.Sprintf("burst-%d-%d", seed, i), generateName, d.Class)
+				store(v, fmt.Sprintf("burst-%d-%d", seed, i), generateName, d.Class)
 			}})
 		}
 	}
@@ -160,7 +160,7 @@ func TestInFlight(t *testing.T) {
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
-		return func(v *View) { store(v, "team-a", name, generateName, v.Classes[0].Classes[class]) }
+		return func(v *View) { store(v, name, generateName, v.Classes[0].Classes[class]) }
 	}
 	expire := func(after time.Duration) func(*View) {
 		return func(v *View) { v.Kind.Tally.Expire(begin.Add(after)) }
@@ -281,8 +281,8 @@ func TestManyOfOneGenerateName(t *testing.T) {
 	}
 	begin := time.Now()
 	for i := range claims {
-		store(v, "team-a", fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
-		store(v, "team-a", fmt.Sprint("db-", claims+i), "db-", classes[0])
+		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
+		store(v, fmt.Sprint("db-", claims+i), "db-", classes[0])
 	}
 	assert.Less(t, time.Since(begin), 2*time.Second, "We should not look through all for each.")
 	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].hash), "We should count each once.")

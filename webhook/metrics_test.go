@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -272,7 +273,11 @@ func TestMetricsAllocateNothing(t *testing.T) {
 	allocations := func(m *Metrics) float64 {
 		binder := newBinder(t, inventory)
 		binder.Metrics = m
-		return testing.AllocsPerRun(100, func() { _, _ = binder.Review(ctx, request) })
+		least := math.Inf(1)
+		for range 100 { // The race detector has pools forget what they hold, now and then.
+			least = min(least, testing.AllocsPerRun(5, func() { _, _ = binder.Review(ctx, request) }))
+		}
+		return least
 	}
 	assert.InDelta(t, allocations(nil), allocations(NewMetrics(inventory.Snapshot)), 0, "We should not allocate in order to count.")
 }
