@@ -30,7 +30,7 @@ type Tally struct {
 	// notes are a stack of the claims given a class since they were last sorted in.
 	notes atomic.Pointer[inFlight]
 
-	// growing is held, for reading, by who adds to a count.
+	// growing is held, for reading, by the watch while it adds to a count.
 	growing sync.RWMutex
 	used    int
 
@@ -152,7 +152,15 @@ func (d Decision) Reserve(generateName string, now time.Time) {
 		return
 	}
 	class := d.View.Kind.countedAs(d.Class)
-	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName, class), named: d.Claim.Name != "", count: t.add(class, 0, 1), since: now}
+	// A claim takes no lock but for a class that is new here. Should a table that
+	// grows leave the count out at this moment, one claim in flight is not seen.
+	count := t.find(class)
+	if count == nil {
+		count = t.add(class, 0, 1)
+	} else {
+		count.inFlight.Add(1)
+	}
+	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName, class), named: d.Claim.Name != "", count: count, since: now}
 	for {
 		note.next = t.notes.Load()
 		if t.notes.CompareAndSwap(note.next, note) {
