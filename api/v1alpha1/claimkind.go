@@ -217,8 +217,7 @@ type ClaimKindStatus struct {
 	// +optional
 	BoundClaims *int32 `json:"boundClaims,omitempty"`
 
-	// WaitingClaims have no class, and wait for one. Absent where the claims are
-	// not watched.
+	// WaitingClaims have no class, and wait for one. Absent without BindLater.
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
