@@ -4,11 +4,12 @@
 # Of the machine's own kind, whatever the image is for: Go compiles for all.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
+ENV GOCACHE=/go/cache
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     GOOS=$TARGETOS GOARCH=$TARGETARCH make build
 
 FROM scratch
