@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,7 +71,11 @@ func (h *heldReads) read(ctx context.Context, k readKey) (*selector.Index, error
 		if err != nil {
 			return nil, err
 		}
-		return &selector.Index{Kind: k.kind, Classes: make([]*selector.Class, n)}, nil
+		classes := map[string][]string{}
+		for i := range n {
+			classes[fmt.Sprint(i)] = nil
+		}
+		return newIndex(k.kind, classes), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -94,7 +99,7 @@ func ask(ctx context.Context, r *reads, k readKey, h *heldReads) <-chan answer {
 		x, err := r.do(ctx, k, h.read)
 		a := answer{err: err}
 		if x != nil {
-			a.read = len(x.Classes)
+			a.read = x.Len()
 		}
 		c <- a
 	}()
@@ -317,7 +322,7 @@ func TestLive(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			var names []string
 			for _, x := range view.Classes {
-				for _, c := range x.Classes {
+				for _, c := range x.Classes() {
 					names = append(names, c.String())
 				}
 			}

@@ -59,7 +59,7 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		gauge(classKindReady, number(state.reason == v1alpha1.ReasonServed), name)
 		known := 0
 		if state.index != nil {
-			known = len(state.index.Classes)
+			known = state.index.Len()
 		}
 		gauge(knownClasses, float64(known), name)
 	}

@@ -74,8 +74,8 @@ func (r *Registration) publish(from *registered, x *selector.Index) {
 		r.Inventory.SetClasses(x)
 	}
 	r.mu.Unlock()
-	if !current {
-		return
+	if !current || before != nil && before.Resembles(x) {
+		return // Nobody who listens would see a difference.
 	}
 	if before != nil && before.Kind != x.Kind { // It may have served other claim kinds.
 		r.notify(before.Kind)

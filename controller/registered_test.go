@@ -213,7 +213,7 @@ func TestFollow(t *testing.T) {
 		}
 		offered := func() (names []string) {
 			for _, x := range r.Inventory.Snapshot()["claims.example.org"].Classes {
-				for _, c := range x.Classes {
+				for _, c := range x.Classes() {
 					names = append(names, c.Name)
 				}
 			}

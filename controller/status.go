@@ -110,7 +110,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 	status.Classes = 0
 	ready := metav1.ConditionFalse
 	if state.index != nil {
-		status.Classes = int32(len(state.index.Classes)) //nolint:gosec // No API server holds two thousand million classes.
+		status.Classes = int32(state.index.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready = metav1.ConditionTrue
 		setCondition(&status.Conditions, weightsValid(state.index), k.Generation)
 	} else {
@@ -154,16 +154,8 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 }
 
 func weightsValid(x *selector.Index) metav1.Condition {
-	var first *selector.Class
-	count := 0
-	for _, c := range x.Classes {
-		if c.WeightErr != nil {
-			count++
-			if first == nil {
-				first = c
-			}
-		}
-	}
+	malformed := x.Malformed()
+	count := len(malformed)
 	if count == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}
 	}
@@ -173,7 +165,7 @@ func weightsValid(x *selector.Index) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, first, first.WeightErr),
+		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, malformed[0], malformed[0].WeightErr),
 	}
 }
 

@@ -2,13 +2,10 @@ package controller
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/classbind/classbind/selector"
@@ -23,12 +20,11 @@ type watch struct {
 	stop    context.CancelFunc
 	answers
 
-	// dirty holds an item while there are changes to publish: however many come
-	// while an index is made, one more index shows them all.
-	dirty chan struct{}
-
-	mu      sync.Mutex
-	classes map[types.NamespacedName]*selector.Class
+	// index of the classes as they were last seen. The Reflector alone changes it.
+	index atomic.Pointer[selector.Index]
+	// news holds an item while the index is to be published: however many classes
+	// change meanwhile, that is once more.
+	news chan struct{}
 }
 
 // startWatch follows the classes until it is stopped. Both publish, with every
@@ -36,7 +32,8 @@ type watch struct {
 // answers otherwise than before, are called from its own goroutines.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stop: stop, dirty: make(chan struct{}, 1)}
+	w := &watch{kind: kind, publish: publish, stop: stop, news: make(chan struct{}, 1)}
+	w.index.Store(selector.NewIndex(kind, nil))
 	objects{
 		name: kind.Name, client: client.metadata,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -55,33 +52,31 @@ func (w *watch) publishUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.dirty:
+		case <-w.news:
+			w.publish(w.index.Load())
 		}
-		w.mu.Lock()
-		classes := slices.Collect(maps.Values(w.classes))
-		w.mu.Unlock()
-		index := selector.NewIndex(w.kind, classes)
-		w.publish(index)
 	}
 }
 
-func (w *watch) update(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
+func (w *watch) set(x *selector.Index) {
+	w.index.Store(x)
 	select {
-	case w.dirty <- struct{}{}:
+	case w.news <- struct{}{}:
 	default:
 	}
 }
 
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync.
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync. A
+// class of which nothing that matters has changed is no news.
 func (w *watch) Add(object any) error {
 	c, err := class(w.kind, object)
 	if err != nil {
 		return err
 	}
-	w.update(func() { w.classes[key(c)] = c })
+	before := w.index.Load()
+	if after := before.With(c); after != before {
+		w.set(after)
+	}
 	return nil
 }
 
@@ -94,27 +89,23 @@ func (w *watch) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	w.update(func() { delete(w.classes, key(c)) })
+	w.set(w.index.Load().Without(c.Namespace, c.Name))
 	return nil
 }
 
 // Replace all classes.
 func (w *watch) Replace(objects []any, _ string) error {
-	all := make(map[types.NamespacedName]*selector.Class, len(objects))
+	all := make([]*selector.Class, 0, len(objects))
 	for _, object := range objects {
 		c, err := class(w.kind, object)
 		if err != nil {
 			return err
 		}
-		all[key(c)] = c
+		all = append(all, c)
 	}
-	w.update(func() { w.classes = all })
+	w.set(selector.NewIndex(w.kind, all))
 	return nil
 }
 
 // Resync has nothing to do.
 func (w *watch) Resync() error { return nil }
-
-func key(c *selector.Class) types.NamespacedName {
-	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-}

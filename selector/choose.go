@@ -29,11 +29,22 @@ func NewView(kind *ClaimKind, classes []*Index) *View {
 	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
 }
 
+// with other classes of one of its class kinds.
+func (v *View) with(x *Index) *View {
+	classes := slices.Clone(v.Classes)
+	for i := range classes {
+		if classes[i].Kind == x.Kind {
+			classes[i] = x
+		}
+	}
+	return &View{Kind: v.Kind, Classes: classes, Fault: v.Fault}
+}
+
 // Len is the number of all classes.
 func (v *View) Len() int {
 	n := 0
 	for _, x := range v.Classes {
-		n += len(x.Classes)
+		n += x.Len()
 	}
 	return n
 }
@@ -42,7 +53,7 @@ func (v *View) Len() int {
 func (v *View) Defaults() []*Class {
 	var defaults []*Class
 	for _, x := range v.Classes {
-		for _, c := range x.Defaults {
+		for _, c := range x.Defaults() {
 			if !c.Terminating {
 				defaults = append(defaults, c)
 			}
@@ -55,7 +66,7 @@ func (v *View) Defaults() []*Class {
 func (v *View) each(claim Claim, visit func(*Class)) {
 	q := newQuery(claim.Selector)
 	for _, x := range v.Classes {
-		x.each(q, visit)
+		x.each(&q, visit)
 	}
 }
 
@@ -142,12 +153,17 @@ func (d Decision) Warning() string {
 	if d.Claim.Selector != nil || d.Candidates == 1 {
 		return ""
 	}
-	names := make([]string, 0, d.Candidates)
+	candidates := make([]*Class, 0, d.Candidates)
 	d.View.each(d.Claim, func(c *Class) {
 		if d.View.dropping(d.Claim, c) < 0 {
-			names = append(names, c.String())
+			candidates = append(candidates, c)
 		}
 	})
+	slices.SortFunc(candidates, compare)
+	names := make([]string, len(candidates))
+	for i, c := range candidates {
+		names[i] = c.String()
+	}
 	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
 		d.Candidates, d.View.Kind.Name, d.Class, List(names))
 }

@@ -3,7 +3,6 @@ package selector
 import (
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -181,7 +180,7 @@ func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh
 	}
-	return xxhash.Sum64String(k.Name + "/" + c.Namespace + "/" + c.Name)
+	return hashOf(k.Name, c.Namespace, c.Name)
 }
 
 // Group of the claims of this kind that have the same candidates.

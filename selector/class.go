@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -72,7 +72,7 @@ func (k *ClassKind) MetadataOnly() bool { return k.isDefault.path == nil && k.we
 type Class struct {
 	Kind            *ClassKind
 	Namespace, Name string
-	Labels          labels.Set
+	Labels          Labels
 
 	Default     bool
 	Cordoned    bool
@@ -82,7 +82,8 @@ type Class struct {
 	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
 	WeightErr *field.Error
 
-	hash uint64
+	// sum of group, kind, namespace and name
+	sum uint64
 	// kindless is the same for a reference that says no kind.
 	kindless uint64
 }
@@ -95,7 +96,7 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		Kind:        k,
 		Namespace:   meta.GetNamespace(),
 		Name:        meta.GetName(),
-		Labels:      meta.GetLabels(),
+		Labels:      NewLabels(meta.GetLabels()),
 		Cordoned:    annotations[v1alpha1.CordonedAnnotation] == "true",
 		Terminating: meta.GetDeletionTimestamp() != nil,
 	}
@@ -111,13 +112,29 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		c.WeightErr = field.Invalid(k.weight.field(), weight, err.Error())
 	}
 	// The version is left out, so that a new preferred version moves no claim.
-	c.hash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = hashOf("", "", c.Namespace, c.Name)
 	return c
 }
 
-func hashOf(group, kind, namespace, name string) uint64 {
-	return xxhash.Sum64String(group + "/" + kind + "/" + namespace + "/" + name)
+// hashOf texts with a slash between each two.
+func hashOf(texts ...string) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	for i, t := range texts {
+		if i > 0 {
+			_, _ = d.WriteString("/") // It never fails.
+		}
+		_, _ = d.WriteString(t)
+	}
+	return d.Sum64()
+}
+
+// equal to another class of the same name.
+func (c *Class) equal(o *Class) bool {
+	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
+		c.Weight == o.Weight && (c.WeightErr == nil) == (o.WeightErr == nil) &&
+		(c.WeightErr == nil || c.WeightErr.Error() == o.WeightErr.Error()) && slices.Equal(c.Labels, o.Labels)
 }
 
 // String is KIND/NAME as kubectl takes it, or KIND/NAMESPACE/NAME.

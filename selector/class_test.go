@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -133,20 +132,20 @@ func TestNewClass(t *testing.T) {
 		Namespace: "team", Name: "gold", Labels: map[string]string{"tier": "gold"}, DeletionTimestamp: &now,
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
-	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: labels.Set{"tier": "gold"}, Cordoned: true, Terminating: true, Weight: 1}
-	want.hash, want.kindless = got.hash, got.kindless
+	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
+	want.sum, want.kindless = got.sum, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, hash: plain.hash, kindless: plain.kindless}, plain, "We should cordon no class that says false")
-	assert.NotEqual(t, got.hash, plain.hash, "We should tell classes of two namespaces apart")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, kindless: plain.kindless}, plain, "We should cordon no class that says false")
+	assert.NotEqual(t, got.sum, plain.sum, "We should tell classes of two namespaces apart")
 }
 
 func TestClassHash(t *testing.T) {
 	hash := func(gvk schema.GroupVersionKind, namespace, name string) uint64 {
 		k := newKind("rdsinstanceclasses.database.aws.crossplane.io", "")
 		k.GroupVersionKind = gvk
-		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).hash
+		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).sum
 	}
 	this := hash(schema.GroupVersionKind{Group: "example.org", Version: "v1alpha1", Kind: "Class"}, "", "gold")
 	cases := map[string]struct {

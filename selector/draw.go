@@ -56,12 +56,12 @@ type draw struct {
 }
 
 func (d *draw) offer(c *Class) {
-	rank, key := d.strategy.place(uniform(d.seed, c.hash), c.Weight)
+	rank, key := d.strategy.place(uniform(d.seed, c.sum), c.Weight)
 	switch {
 	case d.strategy.Counted:
 		rank = -d.kind.Tally.claims(d.kind.countedAs(c))
 	case d.strategy.InTurn:
-		rank = -d.kind.turns.of(c.hash)
+		rank = -d.kind.turns.of(c.sum)
 	}
 	if d.winner == nil || rank > d.rank ||
 		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {

@@ -116,7 +116,7 @@ func TestDrawGivesAMillionthNextToNothing(t *testing.T) {
 func TestDrawIsReproducible(t *testing.T) {
 	lists := map[string][]*Class{}
 	for _, x := range []*Index{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
-		lists[x.Kind.Name] = x.Classes
+		lists[x.Kind.Name] = x.Classes()
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	build := func() *View {

@@ -133,7 +133,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 	requirements, _ := claim.Selector.Requirements()
 	distances := map[*Class]int{}
 	for _, x := range view.Classes {
-		for _, c := range x.Classes {
+		for _, c := range x.Classes() {
 			if asked[c] {
 				continue
 			}
@@ -143,7 +143,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 				continue
 			}
 			miss := NearMiss{Class: c, Unmet: unmet[0], Drop: view.drop(claim, c)}
-			miss.Value, miss.Has = c.Labels[miss.Unmet.Key()]
+			miss.Value, miss.Has = c.Labels.Lookup(miss.Unmet.Key())
 			distances[c] = miss.distance()
 			e.NearMisses = append(e.NearMisses, miss)
 		}

@@ -58,11 +58,11 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 			tell(m.Class, "near")
 			require.False(t, m.Unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
 			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key()), m.Has, "We should tell what the class has (%d)", i)
-			require.Equal(t, m.Class.Labels[m.Unmet.Key()], m.Value, "We should tell what the class has (%d)", i)
+			require.Equal(t, m.Class.Labels.Get(m.Unmet.Key()), m.Value, "We should tell what the class has (%d)", i)
 		}
 		rest := 0
 		for _, x := range view.Classes {
-			for _, c := range x.Classes {
+			for _, c := range x.Classes() {
 				as, ok := told[c]
 				if !ok {
 					as = "rest"

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // The index is a faster way to what Kubernetes' own Matches says of each class.
@@ -20,7 +23,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 	for range 100 {
 		var classes []*Class
 		for i := range random.IntN(60) {
-			classes = append(classes, &Class{Kind: kind, Name: fmt.Sprintf("class-%02d", i), Labels: randomLabels(random)})
+			classes = append(classes, &Class{Kind: kind, Name: fmt.Sprintf("class-%02d", i), Labels: NewLabels(randomLabels(random))})
 		}
 		x := NewIndex(kind, slices.Clone(classes))
 		for range 100 {
@@ -39,7 +42,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 
 func TestIndexMatchesNothing(t *testing.T) {
 	kind := newKind("as.example.org", "A")
-	x := NewIndex(kind, []*Class{{Kind: kind, Name: "a", Labels: labels.Set{"tier": "gold"}}})
+	x := NewIndex(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}})
 	assert.Empty(t, matching(x, labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
 }
 
@@ -64,7 +67,8 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			_, looked := x.shortest(newQuery(s))
+			q := newQuery(s)
+			_, _, looked := x.shortest(&q)
 			assert.Equal(t, tc.want, looked, tc.reason)
 		})
 	}
@@ -72,7 +76,8 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 
 func matching(x *Index, s labels.Selector) []*Class {
 	var found []*Class
-	x.each(newQuery(s), func(c *Class) { found = append(found, c) })
+	q := newQuery(s)
+	x.each(&q, func(c *Class) { found = append(found, c) })
 	return found
 }
 
@@ -85,72 +90,105 @@ func TestIndexOrder(t *testing.T) {
 		{Kind: kind, Namespace: "a", Name: "a", Default: true},
 	})
 	var got []string
-	for _, c := range x.Classes {
+	for _, c := range x.Classes() {
 		got = append(got, c.String())
 	}
 	assert.Equal(t, []string{"A/c", "A/a/a", "A/a/b", "A/b/a"}, got, "We should order by namespace, then name")
-	assert.Equal(t, []*Class{x.Classes[1], x.Classes[2]}, x.Defaults, "We should keep the order among defaults")
+	assert.Equal(t, []*Class{x.Classes()[1], x.Classes()[2]}, x.Defaults(), "We should keep the order among defaults")
 }
 
-func BenchmarkChoose(b *testing.B) {
-	everywhere := gold.Add(requirement(b, "region", selection.Exists))
-	benchmarks := map[string]struct {
-		classes, kinds int
-		selector       labels.Selector
-	}{
-		"10Of1000":                   {1000, 1, gold},
-		"10Of100000":                 {100_000, 1, gold},
-		"10Of100000In50Kinds":        {100_000, 50, gold},
-		"10Of100000ByTwoLabels":      {100_000, 1, everywhere},
-		"10Of100000ByExpression":     {100_000, 1, labels.NewSelector().Add(requirement(b, "tier", selection.In, "gold", "platinum"))},
-		"10Of100000WithoutASelector": {100_000, 1, nil},
-	}
-	for name, bm := range benchmarks {
-		b.Run(name, func(b *testing.B) {
-			var indexes []*Index
-			for i := range bm.kinds {
-				indexes = append(indexes, NewIndex(crowd(fmt.Sprintf("k%02ds.example.org", i), bm.classes/bm.kinds, i, bm.kinds)))
-			}
-			view := NewView(NewClaimKind(postgres()), indexes)
-			claim := Claim{Namespace: "team", Name: "db", Selector: bm.selector}
-			require.Equal(b, 10, view.Choose(claim, 0).Candidates)
-			b.ReportAllocs()
-			for b.Loop() {
-				view.Choose(claim, 0)
-			}
-		})
-	}
-}
-
-func BenchmarkNewIndex(b *testing.B) {
-	for _, n := range []int{1000, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			kind, classes := crowd("as.example.org", n, 0, 1)
-			rand.New(rand.NewPCG(7, 8)).Shuffle(n, func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-			b.ReportAllocs()
-			for b.Loop() {
-				NewIndex(kind, slices.Clone(classes))
-			}
-		})
-	}
-}
-
-// crowd is n classes with three labels each. Of the crowds of all kinds
-// together, ten are golden and default.
-func crowd(name string, n, i, kinds int) (*ClassKind, []*Class) {
-	kind := newKind(name, "Class")
-	var classes []*Class
-	for j := range n {
-		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%06d", j), Labels: map[string]string{
-			"tier": "other", "region": fmt.Sprintf("region-%d", j%20), "team": fmt.Sprintf("team-%d", j%100),
-		}}
-		if j*kinds+i < 10 {
-			meta.Labels["tier"] = "gold"
-			meta.Annotations = map[string]string{defaultAnnotation: "true"}
+// An index that comes of many changes is the one that is made of all classes at once.
+func TestIndexChanges(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	kind := newKind("as.example.org", "A")
+	randomClass := func(i int) *Class {
+		annotations := map[string]string{}
+		if random.IntN(4) == 0 {
+			annotations[defaultAnnotation] = "true"
 		}
-		classes = append(classes, kind.NewClass(meta, nil))
+		if random.IntN(4) == 0 {
+			annotations[weightAnnotation] = []string{"heavy", "7"}[random.IntN(2)]
+		}
+		return kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint("class-", i), Labels: randomLabels(random), Annotations: annotations}, nil)
 	}
-	return kind, classes
+	x, all := NewIndex(kind, nil), map[className]*Class{}
+	older, oldClasses := x, []*Class{}
+	for i := range 3000 {
+		c := randomClass(random.IntN(150))
+		name := className{c.Namespace, c.Name}
+		before := x
+		if random.IntN(3) > 0 {
+			if x = x.With(c); x != before {
+				all[name] = c
+			}
+		} else {
+			x = x.Without(c.Namespace, c.Name)
+			delete(all, name)
+		}
+		if i%50 > 0 {
+			continue
+		}
+		want := NewIndex(kind, slices.Collect(maps.Values(all)))
+		require.Equal(t, len(all), x.Len())
+		require.Equal(t, want.Classes(), x.Classes(), "We should have each class as it was last put there (%d)", i)
+		require.Equal(t, want.Defaults(), x.Defaults(), "We should know the default classes (%d)", i)
+		require.Equal(t, want.Malformed(), x.Malformed(), "We should know the malformed classes (%d)", i)
+		for range 20 {
+			s := randomSelector(t, random)
+			require.ElementsMatch(t, matching(want, s), matching(x, s), "We should find what matches %q (%d)", s, i)
+			q := newQuery(s)
+			_, _, fewest := want.shortest(&q)
+			_, _, looked := x.shortest(&q)
+			require.Equal(t, fewest, looked, "We should count the classes of each label (%d)", i)
+		}
+		require.Equal(t, oldClasses, older.Classes(), "We should leave an index as it was.")
+		older, oldClasses = x, x.Classes()
+	}
+	for name := range all {
+		x = x.Without(name.namespace, name.name)
+	}
+	assert.Equal(t, &Index{Kind: kind}, x, "We should keep nothing of classes that are gone.")
+}
+
+func TestIndexIsTheSame(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	gold := func(change func(*metav1.ObjectMeta)) *Class {
+		m := &metav1.ObjectMeta{Name: "gold", Labels: map[string]string{"tier": "gold", "region": "eu"}, Annotations: map[string]string{weightAnnotation: "3"}}
+		if change != nil {
+			change(m)
+		}
+		return kind.NewClass(m, nil)
+	}
+	x := NewIndex(kind, []*Class{gold(nil), kind.NewClass(&metav1.ObjectMeta{Name: "other"}, nil)})
+	assert.Same(t, x, x.Without("", "none"), "We should not change without a class that is not there.")
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		reason          string
+		change          func(*metav1.ObjectMeta)
+		same, resembles bool
+	}{
+		"Nothing":       {"We should not change with what is there.", nil, true, true},
+		"NothingOfOurs": {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
+		"Label":         {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
+		"FewerLabels":   {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
+		"Weight":        {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
+		"Cordoned":      {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
+		"Terminating":   {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
+		"Default":       {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
+		"Malformed":     {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
+		"Another":       {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := x.With(gold(tc.change))
+			assert.Equal(t, tc.same, x == with, tc.reason)
+			assert.Equal(t, tc.resembles, with.Resembles(x), tc.reason)
+		})
+	}
+	marked := x.With(gold(func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }))
+	assert.False(t, marked.With(gold(func(m *metav1.ObjectMeta) {
+		m.Annotations[defaultAnnotation], m.DeletionTimestamp = "true", &now
+	})).Resembles(marked), "We should tell that the default class is being deleted.")
+	assert.False(t, NewIndex(newKind("as.example.org", "A"), x.Classes()).Resembles(x), "We should tell the kind from one that is registered anew.")
 }
 
 var (

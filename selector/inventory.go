@@ -73,12 +73,22 @@ func (i *Inventory) DeleteClaimKind(name string) {
 func (i *Inventory) SetClasses(x *Index) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	served := x.Kind.ClaimKinds
-	if old := i.indexes[x.Kind.Name]; old != nil {
-		served = append(slices.Clone(served), old.Kind.ClaimKinds...)
-	}
+	old := i.indexes[x.Kind.Name]
 	i.indexes[x.Kind.Name] = x
-	i.update(served...)
+	switch {
+	case old == nil:
+		i.update(x.Kind.ClaimKinds...)
+	case old.Kind != x.Kind:
+		i.update(append(slices.Clone(x.Kind.ClaimKinds), old.Kind.ClaimKinds...)...)
+	default: // The registrations are as they were.
+		i.views = maps.Clone(i.views)
+		for _, name := range x.Kind.ClaimKinds {
+			if v := i.views[name]; v != nil {
+				i.views[name] = v.with(x)
+			}
+		}
+		i.publish()
+	}
 }
 
 // DeleteClasses forgets the classes of one kind.

@@ -202,7 +202,7 @@ func TestInventoryRaces(t *testing.T) {
 	}
 	setClasses := func(classKind, claimKind string) {
 		kind := newKind(classKind, "Class", claimKind)
-		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold", Labels: map[string]string{"tier": "gold"}, Weight: 1}}))
+		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
 	}
 	for _, k := range claimKinds {
 		setClaimKind(k)
@@ -263,7 +263,7 @@ func shown(s Snapshot) map[string][]string {
 	for k, v := range s {
 		var classes []*Class
 		for _, x := range v.Classes {
-			classes = append(classes, x.Classes...)
+			classes = append(classes, x.Classes()...)
 		}
 		all[k] = append([]string{}, names(classes)...)
 	}

@@ -105,7 +105,7 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 // countedAs is the class's hash among those that BoundTo gives.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
 	if k.namesKind() {
-		return c.hash
+		return c.sum
 	}
 	return c.kindless
 }

@@ -74,7 +74,7 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	worst := 0
 	for seed := range uint64(20) {
 		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
-			for i, c := range v.Classes[0].Classes {
+			for i, c := range v.Classes[0].Classes() {
 				v.Kind.Tally.add(v.Kind.countedAs(c), int64(i%2*50), 0)
 			}
 		}))
@@ -100,8 +100,8 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		}
 	}
 	total := map[string]int{}
-	for _, c := range views[0].Classes[0].Classes {
-		total[c.Name] = int(views[0].Kind.Tally.claims(c.hash))
+	for _, c := range views[0].Classes[0].Classes() {
+		total[c.Name] = int(views[0].Kind.Tally.claims(c.sum))
 	}
 	for i := range claims {
 		now := time.Duration(i) * every
@@ -137,8 +137,8 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 			s.show()
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0).Add(2 * time.Hour))
-		for _, c := range v.Classes[0].Classes {
-			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.hash), "We should know of every claim, and of none twice, in the end.")
+		for _, c := range v.Classes[0].Classes() {
+			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.sum), "We should know of every claim, and of none twice, in the end.")
 		}
 	}
 	counts := slices.Collect(maps.Values(total))
@@ -156,11 +156,11 @@ func TestInFlight(t *testing.T) {
 	unnamed := Claim{Namespace: "team-a", Selector: gold}
 	reserve := func(claim Claim, generateName string) func(*View) {
 		return func(v *View) {
-			Decision{View: v, Claim: claim, Class: v.Classes[0].Classes[0]}.Reserve(generateName, begin)
+			Decision{View: v, Claim: claim, Class: v.Classes[0].Classes()[0]}.Reserve(generateName, begin)
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
-		return func(v *View) { store(v, name, generateName, v.Classes[0].Classes[class]) }
+		return func(v *View) { store(v, name, generateName, v.Classes[0].Classes()[class]) }
 	}
 	expire := func(after time.Duration) func(*View) {
 		return func(v *View) { v.Kind.Tally.Expire(begin.Add(after)) }
@@ -188,8 +188,8 @@ func TestInFlight(t *testing.T) {
 			for _, step := range tc.steps {
 				step(v)
 			}
-			classes := v.Classes[0].Classes
-			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].hash), v.Kind.Tally.claims(classes[1].hash)}, tc.reason)
+			classes := v.Classes[0].Classes()
+			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].sum), v.Kind.Tally.claims(classes[1].sum)}, tc.reason)
 		})
 	}
 }
@@ -273,7 +273,7 @@ func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 // TestManyOfOneGenerateName is of an author who has many claims admitted at once.
 func TestManyOfOneGenerateName(t *testing.T) {
 	v := counting(2)
-	classes := v.Classes[0].Classes
+	classes := v.Classes[0].Classes()
 	const claims = 50_000
 	claim := Claim{Namespace: "team-a", Selector: gold}
 	for range claims {
@@ -283,8 +283,8 @@ func TestManyOfOneGenerateName(t *testing.T) {
 		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
 		store(v, fmt.Sprint("db-", claims+i), "db-", classes[0])
 	}
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].hash), "We should count each once.")
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].hash))
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].sum), "We should count each once.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].sum))
 }
 
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
@@ -306,8 +306,8 @@ func TestLeastClaims(t *testing.T) {
 	for i := range 100 {
 		assert.Equal(t, random.Choose(claim(i), 0).Class.Name, least.Choose(claim(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
-	for _, c := range least.Classes[0].Classes[1:] {
-		least.Kind.Tally.Bind(c.hash)
+	for _, c := range least.Classes[0].Classes()[1:] {
+		least.Kind.Tally.Bind(c.sum)
 	}
 	for i := range 100 {
 		assert.Equal(t, "gold-0", least.Choose(claim(i), 0).Class.Name, "We should choose the class with the fewest claims.")

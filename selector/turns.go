@@ -42,7 +42,7 @@ func (t *Turns) of(class uint64) int64 {
 func (v *View) Decide(claim Claim, fresh uint64) Decision {
 	for {
 		d := v.Choose(claim, fresh)
-		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.hash, d.turn) {
+		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.sum, d.turn) {
 			return d
 		}
 	}

@@ -1,0 +1,153 @@
+package selector
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// choosing differs in one dimension of BenchmarkChoose from a claim by one label
+// that 10 of 100,000 classes of one kind have.
+type choosing struct {
+	classes, kinds, matches, terms int
+	strategy                       v1alpha1.Strategy
+	unopinionated                  bool
+}
+
+var usual = choosing{classes: 100_000, kinds: 1, matches: 10, terms: 1, strategy: v1alpha1.WeightedRandom}
+
+func BenchmarkChoose(b *testing.B) {
+	views := map[[2]int]*View{} // of so many classes of so many kinds
+	run := func(name string, change func(*choosing)) {
+		b.Run(name, func(b *testing.B) {
+			c := usual
+			change(&c)
+			size := [2]int{c.classes, c.kinds}
+			if views[size] == nil {
+				clear(views) // Or a million would be in the garbage collector's way.
+				var indexes []*Index
+				for i := range c.kinds {
+					indexes = append(indexes, NewIndex(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
+				}
+				views[size] = NewView(NewClaimKind(postgres()), indexes)
+			}
+			registration := postgres()
+			registration.Spec.Strategy = c.strategy
+			kind := NewClaimKind(registration)
+			if kind.Strategy.Counted {
+				kind.Tally = &Tally{}
+			}
+			view := NewView(kind, views[size].Classes)
+			claim := Claim{Namespace: "team", Name: "db"}
+			if !c.unopinionated {
+				text := fmt.Sprintf("first-%d=yes", c.matches)
+				for _, term := range []string{"region", "tier in (gold,platinum)", "team", "first-100=yes", "tier!=silver", "!nothing", "first-1000"}[:c.terms-1] {
+					text += "," + term
+				}
+				var err error
+				claim.Selector, err = labels.Parse(text)
+				require.NoError(b, err)
+			}
+			require.Equal(b, c.matches, view.Choose(claim, 0).Candidates)
+			b.ReportAllocs()
+			for b.Loop() {
+				view.Choose(claim, 0)
+			}
+		})
+	}
+	for _, n := range []int{1, 10, 100, 1000, 10_000} {
+		run(fmt.Sprintf("matches=%d", n), func(c *choosing) { c.matches = n })
+	}
+	for _, n := range []int{1, 2, 4, 8} {
+		run(fmt.Sprintf("terms=%d", n), func(c *choosing) { c.terms = n })
+	}
+	for _, s := range []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.WeightedRandom, v1alpha1.HighestWeight, v1alpha1.LeastClaims, v1alpha1.RoundRobin} {
+		run("strategy="+string(s), func(c *choosing) { c.strategy = s })
+	}
+	run("selector=none", func(c *choosing) { c.unopinionated = true })
+	for _, n := range []int{10, 50} {
+		run(fmt.Sprintf("kinds=%d", n), func(c *choosing) { c.kinds = n })
+	}
+	for _, n := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
+		run(fmt.Sprintf("classes=%d", n), func(c *choosing) { c.classes = n })
+	}
+}
+
+// BenchmarkChange has one class of one kind get another label, and claims see it.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
+			kind, classes := crowd("as.example.org", n, 0, 1)
+			inventory := NewInventory()
+			inventory.SetClaimKind(NewClaimKind(postgres()))
+			x := NewIndex(kind, classes)
+			var versions [2]*Class
+			for i, team := range []string{"red", "blue"} {
+				versions[i] = kind.NewClass(&metav1.ObjectMeta{Name: "class-000050", Labels: map[string]string{"tier": "other", "region": "region-1", "team": team}}, nil)
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				i++
+				x = x.With(versions[i%2])
+				inventory.SetClasses(x)
+			}
+		})
+	}
+}
+
+// BenchmarkNewIndex makes all anew, as after a list. It reports what is held of
+// a class then: its labels, name and places in the index.
+func BenchmarkNewIndex(b *testing.B) {
+	for _, n := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
+			before := heap()
+			kind, classes := crowd("as.example.org", n, 0, 1)
+			x := NewIndex(kind, classes)
+			held := heap() - before
+			b.ReportAllocs()
+			for b.Loop() {
+				NewIndex(kind, classes)
+			}
+			b.ReportMetric(float64(held)/float64(x.Len()), "B/class")
+		})
+	}
+}
+
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc) //nolint:gosec // No machine has that much.
+}
+
+// crowd is n classes of one of several kinds, with three labels each. Of the
+// classes of all kinds together, the first 10, 100 and so on have a label that
+// says so, and ten are golden and default.
+func crowd(name string, n, i, kinds int) (*ClassKind, []*Class) {
+	kind := newKind(name, "Class", postgres().Name)
+	var classes []*Class
+	for j := range n {
+		rank := j*kinds + i
+		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%06d", j), Labels: map[string]string{
+			"tier": "other", "region": fmt.Sprintf("region-%d", rank%20), "team": fmt.Sprintf("team-%d", rank%100),
+		}}
+		if rank < 10 {
+			meta.Labels["tier"] = "gold"
+			meta.Annotations = map[string]string{defaultAnnotation: "true"}
+		}
+		for first := 1; first <= 10_000; first *= 10 {
+			if rank < first {
+				meta.Labels[fmt.Sprint("first-", first)] = "yes"
+			}
+		}
+		classes = append(classes, kind.NewClass(meta, nil))
+	}
+	return kind, classes
+}

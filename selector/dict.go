@@ -1,0 +1,226 @@
+package selector
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// dictKey is what a dict finds its values by.
+type dictKey interface {
+	comparable
+	hash() uint64
+}
+
+// dict is an immutable map. A change makes another one that shares with it all
+// but the way to what is changed, so that it takes as long as the logarithm of
+// the size. It is a hash array mapped trie (Bagwell 2001, "Ideal Hash Trees")
+// of 64 slots a node.
+type dict[K dictKey, V any] struct {
+	root *node[K, V]
+	size int
+}
+
+// node has entries for the slots at which there is one key, and nodes for those
+// at which there are several.
+type node[K dictKey, V any] struct {
+	entryAt, nodeAt slots
+	entries         []entry[K, V]
+	nodes           []*node[K, V]
+}
+
+// entry of a dict. Last in it, a value without a size would take some.
+type entry[K dictKey, V any] struct {
+	value V
+	key   K
+}
+
+// slots of a node are the bits of a set.
+type slots uint64
+
+const (
+	slotBits = 6
+	// bottom is where no bit of the hash is left to tell keys apart. A node there
+	// is a list of entries.
+	bottom = (64 + slotBits - 1) / slotBits
+)
+
+// slot of a hash at a depth. The first bits come first, so that in the order of
+// their hashes keys of one node are together.
+func slot(hash uint64, depth int) slots { return 1 << (hash << (slotBits * depth) >> (64 - slotBits)) }
+
+// before counts those in the set that are before a slot.
+func (s slots) before(p slots) int { return bits.OnesCount64(uint64(s & (p - 1))) }
+
+// newDict has entries of different keys. It takes them over, and is quick where
+// they are in the order of their hashes.
+func newDict[K dictKey, V any](entries []entry[K, V]) dict[K, V] {
+	if len(entries) == 0 {
+		return dict[K, V]{}
+	}
+	slices.SortFunc(entries, func(a, b entry[K, V]) int { return cmp.Compare(a.key.hash(), b.key.hash()) })
+	return dict[K, V]{newNode(0, entries), len(entries)}
+}
+
+func newNode[K dictKey, V any](depth int, entries []entry[K, V]) *node[K, V] {
+	if depth == bottom {
+		return &node[K, V]{entries: slices.Clone(entries)}
+	}
+	n := &node[K, V]{}
+	for len(entries) > 0 {
+		p := slot(entries[0].key.hash(), depth)
+		together := 1
+		for together < len(entries) && slot(entries[together].key.hash(), depth) == p {
+			together++
+		}
+		if together == 1 {
+			n.entryAt, n.entries = n.entryAt|p, append(n.entries, entries[0])
+		} else {
+			n.nodeAt, n.nodes = n.nodeAt|p, append(n.nodes, newNode(depth+1, entries[:together]))
+		}
+		entries = entries[together:]
+	}
+	n.entries, n.nodes = slices.Clone(n.entries), slices.Clone(n.nodes) // Without room to grow.
+	return n
+}
+
+// get the value of a key whose hash is known.
+func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
+	n := d.root
+	for depth := 0; n != nil && depth < bottom; depth++ {
+		p := slot(hash, depth)
+		if n.entryAt&p != 0 {
+			e := &n.entries[n.entryAt.before(p)]
+			if e.key == k {
+				return e.value, true
+			}
+			return value, false
+		}
+		if n.nodeAt&p == 0 {
+			return value, false
+		}
+		n = n.nodes[n.nodeAt.before(p)]
+	}
+	if n != nil {
+		if i := n.find(k); i >= 0 {
+			return n.entries[i].value, true
+		}
+	}
+	return value, false
+}
+
+// each visits all, in no order that means anything.
+func (d dict[K, V]) each(visit func(K, V)) { d.root.each(visit) }
+
+// with a value in the place of the one that the key had, if it had one.
+func (d dict[K, V]) with(k K, v V) dict[K, V] {
+	n := d.root
+	if n == nil {
+		n = &node[K, V]{}
+	}
+	root, added := n.with(0, k.hash(), entry[K, V]{key: k, value: v})
+	return dict[K, V]{root, d.size + added}
+}
+
+// without a key.
+func (d dict[K, V]) without(k K) dict[K, V] {
+	if d.root == nil {
+		return d
+	}
+	root, removed := d.root.without(0, k.hash(), k)
+	if d.size == removed {
+		return dict[K, V]{}
+	}
+	return dict[K, V]{root, d.size - removed}
+}
+
+func (n *node[K, V]) each(visit func(K, V)) {
+	if n == nil {
+		return
+	}
+	for i := range n.entries {
+		visit(n.entries[i].key, n.entries[i].value)
+	}
+	for _, child := range n.nodes {
+		child.each(visit)
+	}
+}
+
+func (n *node[K, V]) find(k K) int {
+	return slices.IndexFunc(n.entries, func(e entry[K, V]) bool { return e.key == k })
+}
+
+func (n *node[K, V]) with(depth int, hash uint64, e entry[K, V]) (changed *node[K, V], added int) {
+	if depth == bottom {
+		if i := n.find(e.key); i >= 0 {
+			return &node[K, V]{entries: replaced(n.entries, i, e)}, 0
+		}
+		return &node[K, V]{entries: inserted(n.entries, len(n.entries), e)}, 1
+	}
+	p := slot(hash, depth)
+	i, j := n.entryAt.before(p), n.nodeAt.before(p)
+	switch {
+	case n.nodeAt&p != 0:
+		child, added := n.nodes[j].with(depth+1, hash, e)
+		return &node[K, V]{n.entryAt, n.nodeAt, n.entries, replaced(n.nodes, j, child)}, added
+	case n.entryAt&p == 0:
+		return &node[K, V]{n.entryAt | p, n.nodeAt, inserted(n.entries, i, e), n.nodes}, 1
+	case n.entries[i].key == e.key:
+		return &node[K, V]{n.entryAt, n.nodeAt, replaced(n.entries, i, e), n.nodes}, 0
+	}
+	other := n.entries[i]
+	child, _ := (&node[K, V]{}).with(depth+1, other.key.hash(), other)
+	child, _ = child.with(depth+1, hash, e)
+	return &node[K, V]{n.entryAt &^ p, n.nodeAt | p, removed(n.entries, i), inserted(n.nodes, j, child)}, 1
+}
+
+// without a key. What is left in a node that is not the root is two entries at least.
+func (n *node[K, V]) without(depth int, hash uint64, k K) (changed *node[K, V], count int) {
+	if depth == bottom {
+		if i := n.find(k); i >= 0 {
+			return &node[K, V]{entries: removed(n.entries, i)}, 1
+		}
+		return n, 0
+	}
+	p := slot(hash, depth)
+	i, j := n.entryAt.before(p), n.nodeAt.before(p)
+	switch {
+	case n.entryAt&p != 0 && n.entries[i].key == k:
+		return &node[K, V]{n.entryAt &^ p, n.nodeAt, removed(n.entries, i), n.nodes}, 1
+	case n.nodeAt&p == 0:
+		return n, 0
+	}
+	child, count := n.nodes[j].without(depth+1, hash, k)
+	switch {
+	case count == 0:
+		return n, 0
+	case len(child.entries) == 1 && len(child.nodes) == 0:
+		return &node[K, V]{n.entryAt | p, n.nodeAt &^ p, inserted(n.entries, i, child.entries[0]), removed(n.nodes, j)}, 1
+	}
+	return &node[K, V]{n.entryAt, n.nodeAt, n.entries, replaced(n.nodes, j, child)}, 1
+}
+
+// replaced, inserted and removed leave the slice as it is.
+func replaced[T any](s []T, i int, v T) []T {
+	s = slices.Clone(s)
+	s[i] = v
+	return s
+}
+
+func inserted[T any](s []T, i int, v T) []T {
+	longer := make([]T, len(s)+1)
+	copy(longer, s[:i])
+	longer[i] = v
+	copy(longer[i+1:], s[i:])
+	return longer
+}
+
+func removed[T any](s []T, i int) []T {
+	if len(s) == 1 {
+		return nil
+	}
+	shorter := make([]T, len(s)-1)
+	copy(shorter, s[:i])
+	copy(shorter[i:], s[i+1:])
+	return shorter
+}
