@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ type ClaimKind struct {
 	classRef   path
 	selector   path
 	settledBy  []path // classRef and skipIfSet
+	fields     fields // that lead to any of these
 	freshSeeds bool
 	turns      *Turns
 }
@@ -58,6 +60,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.Paths.SkipIfSet {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
+	c.fields = newFields(slices.Concat(c.settledBy, []path{c.selector}, claimFields)...)
 	return c
 }
 

@@ -9,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/selector"
@@ -85,9 +84,12 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		return nil, view.Fault
 	}
 
-	var object map[string]any
-	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
-		return nil, malformed("request.object: must be an object: %v", err)
+	if len(request.Object.Raw) == 0 {
+		return nil, malformed("request.object: must be set")
+	}
+	object, err := view.Kind.Decode(request.Object.Raw)
+	if err != nil {
+		return nil, malformed("request.object: %v", err)
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	if metadata["deletionTimestamp"] != nil {

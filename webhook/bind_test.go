@@ -107,13 +107,13 @@ func TestReviewGuards(t *testing.T) {
 			reason:    "We should tell a caller that sends no object.",
 			inventory: served,
 			request:   newRequest(""),
-			want:      want{err: "request.object: must be an object: unexpected end of JSON input", status: http.StatusBadRequest},
+			want:      want{err: "request.object: must be set", status: http.StatusBadRequest},
 		},
 		"NotAnObject": {
 			reason:    "We should tell a caller that sends something else.",
 			inventory: served,
 			request:   newRequest(`["db"]`),
-			want:      want{err: "request.object: must be an object: json: cannot unmarshal array into Go value of type map[string]interface {}", status: http.StatusBadRequest},
+			want:      want{err: "request.object: must be an object", status: http.StatusBadRequest},
 		},
 		"BeingDeleted": {
 			reason:    "We should leave a claim alone that is being deleted, whatever it asks for.",

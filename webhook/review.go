@@ -17,10 +17,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -82,7 +84,7 @@ func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response.UID = request.UID
-	body, err := json.Marshal(admissionv1.AdmissionReview{
+	body, err := kjson.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Response: response,
 	})
@@ -101,7 +103,7 @@ func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func unavailable(w http.ResponseWriter, err error) {
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, err := json.Marshal(status)
+	body, err := kjson.Marshal(status)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -130,7 +132,7 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
 	review := admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(body, &review); err != nil {
+	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {

@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -66,22 +69,47 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		"Truncated": {
 			reason: "We should refuse a body that ends too early.",
 			body:   goodReview[:len(goodReview)-1],
-			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: unexpected end of JSON input"},
+			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: unexpected EOF"},
 		},
 		"NotJSON": {
 			reason: "We should refuse a body that is no JSON.",
 			body:   "apiVersion: admission.k8s.io/v1",
-			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: invalid character"},
+			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: invalid character 'a' at start of value"},
 		},
 		"Array": {
 			reason: "We should refuse JSON that is no object.",
 			body:   "[" + goodReview + "]",
-			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: json: cannot unmarshal array"},
+			want:   want{http.StatusBadRequest, "unmarshal JSON array into Go v1.AdmissionReview"},
 		},
-		"FieldOfAnotherType": {
-			reason: "We should name the field whose type is wrong.",
-			body:   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":7}}`,
-			want:   want{http.StatusBadRequest, "request.uid"},
+		"Null": {
+			reason: "We should refuse a review that is none.",
+			body:   "null",
+			want:   want{http.StatusBadRequest, `apiVersion "": must be "admission.k8s.io/v1"`},
+		},
+		"TwoReviews": {
+			reason: "We should not answer one of two reviews.",
+			body:   goodReview + goodReview,
+			want:   want{http.StatusBadRequest, "jsontext: invalid character '{' after top-level value"},
+		},
+		"NotUTF8": {
+			reason: "We should refuse text that is none, since we could not write it into the log.",
+			body:   strings.Replace(goodReview, "5e1f", "5e\xff", 1),
+			want:   want{http.StatusBadRequest, `jsontext: invalid UTF-8 within "/request/uid"`},
+		},
+		"Deep": {
+			reason: "We should not let ourselves be led down until we have no memory left.",
+			body:   strings.Repeat(`{"a":`, maxReview/5),
+			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
+		},
+		"DeepInTheObject": {
+			reason: "We should not let ourselves be led down in what we pass on unread.",
+			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", maxReview-200), 1),
+			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
+		},
+		"InAnotherCase": {
+			reason: "We should read names as the API server writes them.",
+			body:   strings.Replace(goodReview, `"uid"`, `"UID"`, 1),
+			want:   want{http.StatusBadRequest, "request.uid: must be set"},
 		},
 		"WrongVersion": {
 			reason: "We should refuse v1beta1, whose answer has another form.",
@@ -135,6 +163,7 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 				assert.Equal(t, http.MethodPost, header.Get("Allow"), "We should say which method would do, as RFC 9110 asks.")
 			}
 			assert.Contains(t, text, tc.want.text, tc.reason)
+			assert.Less(t, len(text), 500, "We should let nobody fill our log.")
 
 			status, _, _ = send(t, http.MethodPost, url, "application/json", goodReview)
 			assert.Equal(t, http.StatusOK, status, "We should go on to serve good requests.")
@@ -210,4 +239,49 @@ func TestReviewerHasADeadline(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	assert.Positive(t, left, "We should have time to answer.")
 	assert.Less(t, left, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
+}
+
+// TestReviewerNamesTheField whose type is wrong.
+func TestReviewerNamesTheField(t *testing.T) {
+	url := serve(t, admit)
+	for pointer, field := range map[string]string{
+		"/request/uid":               `"uid":7`,
+		"/request/kind":              `"kind":"PostgreSQLInstance"`,
+		"/request/kind/kind":         `"kind":{"kind":["PostgreSQLInstance"]}`,
+		"/request/resource":          `"resource":[]`,
+		"/request/resource/group":    `"resource":{"group":1}`,
+		"/request/resource/resource": `"resource":{"resource":true}`,
+		"/request/subResource":       `"subResource":{}`,
+		"/request/name":              `"name":5`,
+		"/request/namespace":         `"namespace":false`,
+		"/request/operation":         `"operation":1e999`,
+		"/request/dryRun":            `"dryRun":"x"`,
+	} {
+		status, _, text := send(t, http.MethodPost, url, "application/json", strings.Replace(goodReview, `"uid":"5e1f"`, `"uid":"5e1f",`+field, 1))
+		assert.Equal(t, http.StatusBadRequest, status, "We should refuse %s.", field)
+		assert.Contains(t, text, fmt.Sprintf("within %q", pointer), "We should name the field.")
+	}
+}
+
+// What is equal to the API server is read as util/json, its own decoder, does.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(goodReview))
+	f.Add([]byte(wholeReview))
+	for _, request := range []string{
+		`"\u0075id":"\u0035\ud83d\ude00\ud800"`, `"uid":"a","uid":"b"`, `"dryRun":true,"dryRun":null`, `"object":null,"oldObject":{}`, `"object": {"a" : 1} `,
+		`"kind":{"kind":"A"},"kind":{"group":"b"}`, `"object":{},"object":[1e999]`, `"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
+	} {
+		f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f",` + request + `}}`))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := httptest.NewRequest(http.MethodPost, "/bind", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		got, err := decode(httptest.NewRecorder(), r)
+		if err != nil {
+			return // There is more that we refuse, such as text that is no UTF-8.
+		}
+		want := &admissionv1.AdmissionReview{}
+		require.NoError(t, json.Unmarshal(body, want), "We should not read what is no JSON.")
+		assert.Equal(t, want.Request, got)
+	})
 }
