@@ -50,7 +50,7 @@ func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
 }
 
 // labelled classes, each a name and then key=value.
-func labelled(kind *selector.ClassKind, classes ...string) *selector.Index {
+func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
 	all := make([]*selector.Class, len(classes))
 	for i, text := range classes {
 		fields := strings.Fields(text)
@@ -61,7 +61,7 @@ func labelled(kind *selector.ClassKind, classes ...string) *selector.Index {
 		}
 		all[i] = kind.NewClass(m, nil)
 	}
-	return selector.NewIndex(kind, all)
+	return selector.NewClasses(kind, all)
 }
 
 // namespaces are a reader of their labels, and those of no other are known.
@@ -193,7 +193,7 @@ func TestLateBinding(t *testing.T) {
 		"kube-system/ours-not": "", "classbind-system/nor-ours": "", "other/not-selected": "",
 	}, s.classes(), "We should bind the claims that are ours to bind and have a class, to the one that they would have got at admission.")
 
-	r.registration.Inventory.SetClasses(newIndex(r.golds, map[string][]string{"main": {"default", "true"}}))
+	r.registration.Inventory.SetClasses(newClasses(r.golds, map[string][]string{"main": {"default", "true"}}))
 	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: 2})
 	assert.Equal(t, "main", s.classes()["team-a/no-opinion"], "We should bind a claim without an opinion when there is a default class.")
 
@@ -550,7 +550,7 @@ func TestNoMatchingClassIsToldInTheEnd(t *testing.T) {
 		later = later.Add(stayGrace + time.Second)
 		r.binder.Events.tell(t.Context(), w, view, later)
 	}
-	tell(selector.NewView(w.kind, []*selector.Index{labelled(r.golds, "gold tier=gold")})) // Which it is not asked for in a round.
+	tell(selector.NewView(w.kind, []*selector.Classes{labelled(r.golds, "gold tier=gold")})) // Which it is not asked for in a round.
 	view := r.binder.view(w)
 	eventually(t, "We should try to say it, in vain, again and again.", func(c *assert.CollectT) {
 		tell(view)
@@ -752,7 +752,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	require.Len(t, w.groups, 4, "We should hold each selector once.")
 	golds := newClassKind("golds.example.org", "Gold")
 	view := func(classes ...string) *selector.View {
-		return selector.NewView(w.kind, []*selector.Index{labelled(golds, classes...)})
+		return selector.NewView(w.kind, []*selector.Classes{labelled(golds, classes...)})
 	}
 	none := view()
 	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
@@ -781,7 +781,7 @@ func TestAskingEnds(t *testing.T) {
 		require.NoError(t, u.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","name":"c-%d","uid":%q,"resourceVersion":"1"},"spec":{"classSelector":{"matchExpressions":[{"key":"none-%d","operator":"DoesNotExist"}]}}}`, i, uidOf(i), i)))
 		require.NoError(t, w.Add(u))
 	}
-	view := selector.NewView(w.kind, []*selector.Index{labelled(newClassKind("golds.example.org", "Gold"), "gold")})
+	view := selector.NewView(w.kind, []*selector.Classes{labelled(newClassKind("golds.example.org", "Gold"), "gold")})
 	over, end := context.WithCancel(t.Context())
 	end()
 	found := map[types.UID]bool{}

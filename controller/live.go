@@ -26,13 +26,13 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 		labelSelector = claim.Selector.String()
 	}
 	read, ctx := errgroup.WithContext(ctx)
-	indexes := make([]*selector.Index, len(view.Classes))
+	classes := make([]*selector.Classes, len(view.Classes))
 	for i, x := range view.Classes {
 		read.Go(func() error {
 			var err error
-			indexes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
+			classes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
 			if r.refused(x.Kind.Name, err) {
-				indexes[i], err = x, nil
+				classes[i], err = x, nil
 			}
 			return err
 		})
@@ -40,7 +40,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 	if err := read.Wait(); err != nil {
 		return nil, err
 	}
-	return selector.NewView(view.Kind, indexes), nil
+	return selector.NewView(view.Kind, classes), nil
 }
 
 // refused says whether an error is the API server's word that the classes of a
@@ -51,10 +51,10 @@ func (r *Registration) refused(classKind string, err error) bool {
 		errors.As(err, &answered) && r.state(classKind).reason != v1alpha1.ReasonServed
 }
 
-func (r *Registration) read(ctx context.Context, k readKey) (*selector.Index, error) {
+func (r *Registration) read(ctx context.Context, k readKey) (*selector.Classes, error) {
 	list, err := r.classes.list(ctx, k.kind, metav1.ListOptions{LabelSelector: k.selector})
 	if apierrors.IsNotFound(err) { // Its CRD was deleted a moment ago.
-		return selector.NewIndex(k.kind, nil), nil
+		return selector.NewClasses(k.kind, nil), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, err)
@@ -63,7 +63,7 @@ func (r *Registration) read(ctx context.Context, k readKey) (*selector.Index, er
 	if err != nil {
 		return nil, err
 	}
-	return selector.NewIndex(k.kind, found), nil
+	return selector.NewClasses(k.kind, found), nil
 }
 
 // reads shares equal reads. One is under way at a time; those who come
@@ -81,12 +81,12 @@ type readKey struct {
 }
 
 type sharedRead struct {
-	done  chan struct{}
-	index *selector.Index
-	err   error
+	done    chan struct{}
+	classes *selector.Classes
+	err     error
 }
 
-func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Index, error)) (*selector.Index, error) {
+func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Classes, error)) (*selector.Classes, error) {
 	r.mu.Lock()
 	s := r.next[k]
 	if s == nil {
@@ -101,14 +101,14 @@ func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, re
 	r.mu.Unlock()
 	select {
 	case <-s.done:
-		return s.index, s.err
+		return s.classes, s.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, context.Cause(ctx))
 	}
 }
 
 // run reads until nobody has come during the last read.
-func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Index, error)) {
+func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Classes, error)) {
 	for {
 		r.mu.Lock()
 		s := r.next[k]
@@ -121,7 +121,7 @@ func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, r
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, v1alpha1.WebhookTimeoutSeconds*time.Second)
-		s.index, s.err = read(ctx, k)
+		s.classes, s.err = read(ctx, k)
 		cancel()
 		close(s.done)
 	}

@@ -38,8 +38,8 @@ func newClassKind(name, kind string) *selector.ClassKind {
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
 }
 
-// newIndex of classes without labels, each with its annotations, which are given as key, value.
-func newIndex(kind *selector.ClassKind, classes map[string][]string) *selector.Index {
+// newClasses without labels, each with its annotations, which are given as key, value.
+func newClasses(kind *selector.ClassKind, classes map[string][]string) *selector.Classes {
 	var all []*selector.Class
 	for name, annotations := range classes {
 		m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
@@ -48,7 +48,7 @@ func newIndex(kind *selector.ClassKind, classes map[string][]string) *selector.I
 		}
 		all = append(all, kind.NewClass(m, nil))
 	}
-	return selector.NewIndex(kind, all)
+	return selector.NewClasses(kind, all)
 }
 
 // heldReads end when the test lets them.
@@ -60,8 +60,8 @@ type heldReads struct {
 
 func newHeldReads() *heldReads { return &heldReads{results: make(chan error)} }
 
-// read returns an index of its own with as many classes as reads had started.
-func (h *heldReads) read(ctx context.Context, k readKey) (*selector.Index, error) {
+// read returns as many classes as reads had started.
+func (h *heldReads) read(ctx context.Context, k readKey) (*selector.Classes, error) {
 	h.mu.Lock()
 	h.started++
 	n := h.started
@@ -75,7 +75,7 @@ func (h *heldReads) read(ctx context.Context, k readKey) (*selector.Index, error
 		for i := range n {
 			classes[fmt.Sprint(i)] = nil
 		}
-		return newIndex(k.kind, classes), nil
+		return newClasses(k.kind, classes), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -243,7 +243,7 @@ func TestLive(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
 	unavailable := apierrors.NewServiceUnavailable("no endpoints")
 	golds, silvers := newClassKind("golds.example.org", "Gold"), newClassKind("silvers.example.org", "Silver")
-	known := newIndex(silvers, map[string][]string{"known": nil})
+	known := newClasses(silvers, map[string][]string{"known": nil})
 
 	type want struct {
 		classes []string
@@ -257,37 +257,37 @@ func TestLive(t *testing.T) {
 	}{
 		"Answered": {
 			reason: "We should take what the API server has now.",
-			code:   http.StatusOK, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
+			code:   http.StatusOK, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/new"}},
 		},
 		"Uninstalled": {
 			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
+			code:   http.StatusNotFound, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new"}},
 		},
 		"JustRefused": {
 			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers}, index: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
 			want: want{err: `cannot list the classes of "silvers.example.org": `},
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, index: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, index: known, synced: true},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, index: known},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, index: known},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {
@@ -306,14 +306,14 @@ func TestLive(t *testing.T) {
 			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
 			require.NoError(t, err)
 			r := &Registration{classes: client, reads: *newReads(), kinds: map[string]*registered{
-				golds.Name:   {watch: &watch{kind: golds}, index: newIndex(golds, nil), synced: true},
+				golds.Name:   {watch: &watch{kind: golds}, classes: newClasses(golds, nil), synced: true},
 				silvers.Name: tc.silvers,
 			}}
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.ObjectReference}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
 
-			snapshot := selector.NewView(claimKind, []*selector.Index{newIndex(golds, nil), known})
+			snapshot := selector.NewView(claimKind, []*selector.Classes{newClasses(golds, nil), known})
 			view, err := r.Live(t.Context(), snapshot, selector.Claim{Selector: asked})
 			if tc.want.err != "" {
 				require.ErrorContains(t, err, tc.want.err, tc.reason)
@@ -322,7 +322,7 @@ func TestLive(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			var names []string
 			for _, x := range view.Classes {
-				for _, c := range x.Classes() {
+				for _, c := range x.All() {
 					names = append(names, c.String())
 				}
 			}

@@ -58,8 +58,8 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		state := m.state(name)
 		gauge(classKindReady, number(state.reason == v1alpha1.ReasonServed), name)
 		known := 0
-		if state.index != nil {
-			known = state.index.Len()
+		if state.classes != nil {
+			known = state.classes.Len()
 		}
 		gauge(knownClasses, float64(known), name)
 	}

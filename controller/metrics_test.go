@@ -52,8 +52,8 @@ func TestMetrics(t *testing.T) {
 		r.Inventory.SetClaimKind(selector.NewClaimKind(newClaimKind(name)))
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
-		x := newIndex(kind, classes)
-		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err}}, index: x, synced: true}
+		x := newClasses(kind, classes)
+		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err}}, classes: x, synced: true}
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")

@@ -48,7 +48,7 @@ func NotServed(err error) bool {
 }
 
 // Classes of a kind, their metadata alone unless the kind needs more of them.
-func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
 	var all []*selector.Class
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return r.classes.list(ctx, kind, o)
@@ -61,5 +61,5 @@ func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*select
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the classes of %q: %w", kind.Name, err)
 	}
-	return selector.NewIndex(kind, all), nil
+	return selector.NewClasses(kind, all), nil
 }

@@ -20,11 +20,11 @@ type registered struct {
 	err   error
 	// since is when the API server first gave that answer.
 	since time.Time
-	// index that is in the inventory, nil if none is. It is of the watch before
+	// classes that are in the inventory, nil if none are. They are of the watch before
 	// this one until this one has synced: a change of registration that the API
 	// server does not answer takes no class away.
-	index  *selector.Index
-	synced bool
+	classes *selector.Classes
+	synced  bool
 }
 
 // follow watches the classes of a kind, anew if its registration changed. It is
@@ -42,12 +42,12 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 		if old.watch != nil {
 			old.watch.stop()
 		}
-		entry.index = old.index
+		entry.classes = old.classes
 	}
 	r.kinds[k.Name] = entry
 	// The watch outlives this reconciliation; stop ends it, or the end of the process.
 	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
-		func(x *selector.Index) { r.publish(entry, x) },
+		func(x *selector.Classes) { r.publish(entry, x) },
 		func(err error) {
 			r.notify(kind)
 			if apierrors.IsNotFound(err) {
@@ -65,16 +65,16 @@ func (r *Registration) lookUpAgain(classKind string) {
 	again(classKind)
 }
 
-// publish puts an index into the inventory, unless its watch has been replaced.
-func (r *Registration) publish(from *registered, x *selector.Index) {
+// publish puts classes into the inventory, unless its watch has been replaced.
+func (r *Registration) publish(from *registered, x *selector.Classes) {
 	r.mu.Lock()
-	current, before := r.kinds[x.Kind.Name] == from, from.index
+	current, before := r.kinds[x.Kind.Name] == from, from.classes
 	if current {
-		from.index, from.synced = x, true
+		from.classes, from.synced = x, true
 		r.Inventory.SetClasses(x)
 	}
 	r.mu.Unlock()
-	if !current || before != nil && before.Resembles(x) {
+	if !current || before != nil && before.Resemble(x) {
 		return // Nobody who listens would see a difference.
 	}
 	if before != nil && before.Kind != x.Kind { // It may have served other claim kinds.
@@ -112,8 +112,8 @@ func (r *Registration) remove(name string, old *registered) {
 		kind = old.watch.kind
 	}
 	r.Inventory.DeleteClasses(name)
-	if old != nil && old.index != nil && old.index.Kind != kind {
-		r.notify(old.index.Kind)
+	if old != nil && old.classes != nil && old.classes.Kind != kind {
+		r.notify(old.classes.Kind)
 	}
 	r.notify(kind)
 }
@@ -138,8 +138,8 @@ func (r *Registration) unanswered(name string, why error) {
 type state struct {
 	// reason of its Ready condition, and its message.
 	reason, message string
-	// index that is offered, nil if none is.
-	index *selector.Index
+	// classes that are offered, nil if none are.
+	classes *selector.Classes
 	// revision that is watched.
 	revision selector.Revision
 	// refused says that the API server has said no, since when it is known, and
@@ -159,7 +159,7 @@ func (r *Registration) state(name string) state {
 		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
 	}
 	since, err := k.watch.lastError()
-	s := state{index: k.index, revision: k.watch.kind.Revision, since: since}
+	s := state{classes: k.classes, revision: k.watch.kind.Revision, since: since}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):
@@ -172,7 +172,7 @@ func (r *Registration) state(name string) state {
 		s.reason, s.message = v1alpha1.ReasonServed, "the classes are offered to claims"
 	case k.synced:
 		s.reason, s.message = v1alpha1.ReasonStale, "the last known classes are offered, because the API server does not answer for them any more: "+why
-	case k.index != nil:
+	case k.classes != nil:
 		s.reason, s.message = v1alpha1.ReasonStale, "the classes are offered as they were registered before the last change, because the API server does not answer for them: "+why
 	case apierrors.IsForbidden(err):
 		s.reason, s.message, s.refused = v1alpha1.ReasonNotPermitted, why, true

@@ -27,15 +27,15 @@ import (
 func TestState(t *testing.T) {
 	golds := newClassKind("golds.example.org", "Gold")
 	golds.Revision = selector.Revision{UID: "5e1f", Generation: 7}
-	index := newIndex(golds, nil)
+	none := newClasses(golds, nil)
 	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
 	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
 	watching := func(err error) *watch { return &watch{kind: golds, answers: answers{since: since, err: err}} }
-	watched := func(reason, message string, index *selector.Index) state {
+	watched := func(reason, message string, none *selector.Classes) state {
 		no := reason == v1alpha1.ReasonNotPermitted
-		return state{reason: reason, message: message, index: index, revision: golds.Revision, refused: no, since: since}
+		return state{reason: reason, message: message, classes: none, revision: golds.Revision, refused: no, since: since}
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -83,32 +83,32 @@ func TestState(t *testing.T) {
 		},
 		"Served": {
 			reason: "We should say that all is well.",
-			kind:   &registered{watch: watching(nil), index: index, synced: true},
-			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", index),
+			kind:   &registered{watch: watching(nil), classes: none, synced: true},
+			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", none),
 		},
 		"Stale": {
 			reason: "We should say that we offer what we last knew, and why.",
-			kind:   &registered{watch: watching(refused), index: index, synced: true},
+			kind:   &registered{watch: watching(refused), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
-				"the last known classes are offered, because the API server does not answer for them any more: connection refused", index),
+				"the last known classes are offered, because the API server does not answer for them any more: connection refused", none),
 		},
 		"StaleForbidden": {
 			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			kind:   &registered{watch: watching(forbidden), index: index, synced: true},
+			kind:   &registered{watch: watching(forbidden), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
-				"the last known classes are offered, because the API server does not answer for them any more: "+permit, index),
+				"the last known classes are offered, because the API server does not answer for them any more: "+permit, none),
 		},
 		"ChangedAndNotAnswered": {
 			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
-			kind:   &registered{watch: watching(nil), index: index},
+			kind:   &registered{watch: watching(nil), classes: none},
 			want: watched(v1alpha1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", index),
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
 			reason: "We should say why what was known before a change of the registration is still offered.",
-			kind:   &registered{watch: watching(forbidden), index: index},
+			kind:   &registered{watch: watching(forbidden), classes: none},
 			want: watched(v1alpha1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, index),
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, none),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestFollow(t *testing.T) {
 		}
 		offered := func() (names []string) {
 			for _, x := range r.Inventory.Snapshot()["claims.example.org"].Classes {
-				for _, c := range x.Classes() {
+				for _, c := range x.All() {
 					names = append(names, c.Name)
 				}
 			}
@@ -237,7 +237,7 @@ func TestFollow(t *testing.T) {
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.state(golds.Name).revision, "We should say what we watch for.")
 
-		r.publish(first, newIndex(first.watch.kind, map[string][]string{"late": nil}))
+		r.publish(first, newClasses(first.watch.kind, map[string][]string{"late": nil}))
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
 		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
 
@@ -345,7 +345,7 @@ func TestLeave(t *testing.T) {
 			case tc.watched:
 				entry := &registered{watch: &watch{kind: golds, stop: func() { got.stopped = true }}}
 				r.kinds[name] = entry
-				r.publish(entry, newIndex(golds, map[string][]string{"a": nil}))
+				r.publish(entry, newClasses(golds, map[string][]string{"a": nil}))
 			case tc.before != nil:
 				r.kinds[name] = &registered{err: tc.before}
 			}
@@ -362,10 +362,10 @@ func TestLeave(t *testing.T) {
 func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	before, after := newClassKind("golds.example.org", "Gold"), newClassKind("golds.example.org", "Gold")
 	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
-	entry := &registered{index: newIndex(before, nil)}
+	entry := &registered{classes: newClasses(before, nil)}
 	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
 	var notified []string
 	r.onChange(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
-	r.publish(entry, newIndex(after, nil))
+	r.publish(entry, newClasses(after, nil))
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }

@@ -109,10 +109,10 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 	status := k.Status.DeepCopy()
 	status.Classes = 0
 	ready := metav1.ConditionFalse
-	if state.index != nil {
-		status.Classes = int32(state.index.Len()) //nolint:gosec // No API server holds two thousand million classes.
+	if state.classes != nil {
+		status.Classes = int32(state.classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready = metav1.ConditionTrue
-		setCondition(&status.Conditions, weightsValid(state.index), k.Generation)
+		setCondition(&status.Conditions, weightsValid(state.classes), k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
 	}
@@ -153,7 +153,7 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 	return c, nil
 }
 
-func weightsValid(x *selector.Index) metav1.Condition {
+func weightsValid(x *selector.Classes) metav1.Condition {
 	malformed := x.Malformed()
 	count := len(malformed)
 	if count == 0 {

@@ -30,12 +30,12 @@ func TestSingleDefault(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason  string
-		classes []*selector.Index
+		classes []*selector.Classes
 		want    want
 	}{
 		"None": {
 			reason:  "We should say what becomes of a claim without a selector where there is no default.",
-			classes: []*selector.Index{newIndex(golds, map[string][]string{"a": nil})},
+			classes: []*selector.Classes{newClasses(golds, map[string][]string{"a": nil})},
 			want: want{metav1.Condition{
 				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoDefault,
 				Message: "a claim without a selector finds no class",
@@ -43,7 +43,7 @@ func TestSingleDefault(t *testing.T) {
 		},
 		"One": {
 			reason:  "We should name the default class.",
-			classes: []*selector.Index{newIndex(golds, map[string][]string{"a": isDefault, "b": nil}), newIndex(silvers, nil)},
+			classes: []*selector.Classes{newClasses(golds, map[string][]string{"a": isDefault, "b": nil}), newClasses(silvers, nil)},
 			want: want{metav1.Condition{
 				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOneDefault,
 				Message: "a claim without a selector gets the default class",
@@ -51,7 +51,7 @@ func TestSingleDefault(t *testing.T) {
 		},
 		"Several": {
 			reason:  "We should name the default classes of all kinds in their order, and say what would help.",
-			classes: []*selector.Index{newIndex(silvers, map[string][]string{"a": isDefault}), newIndex(golds, map[string][]string{"b": isDefault, "a": isDefault})},
+			classes: []*selector.Classes{newClasses(silvers, map[string][]string{"a": isDefault}), newClasses(golds, map[string][]string{"b": isDefault, "a": isDefault})},
 			want: want{metav1.Condition{
 				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults,
 				Message: "a claim without a selector gets any of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a",
@@ -91,7 +91,7 @@ func TestWeightsValid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, weightsValid(newIndex(golds, tc.classes)), tc.reason)
+			assert.Equal(t, tc.want, weightsValid(newClasses(golds, tc.classes)), tc.reason)
 		})
 	}
 }
@@ -151,7 +151,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		kind.Revision = selector.Revision{UID: uid, Generation: generation}
 		r := &registered{watch: &watch{kind: kind, answers: answers{since: since, err: err}}}
 		if index {
-			r.index, r.synced = newIndex(kind, nil), true
+			r.classes, r.synced = newClasses(kind, nil), true
 		}
 		return r
 	}
@@ -269,7 +269,7 @@ func TestGuarded(t *testing.T) {
 			kind := newClassKind(name, "Gold")
 			kind.Revision = selector.Revision{UID: "5e1f", Generation: 7}
 			c := &cached{guarding: tc.configuration, classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
-			r := &Registration{kinds: map[string]*registered{name: {watch: &watch{kind: kind}, index: newIndex(kind, nil), synced: true}}}
+			r := &Registration{kinds: map[string]*registered{name: {watch: &watch{kind: kind}, classes: newClasses(kind, nil), synced: true}}}
 			configurator := &WebhookConfigurator{}
 			configurator.classes.shared.Store(&tc.problem)
 			_, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: configurator, Client: c}).reconcileClassKind(t.Context(), name)

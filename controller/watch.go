@@ -16,24 +16,24 @@ import (
 // that choosing needs, and not a second time as an object.
 type watch struct {
 	kind    *selector.ClassKind
-	publish func(*selector.Index)
+	publish func(*selector.Classes)
 	stop    context.CancelFunc
 	answers
 
-	// index of the classes as they were last seen. The Reflector alone changes it.
-	index atomic.Pointer[selector.Index]
-	// news holds an item while the index is to be published: however many classes
+	// classes as they were last seen. The Reflector alone changes them.
+	classes atomic.Pointer[selector.Classes]
+	// news holds an item while they are to be published: however many classes
 	// change meanwhile, that is once more.
 	news chan struct{}
 }
 
-// startWatch follows the classes until it is stopped. Both publish, with every
-// new index, and answered, with what the API server answers to a watch when it
+// startWatch follows the classes until it is stopped. Both publish, with all
+// of them after each change, and answered, with what the API server answers to a watch when it
 // answers otherwise than before, are called from its own goroutines.
-func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Index), answered func(error)) *watch {
+func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stop: stop, news: make(chan struct{}, 1)}
-	w.index.Store(selector.NewIndex(kind, nil))
+	w.classes.Store(selector.NewClasses(kind, nil))
 	objects{
 		name: kind.Name, client: client.metadata,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -53,13 +53,13 @@ func (w *watch) publishUntil(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.news:
-			w.publish(w.index.Load())
+			w.publish(w.classes.Load())
 		}
 	}
 }
 
-func (w *watch) set(x *selector.Index) {
-	w.index.Store(x)
+func (w *watch) set(x *selector.Classes) {
+	w.classes.Store(x)
 	select {
 	case w.news <- struct{}{}:
 	default:
@@ -73,7 +73,7 @@ func (w *watch) Add(object any) error {
 	if err != nil {
 		return err
 	}
-	before := w.index.Load()
+	before := w.classes.Load()
 	if after := before.With(c); after != before {
 		w.set(after)
 	}
@@ -89,7 +89,7 @@ func (w *watch) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	w.set(w.index.Load().Without(c.Namespace, c.Name))
+	w.set(w.classes.Load().Without(c.Namespace, c.Name))
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (w *watch) Replace(objects []any, _ string) error {
 		}
 		all = append(all, c)
 	}
-	w.set(selector.NewIndex(w.kind, all))
+	w.set(selector.NewClasses(w.kind, all))
 	return nil
 }
 

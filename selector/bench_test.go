@@ -31,11 +31,11 @@ func BenchmarkChoose(b *testing.B) {
 			size := [2]int{c.classes, c.kinds}
 			if views[size] == nil {
 				clear(views) // Or a million would be in the garbage collector's way.
-				var indexes []*Index
+				var offered []*Classes
 				for i := range c.kinds {
-					indexes = append(indexes, NewIndex(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
+					offered = append(offered, NewClasses(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
 				}
-				views[size] = NewView(NewClaimKind(postgres()), indexes)
+				views[size] = newView(NewClaimKind(postgres()), offered)
 			}
 			registration := postgres()
 			registration.Spec.Strategy = c.strategy
@@ -43,7 +43,8 @@ func BenchmarkChoose(b *testing.B) {
 			if kind.Strategy.Counted {
 				kind.Tally = &Tally{}
 			}
-			view := NewView(kind, views[size].Classes)
+			view := *views[size]
+			view.Kind = kind
 			claim := Claim{Namespace: "team", Name: "db"}
 			if !c.unopinionated {
 				text := fmt.Sprintf("first-%d=yes", c.matches)
@@ -85,12 +86,14 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
 			kind, classes := crowd("as.example.org", n, 0, 1)
 			inventory := NewInventory()
+			inventory.Open()
 			inventory.SetClaimKind(NewClaimKind(postgres()))
-			x := NewIndex(kind, classes)
+			x := NewClasses(kind, classes)
 			var versions [2]*Class
 			for i, team := range []string{"red", "blue"} {
 				versions[i] = kind.NewClass(&metav1.ObjectMeta{Name: "class-000050", Labels: map[string]string{"tier": "other", "region": "region-1", "team": team}}, nil)
 			}
+			inventory.SetClasses(x)
 			i := 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -102,20 +105,20 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkNewIndex makes all anew, as after a list. It reports what is held of
+// BenchmarkNewView makes all anew, as after a list. It reports what is held of
 // a class then: its labels, name and places in the index.
-func BenchmarkNewIndex(b *testing.B) {
+func BenchmarkNewView(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
 			before := heap()
 			kind, classes := crowd("as.example.org", n, 0, 1)
-			x := NewIndex(kind, classes)
+			view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 			held := heap() - before
 			b.ReportAllocs()
 			for b.Loop() {
-				NewIndex(kind, classes)
+				newView(view.Kind, []*Classes{NewClasses(kind, classes)})
 			}
-			b.ReportMetric(float64(held)/float64(x.Len()), "B/class")
+			b.ReportMetric(float64(held)/float64(view.Len()), "B/class")
 		})
 	}
 }

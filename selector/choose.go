@@ -13,9 +13,12 @@ type View struct {
 	Kind *ClaimKind
 	// Classes of every class kind that serves the claim kind and whose classes
 	// are known, in the order of their names.
-	Classes []*Index
+	Classes []*Classes
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
+
+	// index of all classes; nil where they are too few, or asked too seldom, to make one.
+	index *index
 }
 
 // Fault of a registration, as a reason of its Ready condition and a text.
@@ -23,28 +26,18 @@ type Fault struct{ Reason, Text string }
 
 func (f *Fault) Error() string { return f.Text }
 
-// NewView puts the classes of several kinds together.
-func NewView(kind *ClaimKind, classes []*Index) *View {
-	slices.SortFunc(classes, func(a, b *Index) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
+// NewView puts the classes of several kinds together. It has no index: to choose
+// takes as long as there are classes.
+func NewView(kind *ClaimKind, classes []*Classes) *View {
+	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
-}
-
-// with other classes of one of its class kinds.
-func (v *View) with(x *Index) *View {
-	classes := slices.Clone(v.Classes)
-	for i := range classes {
-		if classes[i].Kind == x.Kind {
-			classes[i] = x
-		}
-	}
-	return &View{Kind: v.Kind, Classes: classes, Fault: v.Fault}
 }
 
 // Len is the number of all classes.
 func (v *View) Len() int {
 	n := 0
-	for _, x := range v.Classes {
-		n += x.Len()
+	for _, s := range v.Classes {
+		n += s.Len()
 	}
 	return n
 }
@@ -52,8 +45,8 @@ func (v *View) Len() int {
 // Defaults are the classes marked default that are not being deleted.
 func (v *View) Defaults() []*Class {
 	var defaults []*Class
-	for _, x := range v.Classes {
-		for _, c := range x.Defaults() {
+	for _, s := range v.Classes {
+		for _, c := range s.Defaults() {
 			if !c.Terminating {
 				defaults = append(defaults, c)
 			}
@@ -64,9 +57,23 @@ func (v *View) Defaults() []*Class {
 
 // each visits the classes that a claim asks for, before any is dropped.
 func (v *View) each(claim Claim, visit func(*Class)) {
-	q := newQuery(claim.Selector)
-	for _, x := range v.Classes {
-		x.each(&q, visit)
+	if claim.Selector == nil {
+		for _, s := range v.Classes {
+			s.defaults.each(func(c *Class, _ struct{}) { visit(c) })
+		}
+		return
+	}
+	if v.index != nil {
+		if q := newQuery(claim.Selector); v.index.each(&q, visit) {
+			return
+		}
+	}
+	for _, s := range v.Classes {
+		s.byName.each(func(_ className, c *Class) {
+			if claim.Selector.Matches(&c.Labels) {
+				visit(c)
+			}
+		})
 	}
 }
 
@@ -188,8 +195,8 @@ func (d Decision) unmatched() string {
 		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
 	}
 	kinds := make([]string, len(d.View.Classes))
-	for i, x := range d.View.Classes {
-		kinds[i] = x.Kind.Name
+	for i, s := range d.View.Classes {
+		kinds[i] = s.Kind.Name
 	}
 	where := fmt.Sprintf("among %d classes of %s", d.View.Len(), List(kinds))
 	if dropped := d.dropped(func(f *filter, n int) string { return fmt.Sprintf("%d %s", n, f.text) }, ", "); dropped != "" {

@@ -82,7 +82,7 @@ func TestChoose(t *testing.T) {
 
 func TestViewDefaults(t *testing.T) {
 	kind := newKind("cloudsqlinstanceclasses.database.gcp.crossplane.io", "CloudSQLInstanceClass")
-	view := NewView(NewClaimKind(postgres()), []*Index{NewIndex(kind, []*Class{
+	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, []*Class{
 		{Kind: kind, Name: "plain"},
 		{Kind: kind, Name: "marked", Default: true},
 		{Kind: kind, Name: "leaving", Default: true, Terminating: true},
@@ -134,11 +134,11 @@ func TestViewFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			tc.spec(&k.Spec)
-			var indexes []*Index
+			var offered []*Classes
 			for _, n := range tc.classKinds {
-				indexes = append(indexes, NewIndex(newKind(n, "Class"), nil))
+				offered = append(offered, NewClasses(newKind(n, "Class"), nil))
 			}
-			fault := NewView(NewClaimKind(k), indexes).Fault
+			fault := newView(NewClaimKind(k), offered).Fault
 			if tc.want == "" {
 				require.Nil(t, fault, tc.reason)
 				return
@@ -201,7 +201,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 			k := &v1alpha1.ClaimKind{Spec: crossplaneClaimKind()}
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			views[k.Name] = func(objects []map[string]any) *View {
-				var indexes []*Index
+				var offered []*Classes
 				for _, ck := range classKinds {
 					if !slices.Contains(ck.ClaimKinds, k.Name) {
 						continue
@@ -212,9 +212,9 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 							classes = append(classes, ck.NewClass(u, o))
 						}
 					}
-					indexes = append(indexes, NewIndex(ck, classes))
+					offered = append(offered, NewClasses(ck, classes))
 				}
-				return NewView(NewClaimKind(k), indexes)
+				return newView(NewClaimKind(k), offered)
 			}
 		}
 	}

@@ -89,17 +89,13 @@ func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
 	n := d.root
 	for depth := 0; n != nil && depth < bottom; depth++ {
 		p := slot(hash, depth)
-		if n.entryAt&p != 0 {
-			e := &n.entries[n.entryAt.before(p)]
+		if e := n.entry(p); e != nil {
 			if e.key == k {
 				return e.value, true
 			}
 			return value, false
 		}
-		if n.nodeAt&p == 0 {
-			return value, false
-		}
-		n = n.nodes[n.nodeAt.before(p)]
+		n = n.node(p)
 	}
 	if n != nil {
 		if i := n.find(k); i >= 0 {
@@ -111,6 +107,35 @@ func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
 
 // each visits all, in no order that means anything.
 func (d dict[K, V]) each(visit func(K, V)) { d.root.each(visit) }
+
+// diff visits the values that are in the first and not in the second, and those
+// that are in the second and not in the first: of one key, in this order. Where
+// both share a node, it does not look. A value that is in both may be visited as
+// gone and come.
+func diff[K dictKey, V comparable](a, b *node[K, V], gone, come func(V)) {
+	switch {
+	case a == b:
+		return
+	case a == nil, b == nil, a.entryAt|a.nodeAt == 0, b.entryAt|b.nodeAt == 0: // The last two are lists.
+		a.each(func(_ K, v V) { gone(v) })
+		b.each(func(_ K, v V) { come(v) })
+		return
+	}
+	for rest := a.entryAt | a.nodeAt | b.entryAt | b.nodeAt; rest != 0; rest &= rest - 1 {
+		p := rest & -rest
+		was, is := a.entry(p), b.entry(p)
+		if was != nil && is != nil && *was == *is {
+			continue
+		}
+		if was != nil {
+			gone(was.value)
+		}
+		diff(a.node(p), b.node(p), gone, come)
+		if is != nil {
+			come(is.value)
+		}
+	}
+}
 
 // with a value in the place of the one that the key had, if it had one.
 func (d dict[K, V]) with(k K, v V) dict[K, V] {
@@ -144,6 +169,22 @@ func (n *node[K, V]) each(visit func(K, V)) {
 	for _, child := range n.nodes {
 		child.each(visit)
 	}
+}
+
+// entry at a slot, nil where there is none.
+func (n *node[K, V]) entry(p slots) *entry[K, V] {
+	if n.entryAt&p == 0 {
+		return nil
+	}
+	return &n.entries[n.entryAt.before(p)]
+}
+
+// node at a slot, nil where there is none.
+func (n *node[K, V]) node(p slots) *node[K, V] {
+	if n.nodeAt&p == 0 {
+		return nil
+	}
+	return n.nodes[n.nodeAt.before(p)]
 }
 
 func (n *node[K, V]) find(k K) int {

@@ -40,7 +40,7 @@ func TestDrawIsFair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Seed, k.Spec.Strategy = tc.seed, tc.strategy
-			view := NewView(NewClaimKind(k), []*Index{
+			view := newView(NewClaimKind(k), []*Classes{
 				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 			})
 			require.Equal(t, 300, view.Len())
@@ -115,19 +115,19 @@ func TestDrawGivesAMillionthNextToNothing(t *testing.T) {
 
 func TestDrawIsReproducible(t *testing.T) {
 	lists := map[string][]*Class{}
-	for _, x := range []*Index{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
-		lists[x.Kind.Name] = x.Classes()
+	for _, x := range []*Classes{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
+		lists[x.Kind.Name] = x.All()
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	build := func() *View {
-		var indexes []*Index
+		var offered []*Classes
 		for _, name := range []string{"as.example.org", "bs.example.org", "cs.example.org"} {
 			classes := slices.Clone(lists[name])
 			random.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-			indexes = append(indexes, NewIndex(classes[0].Kind, classes))
+			offered = append(offered, NewClasses(classes[0].Kind, classes))
 		}
-		random.Shuffle(len(indexes), func(i, j int) { indexes[i], indexes[j] = indexes[j], indexes[i] })
-		return NewView(NewClaimKind(postgres()), indexes)
+		random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
+		return newView(NewClaimKind(postgres()), offered)
 	}
 	want := build()
 	for range 5 {
@@ -325,7 +325,7 @@ func assertShares(t *testing.T, got map[string]int, shares map[string]float64, r
 }
 
 // manyClasses of one kind, the first few of which are gold.
-func manyClasses(kind string, n, ofGold int) *Index {
+func manyClasses(kind string, n, ofGold int) *Classes {
 	k := newKind(kind, kind)
 	var classes []*Class
 	for i := range n {
@@ -335,7 +335,7 @@ func manyClasses(kind string, n, ofGold int) *Index {
 		}
 		classes = append(classes, k.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("class-%03d", i), Labels: map[string]string{"tier": tier}}, nil))
 	}
-	return NewIndex(k, classes)
+	return NewClasses(k, classes)
 }
 
 // weighed is a view of golden classes, by kind/name.
@@ -351,11 +351,11 @@ func weighed(k *v1alpha1.ClaimKind, weights map[string]int64) *View {
 			Name: name, Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{weightAnnotation: fmt.Sprint(weight)},
 		}, nil))
 	}
-	var indexes []*Index
+	var offered []*Classes
 	for kind := range classes {
-		indexes = append(indexes, NewIndex(kinds[kind], classes[kind]))
+		offered = append(offered, NewClasses(kinds[kind], classes[kind]))
 	}
-	return NewView(NewClaimKind(k), indexes)
+	return newView(NewClaimKind(k), offered)
 }
 
 // unmix is the inverse of mix.

@@ -132,8 +132,8 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim, e.Decision.View
 	requirements, _ := claim.Selector.Requirements()
 	distances := map[*Class]int{}
-	for _, x := range view.Classes {
-		for _, c := range x.Classes() {
+	for _, s := range view.Classes {
+		for _, c := range s.All() {
 			if asked[c] {
 				continue
 			}

@@ -62,7 +62,7 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		}
 		rest := 0
 		for _, x := range view.Classes {
-			for _, c := range x.Classes() {
+			for _, c := range x.All() {
 				as, ok := told[c]
 				if !ok {
 					as = "rest"
@@ -221,7 +221,7 @@ func TestExplainNearest(t *testing.T) {
 	classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
 		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil))
-	view := NewView(NewClaimKind(postgres()), []*Index{NewIndex(kind, classes)})
+	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 
 	e := view.Explain(Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
 	var got []string
@@ -258,7 +258,7 @@ func (g generator) view() *View {
 	if g.oneIn(4) {
 		k.Spec.Seed = v1alpha1.SeedRequest
 	}
-	var indexes []*Index
+	var offered []*Classes
 	for n := range g.IntN(4) {
 		ck := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
 		kind := NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
@@ -287,9 +287,9 @@ func (g generator) view() *View {
 			}
 			classes = append(classes, kind.NewClass(m, nil))
 		}
-		indexes = append(indexes, NewIndex(kind, classes))
+		offered = append(offered, NewClasses(kind, classes))
 	}
-	return NewView(NewClaimKind(k), indexes)
+	return newView(NewClaimKind(k), offered)
 }
 
 func (g generator) claim() Claim {

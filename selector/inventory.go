@@ -19,12 +19,12 @@ type Inventory struct {
 	open       bool
 	views      Snapshot
 	claimKinds map[string]*ClaimKind
-	indexes    map[string]*Index
+	classes    map[string]*Classes
 }
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, indexes: map[string]*Index{}}
+	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}}
 }
 
 // Snapshot is nil until the inventory is opened: what is known until then may
@@ -41,7 +41,7 @@ func (i *Inventory) Open() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.open = true
-	i.publish()
+	i.update(slices.Collect(maps.Keys(i.claimKinds))...)
 }
 
 // SetClaimKind registers a claim kind, anew or changed.
@@ -70,24 +70,18 @@ func (i *Inventory) DeleteClaimKind(name string) {
 }
 
 // SetClasses puts all classes of one kind in the place of those before.
-func (i *Inventory) SetClasses(x *Index) {
+func (i *Inventory) SetClasses(s *Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old := i.indexes[x.Kind.Name]
-	i.indexes[x.Kind.Name] = x
+	old := i.classes[s.Kind.Name]
+	i.classes[s.Kind.Name] = s
 	switch {
 	case old == nil:
-		i.update(x.Kind.ClaimKinds...)
-	case old.Kind != x.Kind:
-		i.update(append(slices.Clone(x.Kind.ClaimKinds), old.Kind.ClaimKinds...)...)
-	default: // The registrations are as they were.
-		i.views = maps.Clone(i.views)
-		for _, name := range x.Kind.ClaimKinds {
-			if v := i.views[name]; v != nil {
-				i.views[name] = v.with(x)
-			}
-		}
-		i.publish()
+		i.update(s.Kind.ClaimKinds...)
+	case old.Kind != s.Kind:
+		i.update(append(slices.Clone(s.Kind.ClaimKinds), old.Kind.ClaimKinds...)...)
+	default:
+		i.change(old, s)
 	}
 }
 
@@ -95,10 +89,32 @@ func (i *Inventory) SetClasses(x *Index) {
 func (i *Inventory) DeleteClasses(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if old := i.indexes[classKind]; old != nil {
-		delete(i.indexes, classKind)
+	if old := i.classes[classKind]; old != nil {
+		delete(i.classes, classKind)
 		i.update(old.Kind.ClaimKinds...)
 	}
+}
+
+// change the classes of one kind, of which the registrations are as they were.
+// Views that have an index in common have the next in common, too.
+func (i *Inventory) change(from, to *Classes) {
+	i.views = maps.Clone(i.views)
+	changed := map[*index]*index{nil: nil}
+	for _, name := range to.Kind.ClaimKinds {
+		old := i.views[name]
+		if old == nil {
+			continue
+		}
+		v := &View{Kind: old.Kind, Classes: slices.Clone(old.Classes), Fault: old.Fault}
+		v.Classes[slices.Index(v.Classes, from)] = to
+		next, ok := changed[old.index]
+		if !ok {
+			next = old.index.changed(from, to)
+			changed[old.index] = next
+		}
+		v.index, i.views[name] = next, v
+	}
+	i.publish()
 }
 
 // update makes the views of some claim kinds anew; the others are shared with
@@ -111,15 +127,29 @@ func (i *Inventory) update(claimKinds ...string) {
 			delete(i.views, name)
 			continue
 		}
-		var classes []*Index
-		for _, x := range i.indexes {
-			if slices.Contains(x.Kind.ClaimKinds, name) {
-				classes = append(classes, x)
+		var classes []*Classes
+		for _, s := range i.classes {
+			if slices.Contains(s.Kind.ClaimKinds, name) {
+				classes = append(classes, s)
 			}
 		}
-		i.views[name] = NewView(kind, classes)
+		v := NewView(kind, classes)
+		if i.open { // Before, it would be made again for each kind that is listed.
+			v.index = i.indexOf(v.Classes)
+		}
+		i.views[name] = v
 	}
 	i.publish()
+}
+
+// indexOf classes: that of another view which has the same, if there is one.
+func (i *Inventory) indexOf(classes []*Classes) *index {
+	for _, v := range i.views {
+		if v.index != nil && slices.Equal(v.Classes, classes) {
+			return v.index
+		}
+	}
+	return newIndex(classes)
 }
 
 func (i *Inventory) publish() {

@@ -18,7 +18,7 @@ func TestInventory(t *testing.T) {
 	}
 	set := func(i *Inventory, classKind, class string, claimKinds ...string) {
 		kind := newKind(classKind, classKind[:1], claimKinds...)
-		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: class}}))
+		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: class}}))
 	}
 	cases := map[string]struct {
 		reason string
@@ -150,7 +150,7 @@ func TestInventoryReplacesClaimKind(t *testing.T) {
 	i := NewInventory()
 	i.Open()
 	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
 	for _, deny := range []bool{false, true} {
 		k := NewClaimKind(postgres())
 		k.Deny = deny
@@ -166,12 +166,12 @@ func TestInventorySnapshotsStay(t *testing.T) {
 	empty := i.Snapshot()
 	i.SetClaimKind(NewClaimKind(postgres()))
 	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
 	full := i.Snapshot()
 	want := map[string][]string{postgres().Name: {"A/gold"}}
 	require.Equal(t, want, shown(full))
 
-	i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "silver"}}))
+	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "silver"}}))
 	i.DeleteClasses("as")
 	i.DeleteClaimKind(postgres().Name)
 	assert.Equal(t, want, shown(full), "We should not change what a claim is being chosen from")
@@ -184,7 +184,7 @@ func TestInventorySharesViews(t *testing.T) {
 	i.SetClaimKind(NewClaimKind(postgres()))
 	before := i.Snapshot()[postgres().Name]
 	other := newKind("bs", "B", "others.example.org")
-	i.SetClasses(NewIndex(other, []*Class{{Kind: other, Name: "gold"}}))
+	i.SetClasses(NewClasses(other, []*Class{{Kind: other, Name: "gold"}}))
 	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
 }
 
@@ -202,7 +202,7 @@ func TestInventoryRaces(t *testing.T) {
 	}
 	setClasses := func(classKind, claimKind string) {
 		kind := newKind(classKind, "Class", claimKind)
-		i.SetClasses(NewIndex(kind, []*Class{{Kind: kind, Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
+		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
 	}
 	for _, k := range claimKinds {
 		setClaimKind(k)
@@ -263,7 +263,7 @@ func shown(s Snapshot) map[string][]string {
 	for k, v := range s {
 		var classes []*Class
 		for _, x := range v.Classes {
-			classes = append(classes, x.Classes()...)
+			classes = append(classes, x.All()...)
 		}
 		all[k] = append([]string{}, names(classes)...)
 	}

@@ -52,7 +52,7 @@ func (k *ClaimKind) namesKind() bool {
 }
 
 // fault is why no claim can be bound to these classes, nil if one can.
-func (k *ClaimKind) fault(classes []*Index) *Fault {
+func (k *ClaimKind) fault(classes []*Classes) *Fault {
 	if k.Strategy.place == nil {
 		return &Fault{v1alpha1.ReasonUnknownStrategy, fmt.Sprintf("claim kind %q has the strategy %q, which this release of classbind does not know", k.Name, k.Strategy.Name)}
 	}
@@ -60,8 +60,8 @@ func (k *ClaimKind) fault(classes []*Index) *Fault {
 		return nil
 	}
 	names := make([]string, len(classes))
-	for i, x := range classes {
-		names[i] = x.Kind.Name
+	for i, s := range classes {
+		names[i] = s.Kind.Name
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)}
 }

@@ -27,7 +27,7 @@ func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
 	for i := range classes {
 		classes[i] = kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("gold-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
 	}
-	view := NewView(NewClaimKind(k), []*Index{NewIndex(kind, classes)})
+	view := newView(NewClaimKind(k), []*Classes{NewClasses(kind, classes)})
 	view.Kind.Tally = &Tally{}
 	return view
 }
@@ -74,7 +74,7 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	worst := 0
 	for seed := range uint64(20) {
 		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
-			for i, c := range v.Classes[0].Classes() {
+			for i, c := range v.Classes[0].All() {
 				v.Kind.Tally.add(v.Kind.countedAs(c), int64(i%2*50), 0)
 			}
 		}))
@@ -100,7 +100,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		}
 	}
 	total := map[string]int{}
-	for _, c := range views[0].Classes[0].Classes() {
+	for _, c := range views[0].Classes[0].All() {
 		total[c.Name] = int(views[0].Kind.Tally.claims(c.sum))
 	}
 	for i := range claims {
@@ -137,7 +137,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 			s.show()
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0).Add(2 * time.Hour))
-		for _, c := range v.Classes[0].Classes() {
+		for _, c := range v.Classes[0].All() {
 			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.sum), "We should know of every claim, and of none twice, in the end.")
 		}
 	}
@@ -156,11 +156,11 @@ func TestInFlight(t *testing.T) {
 	unnamed := Claim{Namespace: "team-a", Selector: gold}
 	reserve := func(claim Claim, generateName string) func(*View) {
 		return func(v *View) {
-			Decision{View: v, Claim: claim, Class: v.Classes[0].Classes()[0]}.Reserve(generateName, begin)
+			Decision{View: v, Claim: claim, Class: v.Classes[0].All()[0]}.Reserve(generateName, begin)
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
-		return func(v *View) { store(v, name, generateName, v.Classes[0].Classes()[class]) }
+		return func(v *View) { store(v, name, generateName, v.Classes[0].All()[class]) }
 	}
 	expire := func(after time.Duration) func(*View) {
 		return func(v *View) { v.Kind.Tally.Expire(begin.Add(after)) }
@@ -188,7 +188,7 @@ func TestInFlight(t *testing.T) {
 			for _, step := range tc.steps {
 				step(v)
 			}
-			classes := v.Classes[0].Classes()
+			classes := v.Classes[0].All()
 			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].sum), v.Kind.Tally.claims(classes[1].sum)}, tc.reason)
 		})
 	}
@@ -273,7 +273,7 @@ func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 // TestManyOfOneGenerateName is of an author who has many claims admitted at once.
 func TestManyOfOneGenerateName(t *testing.T) {
 	v := counting(2)
-	classes := v.Classes[0].Classes()
+	classes := v.Classes[0].All()
 	const claims = 50_000
 	claim := Claim{Namespace: "team-a", Selector: gold}
 	for range claims {
@@ -306,7 +306,7 @@ func TestLeastClaims(t *testing.T) {
 	for i := range 100 {
 		assert.Equal(t, random.Choose(claim(i), 0).Class.Name, least.Choose(claim(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
-	for _, c := range least.Classes[0].Classes()[1:] {
+	for _, c := range least.Classes[0].All()[1:] {
 		least.Kind.Tally.Bind(c.sum)
 	}
 	for i := range 100 {

@@ -42,7 +42,7 @@ func tiers(kind *ClaimKind, classes map[string][]string) *View {
 		}
 		all = append(all, k.NewClass(&metav1.ObjectMeta{Name: name, Labels: has}, nil))
 	}
-	return NewView(kind, []*Index{NewIndex(k, all)})
+	return newView(kind, []*Classes{NewClasses(k, all)})
 }
 
 func asks(i int, tier string) Claim {
@@ -50,7 +50,7 @@ func asks(i int, tier string) Claim {
 }
 
 func TestRoundRobin(t *testing.T) {
-	view := NewView(inTurn(), []*Index{
+	view := newView(inTurn(), []*Classes{
 		manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 	})
 	var order []string
@@ -135,7 +135,7 @@ func TestRoundRobinOfSeveralReplicas(t *testing.T) {
 }
 
 func TestRoundRobinAtOnce(t *testing.T) {
-	view := NewView(inTurn(), []*Index{manyClasses("as.example.org", 20, 7)})
+	view := newView(inTurn(), []*Classes{manyClasses("as.example.org", 20, 7)})
 	var given [7]atomic.Int64
 	var working sync.WaitGroup
 	const workers, each = 8, 500
@@ -177,9 +177,9 @@ func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {
-	indexes := []*Index{manyClasses("as.example.org", 20, 7)}
+	offered := []*Classes{manyClasses("as.example.org", 20, 7)}
 	allocations := func(kind *ClaimKind) float64 {
-		view := NewView(kind, indexes)
+		view := newView(kind, offered)
 		for i := range 100 {
 			next(t, view, claim(i), 0)
 		}
@@ -189,7 +189,7 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkRoundRobin(b *testing.B) {
-	view := NewView(inTurn(), []*Index{NewIndex(crowd("as.example.org", 100_000, 0, 1))})
+	view := newView(inTurn(), []*Classes{NewClasses(crowd("as.example.org", 100_000, 0, 1))})
 	require.Equal(b, 10, view.Choose(claim(1), 0).Candidates)
 	b.ReportAllocs()
 	for b.Loop() {

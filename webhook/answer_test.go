@@ -28,7 +28,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 		reads++
 		assert.Same(t, inventory.Snapshot()[claimKindName], view, "We should read the kinds of the view on which we decided.")
 		assert.Equal(t, "tier=gold", claim.Selector.String(), "We should read what the claim asks for.")
-		return selector.NewView(kind, []*selector.Index{index(sqlClasses, "gold tier=gold")}), nil
+		return selector.NewView(kind, []*selector.Classes{index(sqlClasses, "gold tier=gold")}), nil
 	}
 	response, err := binder.Review(t.Context(), newRequest(wantsGold))
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			binder := newBinder(t, newInventory(tc.kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
 			// The API server selects, so the live view has the matches alone; the
 			// message should still say among how many classes we looked.
-			binder.Live = asLive(selector.NewView(tc.kind, []*selector.Index{index(sqlClasses, golds...)}))
+			binder.Live = asLive(selector.NewView(tc.kind, []*selector.Classes{index(sqlClasses, golds...)}))
 			response, err := binder.Review(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			want := &admissionv1.AdmissionResponse{Allowed: tc.want.allowed, AuditAnnotations: tc.want.audit}

@@ -311,7 +311,7 @@ func TestReviewBinds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		kind    *selector.ClaimKind
-		classes *selector.Index
+		classes *selector.Classes
 		object  string
 		want    string
 	}{

@@ -51,7 +51,7 @@ var (
 )
 
 // index of classes, each a name and then "key=value" labels and "@key=value" annotations.
-func index(kind *selector.ClassKind, classes ...string) *selector.Index {
+func index(kind *selector.ClassKind, classes ...string) *selector.Classes {
 	all := make([]*selector.Class, len(classes))
 	for i, text := range classes {
 		fields := strings.Fields(text)
@@ -69,10 +69,10 @@ func index(kind *selector.ClassKind, classes ...string) *selector.Index {
 		}
 		all[i] = kind.NewClass(m, nil)
 	}
-	return selector.NewIndex(kind, all)
+	return selector.NewClasses(kind, all)
 }
 
-func newInventory(kind *selector.ClaimKind, classes ...*selector.Index) *selector.Inventory {
+func newInventory(kind *selector.ClaimKind, classes ...*selector.Classes) *selector.Inventory {
 	i := selector.NewInventory()
 	i.SetClaimKind(kind)
 	for _, x := range classes {

@@ -176,7 +176,7 @@ func (g *Guard) claimKinds(ctx context.Context, snapshot selector.Snapshot, kind
 
 // isKnown says whether the inventory has a class of that name.
 func isKnown(view *selector.View, c *selector.Class) bool {
-	return slices.ContainsFunc(view.Classes, func(x *selector.Index) bool {
+	return slices.ContainsFunc(view.Classes, func(x *selector.Classes) bool {
 		return x.Kind.Name == c.Kind.Name && x.Has(c.Namespace, c.Name)
 	})
 }

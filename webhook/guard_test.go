@@ -138,7 +138,7 @@ func TestGuardAdmits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
-		known   []*selector.Index
+		known   []*selector.Classes
 		there   func(*apiServer)
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
@@ -170,12 +170,12 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"KnownItself": {
 			reason:  "We should not count a class against itself that our cache has as default already.",
-			request: update, want: updated, known: []*selector.Index{index(sqlClasses, "silver @default=true")},
+			request: update, want: updated, known: []*selector.Classes{index(sqlClasses, "silver @default=true")},
 			there: func(s *apiServer) { s.classes["sqlclasses.example.org//silver"] = silverMarked },
 		},
 		"OtherBeingDeleted": {
 			reason:  "We should not count a default that is being deleted, whoever names it.",
-			request: creation, want: created, known: []*selector.Index{goldKnown},
+			request: creation, want: created, known: []*selector.Classes{goldKnown},
 			there: func(s *apiServer) {
 				s.classes["sqlclasses.example.org//gold"] = object("gold", marked+beingDeleted, "")
 				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now)
@@ -183,12 +183,12 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherDefaultNoMore": {
 			reason:  "We should believe the API server, rather than our cache, that a class is default no more.",
-			request: creation, want: created, known: []*selector.Index{goldKnown},
+			request: creation, want: created, known: []*selector.Classes{goldKnown},
 			there: func(s *apiServer) { s.classes["sqlclasses.example.org//gold"] = object("gold", "", "") },
 		},
 		"OtherGone": {
 			reason:  "We should believe the API server, rather than our cache, that a class is gone.",
-			request: creation, want: created, known: []*selector.Index{goldKnown, awsKnown},
+			request: creation, want: created, known: []*selector.Classes{goldKnown, awsKnown},
 		},
 		"OtherNotStored": {
 			reason:  "We should pass over a creation that did not land within its window.",
@@ -199,7 +199,7 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherOfAKindThatIsGone": {
 			reason:  "We should not count a class whose kind is registered no more.",
-			request: creation, want: created, known: []*selector.Index{awsKnown},
+			request: creation, want: created, known: []*selector.Classes{awsKnown},
 			there: func(s *apiServer) {
 				delete(s.kinds, rdsClasses.Name)
 				s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "")
@@ -208,7 +208,7 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherOfAKindThatServesOthers": {
 			reason:  "We should not count a class whose kind serves the claim kind no more.",
-			request: creation, want: created, known: []*selector.Index{awsKnown},
+			request: creation, want: created, known: []*selector.Classes{awsKnown},
 			there: func(s *apiServer) {
 				elsewhere := *rdsClasses
 				elsewhere.ClaimKinds = []string{otherClaimKindName}
@@ -260,7 +260,7 @@ func TestGuardRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
-		known   []*selector.Index
+		known   []*selector.Classes
 		there   func(*apiServer)
 		want    want
 	}{
@@ -281,7 +281,7 @@ func TestGuardRefuses(t *testing.T) {
 		},
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
-			request: update, known: []*selector.Index{index(rdsClasses, "gold @default=true")},
+			request: update, known: []*selector.Classes{index(rdsClasses, "gold @default=true")},
 			there: func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
 			want: want{
 				"sqlclasses", "silver", "RDSClass/aws/gold", "run", "sqlclasses.example.org/silver",

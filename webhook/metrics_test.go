@@ -60,8 +60,8 @@ func TestMetricsOfClaims(t *testing.T) {
 	deny := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny })
 	later := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater })
 	gold, silver := index(sqlClasses, "gold tier=gold"), index(sqlClasses, "silver tier=silver")
-	live := func(kind *selector.ClaimKind, x *selector.Index) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
-		return asLive(selector.NewView(kind, []*selector.Index{x}))
+	live := func(kind *selector.ClaimKind, x *selector.Classes) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+		return asLive(selector.NewView(kind, []*selector.Classes{x}))
 	}
 	unheardOf := func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "made-up-by-somebody" }
 	for name, tc := range map[string]struct {

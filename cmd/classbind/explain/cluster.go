@@ -85,7 +85,7 @@ func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (re
 	return resource{GroupVersionKind: kind, namespaced: namespaced}, err
 }
 
-func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
 	return c.reader.Classes(ctx, kind)
 }
 

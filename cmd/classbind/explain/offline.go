@@ -144,7 +144,7 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 	return r, nil
 }
 
-func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Index, error) {
+func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
 	var classes []*selector.Class
 	for i := range f.objects {
 		d := &f.objects[i]
@@ -162,7 +162,7 @@ func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.
 		}
 		classes = append(classes, kind.NewClass(c, c.Object))
 	}
-	return selector.NewIndex(kind, classes), nil
+	return selector.NewClasses(kind, classes), nil
 }
 
 func (f *files) namespaceLabels(_ context.Context, name string) (labels.Set, error) {

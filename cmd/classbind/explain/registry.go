@@ -22,7 +22,7 @@ type source interface {
 	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
 	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
 	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
-	classes(context.Context, *selector.ClassKind) (*selector.Index, error)
+	classes(context.Context, *selector.ClassKind) (*selector.Classes, error)
 	// namespaceLabels are nil for a namespace that is not known.
 	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
 }
@@ -101,7 +101,7 @@ func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, erro
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	var indexes []*selector.Index
+	var indexes []*selector.Classes
 	for i := range r.classKinds {
 		ck := &r.classKinds[i]
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
@@ -121,7 +121,7 @@ func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, erro
 }
 
 // index of the classes of a kind, nil where the server leaves them out.
-func (r *registry) index(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Index, error) {
+func (r *registry) index(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		if ready.Reason != v1alpha1.ReasonStale {

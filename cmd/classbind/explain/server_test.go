@@ -71,7 +71,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 					classes = append(classes, compiled.NewClass(&c.Unstructured, c.Object))
 				}
 			}
-			inventory.SetClasses(selector.NewIndex(compiled, classes))
+			inventory.SetClasses(selector.NewClasses(compiled, classes))
 		}
 		assertAnswered(t, inventory, d, got)
 	}

@@ -1,0 +1,145 @@
+package selector
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func TestClassesOrder(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	x := NewClasses(kind, []*Class{
+		{Kind: kind, Namespace: "b", Name: "a"},
+		{Kind: kind, Namespace: "a", Name: "b", Default: true},
+		{Kind: kind, Name: "c"},
+		{Kind: kind, Namespace: "a", Name: "a", Default: true},
+	})
+	var got []string
+	for _, c := range x.All() {
+		got = append(got, c.String())
+	}
+	assert.Equal(t, []string{"A/c", "A/a/a", "A/a/b", "A/b/a"}, got, "We should order by namespace, then name")
+	assert.Equal(t, []*Class{x.All()[1], x.All()[2]}, x.Defaults(), "We should keep the order among defaults")
+}
+
+// Classes that come of many changes, and the index of them, are those that are
+// made of all at once, and nothing is left of classes that are gone.
+func TestClassesChange(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	kinds := []*ClassKind{newKind("as.example.org", "A", "xs.example.org", "ys.example.org", "zs.example.org"), newKind("bs.example.org", "B", "xs.example.org", "ys.example.org")}
+	randomClass := func(kind *ClassKind) *Class {
+		i, annotations := random.IntN(150), map[string]string{}
+		if random.IntN(4) == 0 {
+			annotations[defaultAnnotation] = "true"
+		}
+		if random.IntN(4) == 0 {
+			annotations[weightAnnotation] = []string{"heavy", "7"}[random.IntN(2)]
+		}
+		return kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint("class-", i), Labels: randomLabels(random), Annotations: annotations}, nil)
+	}
+	inventory := NewInventory()
+	inventory.Open()
+	claimKinds := map[string]*ClaimKind{}
+	for _, name := range kinds[0].ClaimKinds {
+		k := postgres()
+		k.Name = name
+		claimKinds[name] = NewClaimKind(k)
+		inventory.SetClaimKind(claimKinds[name])
+	}
+	model, current := []map[className]*Class{{}, {}}, []*Classes{NewClasses(kinds[0], nil), NewClasses(kinds[1], nil)}
+	older, oldClasses := current[0], []*Class{}
+	for i := range 4000 {
+		k := random.IntN(2)
+		before, c := current[k], randomClass(kinds[k])
+		if random.IntN(3) > 0 {
+			if current[k] = before.With(c); current[k] != before {
+				model[k][c.name()] = c
+			}
+		} else {
+			current[k] = before.Without(c.Namespace, c.Name)
+			delete(model[k], c.name())
+		}
+		if random.IntN(3) > 0 {
+			inventory.SetClasses(current[k]) // Of several changes at once, too.
+		}
+		if i%100 > 0 {
+			continue
+		}
+		inventory.SetClasses(current[0])
+		inventory.SetClasses(current[1])
+		for k, got := range current {
+			want := NewClasses(kinds[k], slices.Collect(maps.Values(model[k])))
+			require.Equal(t, len(model[k]), got.Len(), "We should count the classes (%d)", i)
+			require.Equal(t, want.All(), got.All(), "We should have each class as it was last put there (%d)", i)
+			require.Equal(t, want.Defaults(), got.Defaults(), "We should know the default classes (%d)", i)
+			require.Equal(t, want.Malformed(), got.Malformed(), "We should know the malformed classes (%d)", i)
+		}
+		for name, v := range inventory.Snapshot() {
+			require.Equal(t, newIndex(v.Classes), v.index, "We should index what is there, and nothing else (%d)", i)
+			for range 20 {
+				s := randomSelector(t, random)
+				require.Equal(t, names(matching(NewView(claimKinds[name], slices.Clone(v.Classes)), s)), names(matching(v, s)), "We should find what matches %q (%d)", s, i)
+			}
+		}
+		require.Same(t, inventory.Snapshot()["xs.example.org"].index, inventory.Snapshot()["ys.example.org"].index, "We should hold one index of the same classes.")
+		require.Equal(t, oldClasses, older.All(), "We should leave classes as they were.")
+		older, oldClasses = current[0], current[0].All()
+	}
+	for k, all := range model {
+		for name := range all {
+			current[k] = current[k].Without(name.namespace, name.name)
+		}
+		inventory.SetClasses(current[k])
+		assert.Equal(t, &Classes{Kind: kinds[k]}, current[k], "We should keep nothing of classes that are gone.")
+	}
+	assert.Equal(t, &index{}, inventory.Snapshot()["xs.example.org"].index, "We should keep nothing of classes that are gone.")
+}
+
+func TestClassesAreTheSame(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	gold := func(change func(*metav1.ObjectMeta)) *Class {
+		m := &metav1.ObjectMeta{Name: "gold", Labels: map[string]string{"tier": "gold", "region": "eu"}, Annotations: map[string]string{weightAnnotation: "3"}}
+		if change != nil {
+			change(m)
+		}
+		return kind.NewClass(m, nil)
+	}
+	x := NewClasses(kind, []*Class{gold(nil), kind.NewClass(&metav1.ObjectMeta{Name: "other"}, nil)})
+	assert.Same(t, x, x.Without("", "none"), "We should not change without a class that is not there.")
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		reason          string
+		change          func(*metav1.ObjectMeta)
+		same, resembles bool
+	}{
+		"Nothing":       {"We should not change with what is there.", nil, true, true},
+		"NothingOfOurs": {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
+		"Label":         {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
+		"FewerLabels":   {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
+		"Weight":        {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
+		"Cordoned":      {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
+		"Terminating":   {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
+		"Default":       {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
+		"Malformed":     {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
+		"Another":       {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := x.With(gold(tc.change))
+			assert.Equal(t, tc.same, x == with, tc.reason)
+			assert.Equal(t, tc.resembles, with.Resemble(x), tc.reason)
+		})
+	}
+	marked := x.With(gold(func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }))
+	assert.False(t, marked.With(gold(func(m *metav1.ObjectMeta) {
+		m.Annotations[defaultAnnotation], m.DeletionTimestamp = "true", &now
+	})).Resemble(marked), "We should tell that the default class is being deleted.")
+	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).Resemble(x), "We should tell the kind from one that is registered anew.")
+}
