@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,9 +9,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -30,13 +29,14 @@ type ClaimKind struct {
 	// Tally of the claims, for the strategies that count them. Nil counts none.
 	Tally *Tally
 
-	format     v1alpha1.ClassRefFormat
-	classRef   path
-	selector   path
-	settledBy  []path // classRef and skipIfSet
-	fields     fields // that lead to any of these
-	freshSeeds bool
-	turns      *Turns
+	format        v1alpha1.ClassRefFormat
+	classRef      path
+	selector      path
+	selectorField *field.Path
+	settledBy     []path // classRef and skipIfSet
+	fields        fields // that lead to any of these
+	freshSeeds    bool
+	turns         *Turns
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -57,6 +57,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	if c.Strategy.InTurn {
 		c.turns = &Turns{}
 	}
+	c.selectorField = c.selector.field()
 	for _, p := range k.Spec.Paths.SkipIfSet {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
@@ -124,7 +125,7 @@ func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field
 	case value != nil && text != nil:
 		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, "give either the annotation or the field "+k.selector.String()+", not both")}
 	case value != nil:
-		return parseSelector(value, k.selector.field())
+		return parseSelector(value, k.selectorField)
 	case text != nil:
 		return parseSelectorText(text, selectorAnnotationField)
 	}
@@ -136,28 +137,100 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	if !ok {
 		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be an object, a label selector")}
 	}
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	s, wrong := readSelector(object, at)
+	if wrong != nil {
+		return nil, field.ErrorList{wrong}
 	}
-	// Strictly: an unknown field that is passed over would widen the selector,
-	// at worst to every class.
-	s := &metav1.LabelSelector{}
-	strict, err := kjson.UnmarshalStrict(raw, s)
-	if err == nil && len(strict) > 0 {
-		err = strict[0]
+	parsed, err := metav1.LabelSelectorAsSelector(s)
+	if err == nil {
+		return parsed, nil
 	}
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
-	}
+	// The same is wrong to both; the validation says where.
 	if errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at); len(errs) > 0 {
 		return nil, errs
 	}
-	parsed, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+}
+
+// readSelector strictly: an unknown field that is passed over would widen the
+// selector, at worst to every class.
+func readSelector(object map[string]any, at *field.Path) (*metav1.LabelSelector, *field.Error) {
+	if err := onlyFields(object, at, "matchLabels", "matchExpressions"); err != nil {
+		return nil, err
 	}
-	return parsed, nil
+	matchLabels, ok := orZero[map[string]any](object["matchLabels"])
+	if !ok {
+		return nil, field.TypeInvalid(at.Child("matchLabels"), object["matchLabels"], "must be an object")
+	}
+	matchExpressions, ok := orZero[[]any](object["matchExpressions"])
+	if !ok {
+		return nil, field.TypeInvalid(at.Child("matchExpressions"), object["matchExpressions"], "must be a list")
+	}
+	s := &metav1.LabelSelector{}
+	if len(matchLabels) > 0 {
+		s.MatchLabels = make(map[string]string, len(matchLabels))
+	}
+	for key, value := range matchLabels {
+		if s.MatchLabels[key], ok = orZero[string](value); !ok {
+			return nil, field.TypeInvalid(at.Child("matchLabels").Key(key), value, "must be a string")
+		}
+	}
+	for i, value := range matchExpressions {
+		requirement, err := readRequirement(value, at.Child("matchExpressions").Index(i))
+		if err != nil {
+			return nil, err
+		}
+		s.MatchExpressions = append(s.MatchExpressions, requirement)
+	}
+	return s, nil
+}
+
+func readRequirement(value any, at *field.Path) (r metav1.LabelSelectorRequirement, _ *field.Error) {
+	object, ok := orZero[map[string]any](value)
+	if !ok {
+		return r, field.TypeInvalid(at, value, "must be an object")
+	}
+	if err := onlyFields(object, at, "key", "operator", "values"); err != nil {
+		return r, err
+	}
+	if r.Key, ok = orZero[string](object["key"]); !ok {
+		return r, field.TypeInvalid(at.Child("key"), object["key"], "must be a string")
+	}
+	operator, ok := orZero[string](object["operator"])
+	if !ok {
+		return r, field.TypeInvalid(at.Child("operator"), object["operator"], "must be a string")
+	}
+	r.Operator = metav1.LabelSelectorOperator(operator)
+	values, ok := orZero[[]any](object["values"])
+	if !ok {
+		return r, field.TypeInvalid(at.Child("values"), object["values"], "must be a list")
+	}
+	for i, v := range values {
+		text, ok := orZero[string](v)
+		if !ok {
+			return r, field.TypeInvalid(at.Child("values").Index(i), v, "must be a string")
+		}
+		r.Values = append(r.Values, text)
+	}
+	return r, nil
+}
+
+func onlyFields(object map[string]any, at *field.Path, names ...string) *field.Error {
+	for name := range object {
+		if !slices.Contains(names, name) {
+			return field.Invalid(at, object, fmt.Sprintf("unknown field %q", name))
+		}
+	}
+	return nil
+}
+
+// orZero is a value of that type, which null stands for, too.
+func orZero[T any](value any) (t T, ok bool) {
+	if value == nil {
+		return t, true
+	}
+	t, ok = value.(T)
+	return t, ok
 }
 
 func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {

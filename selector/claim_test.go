@@ -6,7 +6,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -157,17 +160,17 @@ func TestNewClaim(t *testing.T) {
 		"UnknownFieldInExpression": {
 			reason: "We should say where the unknown field is",
 			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold], value: x}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchExpressions[0].value"`},
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0]", invalid}}, message: `unknown field "value"`},
 		},
 		"MatchLabelsIsAList": {
 			reason: "We should say which field has the wrong type",
 			claim:  `{spec: {classSelector: {matchLabels: [gold]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchLabels"},
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", wrongType}}, message: "must be an object"},
 		},
 		"MatchLabelsHasANumber": {
 			reason: "We should refuse what no label can be, not convert it",
 			claim:  `{spec: {classSelector: {matchLabels: {cores: 8}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchLabels"},
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels[cores]", wrongType}}, message: "must be a string"},
 		},
 		"MatchLabelsHasAnInvalidKey": {
 			reason: "We should name the labels",
@@ -182,7 +185,32 @@ func TestNewClaim(t *testing.T) {
 		"MatchExpressionsIsAnObject": {
 			reason: "We should say which field has the wrong type",
 			claim:  `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: "matchExpressions"},
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions", wrongType}}, message: "must be a list"},
+		},
+		"ExpressionIsAString": {
+			reason: "We should say which expression has the wrong type",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists}, tier]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[1]", wrongType}}, message: "must be an object"},
+		},
+		"KeyIsANumber": {
+			reason: "We should say which field has the wrong type",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: 8, operator: Exists}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].key", wrongType}}, message: "must be a string"},
+		},
+		"OperatorIsABoolean": {
+			reason: "We should say which field has the wrong type",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: true}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", wrongType}}, message: "must be a string"},
+		},
+		"ValuesIsAString": {
+			reason: "We should say which field has the wrong type",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: gold}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", wrongType}}, message: "must be a list"},
+		},
+		"ValueIsANumber": {
+			reason: "We should refuse what no label can be, not convert it",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
+			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values[1]", wrongType}}, message: "must be a string"},
 		},
 		"SelectorIsAString": {
 			reason: "We should not take the annotation's syntax in the field",
@@ -385,4 +413,36 @@ func failed(errs field.ErrorList) []fieldFailed {
 		all = append(all, fieldFailed{err.Field, err.Type})
 	}
 	return all
+}
+
+// FuzzSelector proves that a selector means what its type, read by the API
+// machinery's strict decoder, says, and that none is malformed to one alone.
+func FuzzSelector(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"matchLabels":null}`, `{"matchLabels":{"tier":"gold"}}`, `{"matchLabels":{"tier":null}}`, `{"matchLabels":{"-":""}}`, `{"matchLabels":{"a":"-"}}`, `{"matchlabels":{}}`,
+		`{"matchExpressions":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"NotIn","values":["e"]},{"key":"f","operator":"Exists"},{"key":"g","operator":"DoesNotExist","values":[]}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`, `{"matchExpressions":[{"key":"a","operator":"In"}]}`, `{"matchExpressions":[null]}`,
+		`{"matchExpressions":[{"key":"a","operator":"In","values":[null]}]}`, `{"matchExpressions":[{"key":"a","operator":"Foo"}]}`, `{"matchExpressions":{"key":"a"}}`, `{"a":1}`,
+	} {
+		f.Add([]byte(text))
+	}
+	at := field.NewPath("spec")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var object map[string]any
+		if json.Unmarshal(raw, &object) != nil {
+			return
+		}
+		raw, err := json.Marshal(object) // No name is there twice.
+		require.NoError(t, err)
+		want := &metav1.LabelSelector{}
+		strict, err := kjson.UnmarshalStrict(raw, want)
+		wrong := err != nil || len(strict) > 0 || len(metav1validation.ValidateLabelSelector(want, metav1validation.LabelSelectorValidationOptions{}, at)) > 0
+		got, errs := parseSelector(object, at)
+		require.Equal(t, wrong, len(errs) > 0, "%s: %s", raw, errs)
+		if !wrong {
+			selector, err := metav1.LabelSelectorAsSelector(want)
+			require.NoError(t, err)
+			assert.Equal(t, selector.String(), got.String())
+		}
+	})
 }
