@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -83,6 +84,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
 	require.NoError(t, controller.NewClaimMetrics(nil).Register())
+	require.NoError(t, newLogWriter(io.Discard).RegisterMetrics())
 
 	all := map[string][]string{}
 	for _, c := range recorded.collectors {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -14,7 +13,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
@@ -209,26 +211,22 @@ func parsePort(text string) (int, error) {
 
 func (o *options) logger(to io.Writer) (logr.Logger, error) {
 	var errs []error
-	// logr's V(1) is slog's level -1: debug is our own details, and not those of
-	// every request, which client-go logs at higher numbers.
-	level, ok := map[string]slog.Level{"debug": -1, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}[o.logLevel]
+	// logr's V(1) is zap's debug: our own details, and not those of every request,
+	// which client-go logs at higher numbers.
+	level, ok := map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}[o.logLevel]
 	if !ok {
 		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))
 	}
-	if o.logFormat != "json" && o.logFormat != "text" {
+	newEncoder, ok := map[string]func(zapcore.EncoderConfig) zapcore.Encoder{"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder}[o.logFormat]
+	if !ok {
 		errs = append(errs, fmt.Errorf("--log-format=%q: must be json or text", o.logFormat))
 	}
 	if len(errs) > 0 {
 		return logr.Discard(), errors.Join(errs...)
 	}
-	handler := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if l, ok := a.Value.Any().(slog.Level); ok && l == -1 {
-			a.Value = slog.StringValue(slog.LevelDebug.String())
-		}
-		return a
-	}}
-	if o.logFormat == "text" {
-		return logr.FromSlogHandler(slog.NewTextHandler(to, handler)), nil
-	}
-	return logr.FromSlogHandler(slog.NewJSONHandler(to, handler)), nil
+	encoder := newEncoder(zapcore.EncoderConfig{
+		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "msg",
+		EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeLevel: zapcore.CapitalLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder,
+	})
+	return zapr.NewLoggerWithOptions(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(to), level)), zapr.ErrorKey("err")), nil
 }

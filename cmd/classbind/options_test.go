@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -346,15 +347,27 @@ func TestCertificateNames(t *testing.T) {
 }
 
 func TestLogger(t *testing.T) {
+	stamp := `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[-+]\d\d:\d\d)"`
+	const hello = "\tINFO\thello\t" + `{"claim": "db"}` + "\n"
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
-		want   string
+		want   string // a regular expression of all of it
 	}{
-		"JSON":  {reason: "We should log JSON, and leave out what is below the level.", want: `"level":"INFO","msg":"hello","claim":"db"}`},
-		"Text":  {reason: "We should log text.", args: []string{"--log-format=text"}, want: `level=INFO msg=hello claim=db`},
-		"Debug": {reason: "We should log V(1) at the level debug.", args: []string{"--log-level=debug", "--log-format=text"}, want: `msg=detail`},
-		"Warn":  {reason: "We should log no Info at the level warn.", args: []string{"--log-level=warn"}},
+		"JSON": {
+			reason: "We should log JSON, and leave out what is below the level.",
+			want:   `{"level":"INFO","time":` + stamp + `,"msg":"hello","claim":"db"}` + "\n" + `{"level":"ERROR","time":` + stamp + `,"logger":"client-go","msg":"failed","err":"refused"}` + "\n",
+		},
+		"Text": {
+			reason: "We should log text.", args: []string{"--log-format=text"},
+			want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n",
+		},
+		"Debug": {
+			reason: "We should log V(1) at the level debug, and no more.", args: []string{"--log-level=debug", "--log-format=text"},
+			want: `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n",
+		},
+		"Warn":  {reason: "We should log no Info at the level warn.", args: []string{"--log-level=warn"}, want: `.*"msg":"failed".*` + "\n"},
+		"Error": {reason: "We should log errors at any level.", args: []string{"--log-level=error"}, want: `.*"msg":"failed".*` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -362,12 +375,9 @@ func TestLogger(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			log.Info("hello", "claim", "db")
 			log.V(1).Info("detail")
-			if tc.want == "" {
-				assert.Empty(t, out.String(), tc.reason)
-				return
-			}
-			assert.Contains(t, out.String(), tc.want, tc.reason)
-			assert.Equal(t, name == "Debug", strings.Contains(out.String(), "detail"), tc.reason)
+			log.V(2).Info("every request")
+			log.WithName("client-go").Error(errors.New("refused"), "failed")
+			assert.Regexp(t, "^"+tc.want+"$", out.String(), tc.reason)
 		})
 	}
 }

@@ -65,10 +65,13 @@ classbind's CRDs and its two webhook configurations, all from deploy/.`,
 
 // serve until the context ends.
 func serve(ctx context.Context, o *options) error {
-	log, err := o.logger(os.Stderr)
+	lines := newLogWriter(os.Stderr)
+	log, err := o.logger(lines)
 	if err != nil {
 		return err
 	}
+	go lines.run(log)
+	defer lines.close()
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // net/http's own complaints
@@ -131,7 +134,7 @@ func serve(ctx context.Context, o *options) error {
 		return err
 	}
 	metrics := webhook.NewMetrics(registration.Inventory.Snapshot)
-	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(), claims.Metrics.Register()); err != nil {
+	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(), claims.Metrics.Register(), lines.RegisterMetrics()); err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
