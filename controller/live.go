@@ -27,12 +27,12 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 	}
 	read, ctx := errgroup.WithContext(ctx)
 	classes := make([]*selector.Classes, len(view.Classes))
-	for i, x := range view.Classes {
+	for i, known := range view.Classes {
 		read.Go(func() error {
 			var err error
-			classes[i], err = r.reads.do(ctx, readKey{x.Kind, labelSelector}, r.read)
-			if r.refused(x.Kind.Name, err) {
-				classes[i], err = x, nil
+			classes[i], err = r.reads.do(ctx, readKey{known.Kind, labelSelector}, r.read)
+			if r.refused(known.Kind.Name, err) {
+				classes[i], err = known, nil
 			}
 			return err
 		})

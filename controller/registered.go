@@ -47,7 +47,7 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 	r.kinds[k.Name] = entry
 	// The watch outlives this reconciliation; stop ends it, or the end of the process.
 	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
-		func(x *selector.Classes) { r.publish(entry, x) },
+		func(classes *selector.Classes) { r.publish(entry, classes) },
 		func(err error) {
 			r.notify(kind)
 			if apierrors.IsNotFound(err) {
@@ -66,21 +66,21 @@ func (r *Registration) lookUpAgain(classKind string) {
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
-func (r *Registration) publish(from *registered, x *selector.Classes) {
+func (r *Registration) publish(from *registered, classes *selector.Classes) {
 	r.mu.Lock()
-	current, before := r.kinds[x.Kind.Name] == from, from.classes
+	current, before := r.kinds[classes.Kind.Name] == from, from.classes
 	if current {
-		from.classes, from.synced = x, true
-		r.Inventory.SetClasses(x)
+		from.classes, from.synced = classes, true
+		r.Inventory.SetClasses(classes)
 	}
 	r.mu.Unlock()
-	if !current || before != nil && before.Resemble(x) {
+	if !current || before != nil && before.Resemble(classes) {
 		return // Nobody who listens would see a difference.
 	}
-	if before != nil && before.Kind != x.Kind { // It may have served other claim kinds.
+	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
 		r.notify(before.Kind)
 	}
-	r.notify(x.Kind)
+	r.notify(classes.Kind)
 }
 
 // leave takes the classes of a kind out, because the API server says that there are none.

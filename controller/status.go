@@ -153,8 +153,8 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 	return c, nil
 }
 
-func weightsValid(x *selector.Classes) metav1.Condition {
-	malformed := x.Malformed()
+func weightsValid(classes *selector.Classes) metav1.Condition {
+	malformed := classes.Malformed()
 	count := len(malformed)
 	if count == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}

@@ -58,8 +58,8 @@ func (w *watch) publishUntil(ctx context.Context) {
 	}
 }
 
-func (w *watch) set(x *selector.Classes) {
-	w.classes.Store(x)
+func (w *watch) set(classes *selector.Classes) {
+	w.classes.Store(classes)
 	select {
 	case w.news <- struct{}{}:
 	default:

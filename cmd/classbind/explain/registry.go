@@ -101,27 +101,27 @@ func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, erro
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	var indexes []*selector.Classes
+	var all []*selector.Classes
 	for i := range r.classKinds {
 		ck := &r.classKinds[i]
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
 			continue
 		}
-		index, err := r.index(ctx, ck, v)
+		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
 			return nil, err
 		}
-		if index != nil {
-			indexes = append(indexes, index)
+		if classes != nil {
+			all = append(all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), indexes)
+	v.View = selector.NewView(selector.NewClaimKind(k), all)
 	r.views[k.Name] = v
 	return v, nil
 }
 
-// index of the classes of a kind, nil where the server leaves them out.
-func (r *registry) index(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
+// offered classes of a kind, nil where the server leaves them out.
+func (r *registry) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		if ready.Reason != v1alpha1.ReasonStale {
