@@ -2,11 +2,15 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/selector"
 )
@@ -109,3 +113,20 @@ func (w *watch) Replace(objects []any, _ string) error {
 
 // Resync has nothing to do.
 func (w *watch) Resync() error { return nil }
+
+// Transformer takes off an object what takes the most room and nobody reads: a
+// Reflector holds all that there are until it has seen the last one.
+func (w *watch) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read a class of %q: %w", w.kind.Name, err)
+		}
+		m.SetManagedFields(nil)
+		if annotations := m.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+			delete(annotations, corev1.LastAppliedConfigAnnotation)
+			m.SetAnnotations(annotations)
+		}
+		return object, nil
+	}
+}

@@ -9,8 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/selector"
 )
 
 func TestObserve(t *testing.T) {
@@ -48,4 +53,56 @@ func TestRefusedSince(t *testing.T) {
 		w.observe(forbidden)
 		assert.Equal(t, time.Second, since(), "We should count from the first refusal.")
 	})
+}
+
+func TestTransformer(t *testing.T) {
+	w := &watch{kind: newClassKind("golds.example.org", "Gold")}
+	transform := w.Transformer()
+	gold := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "gold", ResourceVersion: "7", Labels: map[string]string{"tier": "gold"},
+		Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "default": "true"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}}
+	got, err := transform(gold.DeepCopy())
+	require.NoError(t, err)
+	gold.ManagedFields = nil
+	delete(gold.Annotations, corev1.LastAppliedConfigAnnotation)
+	assert.Equal(t, gold, got, "We should keep all that is read of a class, or by the Reflector.")
+
+	_, err = transform("gold")
+	require.ErrorContains(t, err, `cannot read a class of "golds.example.org"`, "We should say of what we cannot read something.")
+}
+
+// A class of which nothing has changed that choosing needs is no news to anybody.
+func TestWatchHasNews(t *testing.T) {
+	w := &watch{kind: newClassKind("golds.example.org", "Gold"), news: make(chan struct{}, 1)}
+	w.classes.Store(selector.NewClasses(w.kind, nil))
+	gold := func(version, tier string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", ResourceVersion: version, Labels: map[string]string{"tier": tier}}}
+	}
+	for _, step := range []struct {
+		reason string
+		do     func() error
+		news   bool
+		has    []string
+	}{
+		{"We should tell that there are no classes.", func() error { return w.Replace(nil, "1") }, true, nil},
+		{"We should tell of a class.", func() error { return w.Add(gold("2", "gold")) }, true, []string{"Gold/gold tier=gold"}},
+		{"We should not tell of a status.", func() error { return w.Update(gold("3", "gold")) }, false, []string{"Gold/gold tier=gold"}},
+		{"We should tell of a label.", func() error { return w.Update(gold("4", "lead")) }, true, []string{"Gold/gold tier=lead"}},
+		{"We should tell of all classes.", func() error { return w.Replace([]any{gold("5", "iron")}, "5") }, true, []string{"Gold/gold tier=iron"}},
+		{"We should tell that a class is gone.", func() error { return w.Delete(gold("6", "iron")) }, true, nil},
+	} {
+		require.NoError(t, step.do(), step.reason)
+		assert.Len(t, w.news, map[bool]int{true: 1}[step.news], step.reason)
+		var has []string
+		for _, c := range w.classes.Load().All() {
+			has = append(has, c.String()+" tier="+c.Labels.Get("tier"))
+		}
+		assert.Equal(t, step.has, has, step.reason)
+		select {
+		case <-w.news:
+		default:
+		}
+	}
 }
