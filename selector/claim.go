@@ -141,15 +141,17 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	if wrong != nil {
 		return nil, field.ErrorList{wrong}
 	}
-	parsed, err := metav1.LabelSelectorAsSelector(s)
-	if err == nil {
-		return parsed, nil
-	}
-	// The same is wrong to both; the validation says where.
 	if errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at); len(errs) > 0 {
 		return nil, errs
 	}
-	return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	if len(s.MatchExpressions) == 0 {
+		return labels.SelectorFromValidatedSet(s.MatchLabels), nil
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(s) // It validates everything again.
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
+	}
+	return parsed, nil
 }
 
 // readSelector strictly: an unknown field that is passed over would widen the

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/selector"
 )
@@ -75,9 +75,9 @@ func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d s
 	if name == "" {
 		name = "(generated)"
 	}
-	logf.FromContext(ctx).Info("Decided on a claim",
-		"claimKind", d.View.Kind.Name, "namespace", request.Namespace, "name", name, "requestUID", request.UID,
-		"class", class, "reason", d.Reason(), "strategy", d.View.Kind.Strategy.Name,
+	logr.FromContextOrDiscard(ctx).Info("Decided on a claim",
+		"claimKind", d.View.Kind.Name, "namespace", request.Namespace, "name", name, "requestUID", string(request.UID),
+		"class", class, "reason", d.Reason(), "strategy", string(d.View.Kind.Strategy.Name),
 		"candidates", d.Candidates, "dropped", d.DroppedText(),
 		"dryRun", isDryRun(request))
 }

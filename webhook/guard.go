@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook/onedefault"
@@ -130,8 +130,8 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		}
 		response.AuditAnnotations["inTheWay"] = refusal.Class.String()
 	}
-	logf.FromContext(ctx).Info("Decided on a default class",
-		"class", class.String(), "claimKinds", claimKinds, "requestUID", request.UID, "operation", request.Operation,
+	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
+		"class", class.String(), "claimKinds", claimKinds, "requestUID", string(request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", isDryRun(request))
 	return response, nil

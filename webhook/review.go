@@ -9,21 +9,21 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -33,13 +33,25 @@ const (
 	// and the little that a review adds to them.
 	maxReview = 4 << 20
 
+	// trusted is up to which length of a body memory is set aside before it comes.
+	trusted = 64 << 10
+
 	// deadline is shorter than the API server's, so that it gets our answer, and
 	// not its own timeout.
 	deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
 )
 
+var apiVersion = admissionv1.SchemeGroupVersion.String()
+
 // Reviewer answers one admission request. Its error is a fault of ours.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+
+// Handler serves what a Reviewer answers.
+type Handler struct {
+	Review Reviewer
+	// Log is in the context of every review. controller-runtime's own takes a lock.
+	Log logr.Logger
+}
 
 // isDryRun says that the answer is to be all that comes of a request.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
@@ -59,33 +71,24 @@ func malformed(format string, args ...any) *badRequest {
 }
 
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
-func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The context of a request ends as soon as the server is told to, and what it
 	// has begun to answer is to be answered.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline)
+	ctx, cancel := context.WithTimeout(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), deadline)
 	defer cancel()
-	log := logf.FromContext(ctx)
 
-	// The body has to arrive in that time, too. A writer that knows no deadlines is a test's.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(deadline))
 	request, err := decode(w, r)
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
-		response, err = review(ctx, request)
-	}
-	if bad := (*badRequest)(nil); errors.As(err, &bad) {
-		log.Info("Refused what is no admission review", "because", bad.text, "from", r.RemoteAddr)
-		http.Error(w, bad.text, bad.status)
-		return
+		response, err = h.Review(ctx, request)
 	}
 	if err != nil {
-		log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
-		unavailable(w, err)
+		h.fail(w, r, request, err)
 		return
 	}
 	response.UID = request.UID
 	body, err := kjson.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"},
 		Response: response,
 	})
 	if err != nil {
@@ -94,8 +97,19 @@ func (review Reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(body); err != nil {
-		log.V(1).Info("The API server did not wait for the answer", "error", err.Error())
+		h.Log.V(1).Info("The API server did not wait for the answer", "error", err.Error())
 	}
+}
+
+// fail to answer a request, which is nil where it could not be read.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
+	if bad := (*badRequest)(nil); errors.As(err, &bad) {
+		h.Log.Info("Refused what is no admission review", "because", bad.text, "from", r.RemoteAddr)
+		http.Error(w, bad.text, bad.status)
+		return
+	}
+	h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
+	unavailable(w, err)
 }
 
 // unavailable says so as a Status, of which the API server shows the message to
@@ -118,15 +132,13 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", r.Method)}
 	}
-	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
+	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", r.Header.Get("Content-Type"))}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
-	}
+
+	body, err := read(w, r)
 	if err != nil {
-		return nil, malformed("cannot read the request: %v", err)
+		return nil, err
 	}
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
@@ -136,8 +148,8 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {
-	case review.APIVersion != admissionv1.SchemeGroupVersion.String():
-		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, admissionv1.SchemeGroupVersion)
+	case review.APIVersion != apiVersion:
+		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, apiVersion)
 	case review.Kind != "AdmissionReview":
 		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.Kind)
 	case review.Request == nil:
@@ -146,4 +158,36 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 		return nil, malformed("request.uid: must be set")
 	}
 	return review.Request, nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media == "application/json"
+}
+
+// read the body, for no longer than the deadline.
+func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// To set the deadline beforehand, as to read in several pieces, would have every
+	// request wake the goroutine of its connection, of HTTP/2.
+	ended := make(chan struct{})
+	timer := time.AfterFunc(deadline, func() {
+		defer close(ended)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // A writer that knows no deadlines is a test's.
+	})
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), trusted)) + bytes.MinRead)
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxReview))
+	if !timer.Stop() {
+		<-ended // The writer is no longer ours when the request has been answered.
+	}
+	if err == nil {
+		return body.Bytes(), nil
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
+	}
+	return nil, malformed("cannot read the request: %v", err)
 }

@@ -140,7 +140,7 @@ func serve(ctx context.Context, o *options) error {
 
 	drain := newDrain(ctx, o.shutdownDelay)
 	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now, Metrics: metrics}
-	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(webhook.Reviewer(binder.Review)))
+	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(&webhook.Handler{Review: binder.Review, Log: log}))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
@@ -149,7 +149,7 @@ func serve(ctx context.Context, o *options) error {
 		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class,
 		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now, Metrics: metrics,
 	}
-	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(webhook.Reviewer(guard.Review)))
+	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(&webhook.Handler{Review: guard.Review, Log: log}))
 
 	leader := &leadership{
 		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),

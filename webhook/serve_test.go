@@ -1,0 +1,187 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// wholeReview is as the API server sends it.
+const wholeReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
+	`"kind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},"resource":{"group":"database.example.org","version":"v1","resource":"postgresqlinstances"},` +
+	`"requestKind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},"requestResource":{"group":"database.example.org","version":"v1","resource":"postgresqlinstances"},` +
+	`"name":"gitlab-database","namespace":"acme-team","operation":"CREATE",` +
+	`"userInfo":{"username":"system:serviceaccount:flux-system:kustomize-controller","uid":"b1b8a7c2-5f0e-4c3b-9f55-0c7f6a1f2d3e","groups":["system:serviceaccounts","system:serviceaccounts:flux-system","system:authenticated"]},` +
+	`"object":{"apiVersion":"database.example.org/v1","kind":"PostgreSQLInstance","metadata":{"name":"gitlab-database","namespace":"acme-team","creationTimestamp":null,` +
+	`"labels":{"app.kubernetes.io/name":"gitlab","team":"acme"},"managedFields":[{"manager":"kustomize-controller","operation":"Apply","apiVersion":"database.example.org/v1","time":"2026-11-21T12:00:00Z","fieldsType":"FieldsV1",` +
+	`"fieldsV1":{"f:metadata":{"f:labels":{"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{"f:classSelector":{},"f:engineVersion":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{}}}}]},` +
+	`"spec":{"classSelector":{"matchLabels":{"tier":"gold","region":"us-east-1"}},"engineVersion":"16","storageGB":20,"writeConnectionSecretToRef":{"name":"gitlab-database"}}},` +
+	`"oldObject":null,"dryRun":false,"options":{"kind":"PatchOptions","apiVersion":"meta.k8s.io/v1","force":true,"fieldManager":"kustomize-controller"}}}`
+
+// newHandler binds claims as the command does: with several classes for them,
+// metrics, and a line for each in a log of the same form.
+func newHandler(log io.Writer) *Handler {
+	classes := []string{"silver tier=silver region=us-east-1"}
+	for i := range 10 {
+		classes = append(classes, fmt.Sprintf("gold-%d tier=gold region=us-east-1", i))
+	}
+	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
+	binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Now: time.Now, Metrics: NewMetrics(inventory.Snapshot)}
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(log), zap.InfoLevel)
+	return &Handler{Review: binder.Review, Log: zapr.NewLogger(zap.New(core))}
+}
+
+// answers is a writer that can be used again.
+type answers struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answers) Header() http.Header         { return a.header }
+func (a *answers) WriteHeader(status int)      { a.status = status }
+func (a *answers) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+// ask a handler, with a request that is used again, too.
+func ask(h http.Handler) (do func(), a *answers) {
+	r := httptest.NewRequest(http.MethodPost, "/bind", nil)
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = int64(len(wholeReview))
+	body := strings.NewReader(wholeReview)
+	r.Body = io.NopCloser(body)
+	a = &answers{header: http.Header{}}
+	return func() {
+		body.Reset(wholeReview)
+		a.body.Reset()
+		h.ServeHTTP(a, r)
+	}, a
+}
+
+func TestServeHTTP(t *testing.T) {
+	var log bytes.Buffer
+	do, a := ask(newHandler(&log))
+	do()
+	assert.Contains(t, log.String(), `"claimKind":"postgresqlinstances.database.example.org","namespace":"acme-team","name":"gitlab-database","requestUID":"705ab4f5-6393-11e8-b7cc-42010a800002",`+
+		`"class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom","candidates":10,"dropped":"","dryRun":false}`, "We should log the decision.")
+	assert.JSONEq(t, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true,`+
+		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1lIjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
+		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.body.String(), "We should answer in the form that the API server reads.")
+	assert.Equal(t, http.Header{"Content-Type": {"application/json"}}, a.header)
+}
+
+// contended are the locks for which one request waited for another, as stacks.
+// The runtime's own, of its allocator and its timers, are left out, and that of
+// pools, which each takes once after a garbage collection.
+func contended(t *testing.T, h http.Handler) (stacks []string) {
+	t.Helper()
+	before := runtime.SetMutexProfileFraction(1)
+	defer runtime.SetMutexProfileFraction(before)
+	var working sync.WaitGroup
+	for range 8 {
+		working.Go(func() {
+			do, _ := ask(h)
+			for range 500 {
+				do()
+			}
+		})
+	}
+	working.Wait()
+	n, _ := runtime.MutexProfile(nil)
+	records := make([]runtime.BlockProfileRecord, n+100)
+	n, ok := runtime.MutexProfile(records)
+	require.True(t, ok)
+	for _, r := range records[:n] {
+		var functions []string
+		frames := runtime.CallersFrames(r.Stack())
+		for more := true; more; {
+			var frame runtime.Frame
+			frame, more = frames.Next()
+			functions = append(functions, frame.Function)
+		}
+		stack := strings.Join(functions, "\n")
+		if slices.Contains(functions, "github.com/classbind/classbind/webhook.(*Handler).ServeHTTP") &&
+			strings.HasPrefix(functions[0], "sync.") && !strings.Contains(stack, "sync.(*Pool)") {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}
+
+func TestNoClaimWaitsForAnother(t *testing.T) {
+	h := newHandler(io.Discard)
+	assert.Empty(t, contended(t, h), "We should take no lock on a claim's way.")
+
+	var mu sync.Mutex
+	review := h.Review
+	h.Review = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		runtime.Gosched()
+		return review(ctx, request)
+	}
+	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
+}
+
+// What a claim allocates is what the garbage collector takes from others. The
+// bound is what it is today, and some more for another release of Go.
+func TestServeHTTPAllocatesLittle(t *testing.T) {
+	do, _ := ask(newHandler(io.Discard))
+	least := math.Inf(1)
+	for range 1000 { // The race detector has pools forget what they hold, now and then.
+		least = min(least, testing.AllocsPerRun(1, do))
+	}
+	assert.LessOrEqual(t, least, 110.0)
+}
+
+// A body has to arrive in the time in which the API server waits for the answer.
+func TestServeHTTPWaitsForNoBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		listener := &oneConnection{connections: make(chan net.Conn, 1)}
+		listener.connections <- server
+		s := &http.Server{Handler: newHandler(io.Discard), ReadHeaderTimeout: time.Minute}
+		go func() { _ = s.Serve(listener) }()
+		begin := time.Now()
+		go func() {
+			_, _ = io.WriteString(client, "POST /bind HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+		}()
+		answer, err := io.ReadAll(client)
+		require.NoError(t, err)
+		assert.Contains(t, string(answer), "HTTP/1.1 400 Bad Request", "We should say that it did not come.")
+		assert.Contains(t, string(answer), "cannot read the request: ", "We should say that it did not come.")
+		assert.Equal(t, deadline, time.Since(begin).Truncate(time.Second/10), "We should wait for no longer than the API server.")
+		assert.NoError(t, s.Close())
+	})
+}
+
+// oneConnection is all that there is to accept.
+type oneConnection struct{ connections chan net.Conn }
+
+func (o *oneConnection) Accept() (net.Conn, error) {
+	if c, ok := <-o.connections; ok {
+		return c, nil
+	}
+	return nil, errors.New("closed")
+}
+func (o *oneConnection) Close() error   { close(o.connections); return nil }
+func (o *oneConnection) Addr() net.Addr { return &net.IPAddr{} }
