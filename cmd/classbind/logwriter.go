@@ -71,13 +71,11 @@ func (w *logWriter) Write(text []byte) (int, error) {
 	}
 	l := logLines.Get().(*logLine)
 	l.text = append(l.text[:0], text...)
-	for {
-		l.next = w.waiting.Load()
-		if w.waiting.CompareAndSwap(l.next, l) {
-			break
-		}
+	before := w.waiting.Load()
+	for l.next = before; !w.waiting.CompareAndSwap(before, l); l.next = before {
+		before = w.waiting.Load()
 	}
-	if l.next == nil {
+	if before == nil { // The line itself may have been written by now, and be another's.
 		select {
 		case w.wake <- struct{}{}:
 		default: // It is awake.

@@ -33,6 +33,12 @@ func (c *console) Write(p []byte) (int, error) {
 	return c.text.Write(p)
 }
 
+func (c *console) written() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
+}
+
 func (c *console) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,9 +88,9 @@ func TestLogWriterWritesAtOnce(t *testing.T) {
 			_, _ = fmt.Fprintln(w, "hello")
 		}
 		synctest.Wait()
-		assert.Zero(t, out.writes, "We should wait for others to write them together.")
+		assert.Zero(t, out.written(), "We should wait for others to write them together.")
 		w.close()
-		assert.Equal(t, 1, out.writes, "We should write lines together.")
+		assert.Equal(t, 1, out.written(), "We should write lines together.")
 		assert.Equal(t, strings.Repeat("hello\n", 100), out.String())
 	})
 }
