@@ -70,21 +70,25 @@ func (k *ClassKind) MetadataOnly() bool { return k.isDefault.path == nil && k.we
 
 // Class is what choosing needs to know of a class. It is immutable.
 type Class struct {
-	Kind            *ClassKind
-	Namespace, Name string
-	Labels          Labels
+	Kind *ClassKind
 
-	Default     bool
-	Cordoned    bool
-	Terminating bool
-	// Weight is from 0 to 1000000.
-	Weight int64
-	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
-	WeightErr *field.Error
+	// What the draw looks at comes first, so that it is mostly in one line of the
+	// processor's cache.
 
 	// sum of group, kind, namespace and name
 	sum uint64
-	// kindless is the same for a reference that says no kind.
+	// Weight is from 0 to 1000000.
+	Weight      int64
+	Default     bool
+	Cordoned    bool
+	Terminating bool
+
+	Namespace, Name string
+	Labels          Labels
+	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
+	WeightErr *field.Error
+
+	// kindless is the sum for a reference that says no kind.
 	kindless uint64
 }
 

@@ -14,7 +14,7 @@ var filters = [...]filter{
 	{"Cordoned", "cordoned", func(_ *View, _ Claim, c *Class) bool { return c.Cordoned }},
 	{"WeightZero", "of weight 0", func(v *View, _ Claim, c *Class) bool { return v.Kind.Strategy.Weighted && c.Weight == 0 }},
 	{"OutOfReach", "of a namespace that the reference cannot name", func(v *View, claim Claim, c *Class) bool {
-		return c.Kind.Namespaced && !v.Kind.namesNamespace() && c.Namespace != claim.Namespace
+		return !v.Kind.namesNamespace() && c.Kind.Namespaced && c.Namespace != claim.Namespace
 	}},
 }
 
