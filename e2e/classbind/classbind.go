@@ -73,7 +73,7 @@ type Process struct {
 // Start a replica with the built command, for the cluster of a kubeconfig, on
 // free ports. Its log goes to the writer. It does not wait until it is ready.
 func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process, error) {
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +166,9 @@ func (p *Process) Calls(ctx context.Context, path string) (int, error) {
 
 var requests = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="([^"]+)"\} (\d+)$`)
 
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Stop asks the replica to end and waits until it has. Its error is that of the
 // process, which the race detector makes one, too.
 func (p *Process) Stop() error {
@@ -181,8 +184,8 @@ func (p *Process) Kill() {
 	p.err = nil
 }
 
-// freePorts were free a moment ago; all are held until the last is found.
-func freePorts(n int) ([]string, error) {
+// FreePorts of localhost were free a moment ago; all are held until the last is found.
+func FreePorts(n int) ([]string, error) {
 	var ports []string
 	for range n {
 		l, err := net.Listen("tcp", "localhost:0")

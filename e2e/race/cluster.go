@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // Cluster is a control plane with deploy/ applied, and the harness's clients of it.
@@ -30,13 +31,13 @@ type Cluster struct {
 }
 
 // NewCluster starts one with so many API servers. The request timeout is theirs; 0, the default.
-func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duration, progress io.Writer) (*Cluster, error) {
-	o := controlplane.Options{Progress: progress, APIServers: apiServers, ConnectionPerWebhookCall: true}
+func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duration, to io.Writer) (*Cluster, error) {
+	o := controlplane.Options{Progress: to, APIServers: apiServers, ConnectionPerWebhookCall: true}
 	if requestTimeout > 0 {
 		o.APIServerFlags = map[string]string{"request-timeout": requestTimeout.String()}
 	}
-	c := &Cluster{progress: progress}
-	err := during(progress, "starting etcd and API servers", func() (err error) {
+	c := &Cluster{progress: to}
+	err := progress.During(to, "starting etcd and API servers", func() (err error) {
 		if c.ControlPlane, err = controlplane.Start(ctx, o); err != nil {
 			return err
 		}

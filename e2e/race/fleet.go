@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // Commands are classbind's, by how far its clock is ahead.
 type Commands map[time.Duration]string
 
 // Build in dir what there is not yet for a timing.
-func (c Commands) Build(ctx context.Context, dir string, t Timing, progress io.Writer) error {
+func (c Commands) Build(ctx context.Context, dir string, t Timing, to io.Writer) error {
 	for i := range max(1, len(t.Skews)) {
 		skew := t.skew(i)
 		if c[skew] != "" {
@@ -27,7 +28,7 @@ func (c Commands) Build(ctx context.Context, dir string, t Timing, progress io.W
 		if skew != 0 {
 			what = fmt.Sprintf("%s with a clock that is off by %s", what, skew)
 		}
-		if err := during(progress, what, func() error { return c.build(ctx, dir, skew) }); err != nil {
+		if err := progress.During(to, what, func() error { return c.build(ctx, dir, skew) }); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,7 @@ func (c *Cluster) Deploy(ctx context.Context, replicas int, t Timing, commands C
 		}
 		f.replicas = append(f.replicas, r)
 	}
-	err = during(c.progress, fmt.Sprintf("starting %d replicas", replicas), func() error {
+	err = progress.During(c.progress, fmt.Sprintf("starting %d replicas", replicas), func() error {
 		errs := make([]error, replicas)
 		var all sync.WaitGroup
 		for i, r := range f.replicas {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // Race all rounds of a scenario, each of so many writers. The result is valid
@@ -24,7 +26,7 @@ func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Resu
 	for i := range s.Lanes {
 		lanes = append(lanes, newLane(f.cluster, s, i))
 	}
-	err := during(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
+	err := progress.During(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
 		return f.prepare(ctx, lanes, writers)
 	})
 	if err == nil {
@@ -85,7 +87,7 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, rounds, writers int,
 	}
 
 	r.start = time.Now()
-	endTicking := ticking(r.tick)
+	endTicking := progress.Ticking(r.tick)
 	var number atomic.Int64
 	all, ctx := errgroup.WithContext(parent)
 	for _, l := range lanes {

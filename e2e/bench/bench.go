@@ -1,0 +1,53 @@
+// Package bench measures classbind beside a webhook that does nothing: on a real
+// control plane, with deploy/ applied and the built command, as the tests run it.
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/progress"
+)
+
+// Run the parts that the settings name. Whatever was measured is in the report
+// beside an error, too.
+func Run(ctx context.Context, s Settings) (r *Report, err error) {
+	r = newReport(s)
+	dir, err := os.MkdirTemp("", "classbind-bench-")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var command, doNothing string
+	err = progress.During(s.Progress, "building classbind and the webhook that does nothing", func() (err error) {
+		if command, err = classbind.Build(ctx, dir); err != nil {
+			return err
+		}
+		doNothing, err = buildDoNothing(ctx, dir)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	if s.runs(partWebhook, partCreate, partStorm, partLocks) {
+		err = r.many(ctx, s, command, doNothing)
+	}
+	return r, err
+}
+
+// many runs the parts that want many classes of many kinds.
+func (r *Report) many(ctx context.Context, s Settings, command, doNothing string) (err error) {
+	m, err := startMany(ctx, command, s, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.stop()) }()
+	if s.runs(partWebhook) {
+		if r.Webhook, err = m.webhook(ctx, doNothing); err != nil {
+			return err
+		}
+	}
+	return nil
+}

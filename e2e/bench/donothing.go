@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/classbind/classbind/e2e/classbind"
+)
+
+// constantPath of the do-nothing webhook.
+const constantPath = "/mutate"
+
+// buildDoNothing builds the command in dir and returns its path there.
+func buildDoNothing(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, "donothing")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("cannot build the do-nothing webhook: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// doNothing is a webhook server that does, which runs.
+type doNothing struct {
+	process
+
+	cmd *exec.Cmd
+	log *os.File
+	url string
+	ca  []byte // in PEM
+}
+
+// startDoNothing has all claims answered with the same response. It keeps files
+// in dir, and waits until it accepts connections.
+func startDoNothing(ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse) (d *doNothing, err error) {
+	ports, err := classbind.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	d = &doNothing{url: "https://localhost:" + ports[0]}
+	var key []byte
+	if d.ca, key, err = certutil.GenerateSelfSignedCertKey("localhost", nil, nil); err != nil {
+		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	annotations, err := json.Marshal(answer.AuditAnnotations)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		os.WriteFile(filepath.Join(dir, "tls.crt"), d.ca, 0o600),
+		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil {
+		return nil, err
+	}
+	d.cmd = exec.Command(command,
+		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
+		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))
+	d.cmd.Stderr = d.log
+	if err := d.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot start the do-nothing webhook: %w", err), d.log.Close())
+	}
+	d.process = process{d.cmd.Process.Pid}
+	config, err := trusting(d.ca)
+	if err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	why := errors.New("it did not answer")
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var c *connection
+		if c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), constantPath, config); why != nil {
+			return false, nil
+		}
+		return true, c.Close()
+	})
+	if err != nil {
+		log, _ := os.ReadFile(d.log.Name())
+		return nil, errors.Join(fmt.Errorf("the do-nothing webhook is not ready: %w: %w\n%s", err, why, log), d.stop())
+	}
+	return d, nil
+}
+
+// stop the server.
+func (d *doNothing) stop() error {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	return errors.Join(d.cmd.Wait(), d.log.Close())
+}

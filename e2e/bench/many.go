@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/progress"
+)
+
+// bindPath is classbind's, with the time that kube-apiserver adds to it.
+var bindPath = fmt.Sprintf("%s?timeout=%ds", v1alpha1.BindPath, v1alpha1.WebhookTimeoutSeconds)
+
+// freeClass and freeClaim are kinds that nobody registers; constantClaim is one
+// whose webhook does nothing.
+const (
+	freeClass     = "Free"
+	freeClaim     = "ClaimFree"
+	constantClaim = "ClaimConstant"
+)
+
+// distinct reviews are sent in turn.
+const distinct = 400
+
+// many is a cluster with many classes of many kinds, and classbind serving it.
+type many struct {
+	*cluster
+	settings Settings
+	kinds    kinds
+	replica  *replica
+	trusted  *tls.Config // classbind
+	reviews  [][]byte
+}
+
+// startMany returns once classbind knows all of the classes.
+func startMany(ctx context.Context, command string, s Settings, flags []string) (_ *many, err error) {
+	m := &many{settings: s, kinds: kinds{
+		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
+		unregistered: []string{freeClass, freeClaim, constantClaim},
+	}}
+	if m.reviews, err = reviews(m.kinds.claims, distinct, s.Classes/s.Matches); err != nil {
+		return nil, err
+	}
+	if m.cluster, err = newCluster(ctx, command, s.Progress); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.stop())
+		}
+	}()
+	if err := m.install(ctx, m.kinds); err != nil {
+		return nil, err
+	}
+	err = m.fill(ctx, 0, s.Classes, func(i int) class { return pooled(i, m.kinds.classes, s.Matches) })
+	if err != nil {
+		return nil, err
+	}
+	return m, m.startReplica(ctx, flags)
+}
+
+// startReplica returns once it knows all of the classes, and every claim of the
+// reviews has as many to choose from as it should have.
+func (m *many) startReplica(ctx context.Context, flags []string) error {
+	err := progress.During(m.progress, "starting classbind", func() (err error) {
+		if m.replica, _, err = m.serve(ctx, flags...); err != nil {
+			return err
+		}
+		return m.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")
+	})
+	if err != nil {
+		return err
+	}
+	if m.trusted, err = m.trust(ctx); err != nil {
+		return err
+	}
+	c, err := dial(ctx, m.bound().address(), bindPath, m.trusted)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	for _, review := range m.reviews {
+		answer, err := ask(c, review)
+		if err != nil {
+			return err
+		}
+		if got, want := answer.AuditAnnotations["candidates"], strconv.Itoa(m.settings.Matches); got != want {
+			return fmt.Errorf("a claim has %q classes to choose from, not %s: %s", got, want, review)
+		}
+	}
+	return nil
+}
+
+// stop everything that runs.
+func (m *many) stop() error {
+	var err error
+	if m.replica != nil {
+		err = m.replica.stop()
+	}
+	return errors.Join(err, m.Stop())
+}
+
+// bound is classbind as a target.
+func (m *many) bound() *target {
+	return &target{
+		url: m.replica.URL, path: bindPath, tls: m.trusted, process: &m.replica.process,
+		connections: m.settings.Connections, reviews: m.reviews,
+	}
+}
+
+// ask posts a review and reads the answer, which is to have a patch.
+func ask(c *connection, review []byte) (*admissionv1.AdmissionResponse, error) {
+	body, err := c.Post(review)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask for a class: %w", err)
+	}
+	answer := admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("cannot read an answer: %w", err)
+	}
+	if r := answer.Response; r == nil || !r.Allowed || len(r.Patch) == 0 {
+		return nil, fmt.Errorf("the claim is not bound: %s", body)
+	}
+	return answer.Response, nil
+}

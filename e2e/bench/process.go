@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// process of this host, whose use of it is measured.
+type process struct{ pid int }
+
+// cpu that it has used, in user and in kernel mode; the kernel counts in 10 ms.
+func (p *process) cpu() (time.Duration, error) {
+	proc, err := procfs.NewProc(p.pid)
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure CPU: %w", err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure CPU: %w", err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+}
+
+// memory that it has in RAM now, and the most that it had, in bytes.
+func (p *process) memory() (rss, peak int64, err error) {
+	proc, err := procfs.NewProc(p.pid)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot measure memory: %w", err)
+	}
+	status, err := proc.NewStatus()
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot measure memory: %w", err)
+	}
+	return int64(status.VmRSS), int64(status.VmHWM), nil
+}
+
+// ownCPU is that of this process.
+func ownCPU() (time.Duration, error) {
+	usage := syscall.Rusage{}
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("cannot measure CPU: %w", os.NewSyscallError("getrusage", err))
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}

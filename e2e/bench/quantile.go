@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"cmp"
+	"slices"
+)
+
+// quantile of values that are sorted: the least that at least that share of them
+// does not exceed; zero of nothing.
+func quantile[T cmp.Ordered](sorted []T, share float64) T {
+	var zero T
+	if len(sorted) == 0 {
+		return zero
+	}
+	rank := int(share * float64(len(sorted)))
+	if float64(rank) < share*float64(len(sorted)) {
+		rank++
+	}
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// median of values in any order: of an even number, the mean of the two in the
+// middle.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// medianOf something of each item.
+func medianOf[T any](items []T, value func(T) float64) float64 {
+	values := make([]float64, len(items))
+	for i, item := range items {
+		values[i] = value(item)
+	}
+	return median(values)
+}

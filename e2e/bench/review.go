@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// claim is the manifest of one that asks for a pool of classes, or that has a
+// reference to one where there is none to ask for.
+func claim(kind, name, namespace string, selector map[string]string) map[string]any {
+	spec := map[string]any{
+		"engineVersion": "16.4", "storageGB": 100, "highlyAvailable": true,
+		"maintenance":                map[string]any{"day": "Sunday", "hour": 3},
+		"writeConnectionSecretToRef": map[string]any{"name": name + "-connection"},
+	}
+	if selector != nil {
+		spec["classSelector"] = map[string]any{"matchLabels": selector}
+	} else {
+		spec["classRef"] = map[string]any{"apiVersion": group + "/" + version, "kind": "Class00", "name": className(0)}
+	}
+	return map[string]any{
+		"apiVersion": group + "/" + version, "kind": kind,
+		"metadata": map[string]any{
+			"name": name, "namespace": namespace,
+			"labels": map[string]any{"app.kubernetes.io/name": "shop", "app.kubernetes.io/component": "database", "team": "checkout"},
+		},
+		"spec": spec,
+	}
+}
+
+// poolReview is what kube-apiserver sends about the creation of a claim that asks
+// for a pool of classes.
+func poolReview(kind, name string, pool int) ([]byte, error) {
+	return review(kind, name, poolLabels(pool, map[string]string{}), false)
+}
+
+// review of the creation of a claim. What differs between two has the same length.
+func review(kind, name string, selector map[string]string, dryRun bool) ([]byte, error) {
+	const namespace = "team-checkout"
+	object := claim(kind, name, namespace, selector)
+	metadata := object["metadata"].(map[string]any)
+	fields := json.RawMessage(`{"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{},"f:classSelector":{".":{},"f:matchLabels":{".":{},"f:pool":{},"f:region":{}}},"f:engineVersion":{},"f:highlyAvailable":{},"f:maintenance":{".":{},"f:day":{},"f:hour":{}},"f:storageGB":{},"f:writeConnectionSecretToRef":{".":{},"f:name":{}}}}`)
+	metadata["managedFields"] = []any{map[string]any{
+		"manager": "kubectl-create", "operation": "Update", "apiVersion": group + "/" + version,
+		"time": time.Unix(1_700_000_000, 0).UTC().Format(time.RFC3339), "fieldsType": "FieldsV1", "fieldsV1": fields,
+	}}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	gvk := metav1.GroupVersionKind{Group: group, Version: version, Kind: kind}
+	gvr := metav1.GroupVersionResource{Group: group, Version: version, Resource: plural(kind)}
+	var body bytes.Buffer
+	err = json.NewEncoder(&body).Encode(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID:  uuid.NewUUID(),
+			Kind: gvk, RequestKind: &gvk, Resource: gvr, RequestResource: &gvr,
+			Name: name, Namespace: namespace, Operation: admissionv1.Create,
+			UserInfo: authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"}},
+			Object:   runtime.RawExtension{Raw: raw},
+			DryRun:   &dryRun,
+			Options:  runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl-create","fieldValidation":"Strict"}`)},
+		},
+	})
+	return body.Bytes(), err
+}
+
+// reviews of claims of all kinds in turn, each of which asks for another pool of
+// so many.
+func reviews(kinds []string, n, pools int) ([][]byte, error) {
+	all := make([][]byte, n)
+	for i := range all {
+		var err error
+		// The step has no factor in common with the usual numbers of pools, which has claims ask for pools all over.
+		if all[i], err = poolReview(kinds[i%len(kinds)], fmt.Sprintf("orders-%05d", i), i*37%pools); err != nil {
+			return nil, fmt.Errorf("cannot encode a review: %w", err)
+		}
+	}
+	return all, nil
+}
