@@ -49,5 +49,10 @@ func (r *Report) many(ctx context.Context, s Settings, command, doNothing string
 			return err
 		}
 	}
+	if s.runs(partCreate) {
+		if r.Create, err = m.create(ctx, doNothing); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -13,9 +13,12 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -93,6 +96,25 @@ func startDoNothing(ctx context.Context, command, dir string, answer *admissionv
 		return nil, errors.Join(fmt.Errorf("the do-nothing webhook is not ready: %w: %w\n%s", err, why, log), d.stop())
 	}
 	return d, nil
+}
+
+// configuration has the API server ask it about new claims of a kind.
+func (d *doNothing) configuration(kind string) ([]byte, error) {
+	url, scope, failure, sideEffects := d.url+constantPath, admissionregistrationv1.NamespacedScope, admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	return json.Marshal(&admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: "donothing"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:         "donothing." + group,
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope},
+			}},
+			FailurePolicy: &failure, SideEffects: &sideEffects, TimeoutSeconds: new(int32(v1alpha1.WebhookTimeoutSeconds)),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	})
 }
 
 // stop the server.

@@ -18,6 +18,7 @@ type Report struct {
 	Settings Settings `json:"settings"`
 
 	Webhook *Webhook `json:"webhook,omitempty"`
+	Create  *Create  `json:"create,omitempty"`
 }
 
 func newReport(s Settings) *Report {

@@ -38,6 +38,8 @@ type Settings struct {
 	ClassKinds int `json:"classKinds"`
 	ClaimKinds int `json:"claimKinds"`
 	Matches    int `json:"matches"`
+	// Creates of claims in a round of the part create.
+	Creates int `json:"creates"`
 	// JSON is the file to which the numbers are written, CPUProfile one for a
 	// profile of classbind in the part webhook, or empty.
 	JSON       string `json:"-"`
@@ -57,6 +59,7 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.ClassKinds, "class-kinds", 50, "`number` of kinds of class, each of which serves all kinds of claim")
 	fs.IntVar(&s.ClaimKinds, "claim-kinds", 20, "`number` of kinds of claim")
 	fs.IntVar(&s.Matches, "matches", 10, "`number` of classes that match a claim, a divisor of --classes")
+	fs.IntVar(&s.Creates, "creates", 200, "`number` of claims that are created through the API server in a round")
 	fs.StringVar(&s.JSON, "json", "bin/bench.json", "`file` to which the numbers are written")
 	fs.StringVar(&s.CPUProfile, "cpu-profile", "", "`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
 }
@@ -86,6 +89,7 @@ func (s *Settings) Validate() error {
 		{"class-kinds", s.ClassKinds, 1, 100},
 		{"claim-kinds", s.ClaimKinds, 1, 100},
 		{"matches", s.Matches, 1, 1000},
+		{"creates", s.Creates, 1, 100_000},
 	} {
 		if n.value < n.least || n.value > n.most {
 			wrong(n.flag, n.value, "must be from %d to %d", n.least, n.most)
