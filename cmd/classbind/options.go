@@ -41,6 +41,7 @@ type options struct {
 	probeAddress   string
 	metricsAddress string
 	pprofAddress   string
+	contention     bool
 	certs          string
 	certDir        string
 	certDuration   time.Duration
@@ -66,6 +67,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
+	fs.BoolVar(&o.contention, "contention-profiling", false, "record each wait for a lock, for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address; it takes time of every request")
 	fs.StringVar(&o.certs, "certs", selfSigned, "who issues the certificates, `self-signed or cert-manager`: classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
 	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
@@ -117,6 +119,9 @@ func (o *options) validate() error {
 		if _, _, err := splitAddress(a.value); err != nil {
 			wrong(a.name, a.value, err.Error())
 		}
+	}
+	if o.contention && o.pprofAddress == "" {
+		wrong("contention-profiling", "true", "needs --pprof-bind-address, where the profiles are read")
 	}
 	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
 		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")

@@ -76,6 +76,9 @@ func serve(ctx context.Context, o *options) error {
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // net/http's own complaints
 
+	if o.contention {
+		profileContention()
+	}
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("cannot make the scheme: %w", err)
