@@ -97,10 +97,16 @@ race: control-plane ## Prove at length that there is one default: make race ROUN
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race
 
+# ONLY some parts (webhook,create), so many ROUNDS (10) of each of what is compared, and whatever else --help names as FLAGS.
 .PHONY: bench
-bench: control-plane ## Run the benchmarks of choosing, and of creating classes
-	go test -run '^$$' -bench . -benchmem ./selector
-	$(E2E) go test -run '^$$' -bench . -benchtime 500x .
+bench: control-plane ## Measure beside a webhook that does nothing: make bench ONLY=webhook ROUNDS=20
+	@echo "==> Compiling the measurement (a first time, for half a minute)"
+	@$(E2E) go run ./cmd/bench --json=../bin/bench.json $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
+
+# Of creating classes, those in e2e need a control plane: go test -run '^$$' -bench . -benchtime 500x . does them there.
+.PHONY: microbench
+microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
+	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./webhook
 
 .PHONY: clean
 clean: ## Remove what was built here, but not the cached control plane

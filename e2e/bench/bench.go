@@ -4,8 +4,10 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
@@ -32,14 +34,19 @@ func Run(ctx context.Context, s Settings) (r *Report, err error) {
 		return r, err
 	}
 	if s.runs(partWebhook, partCreate, partStorm, partLocks) {
-		err = r.many(ctx, s, command, doNothing)
+		if err := r.many(ctx, s, command, doNothing); err != nil {
+			return r, err
+		}
+	}
+	if s.runs(partScale, partChange) {
+		err = r.held(ctx, s, command)
 	}
 	return r, err
 }
 
 // many runs the parts that want many classes of many kinds.
 func (r *Report) many(ctx context.Context, s Settings, command, doNothing string) (err error) {
-	m, err := startMany(ctx, command, s, nil)
+	m, err := startMany(ctx, command, s)
 	if err != nil {
 		return err
 	}
@@ -53,6 +60,61 @@ func (r *Report) many(ctx context.Context, s Settings, command, doNothing string
 		if r.Create, err = m.create(ctx, doNothing); err != nil {
 			return err
 		}
+	}
+	if s.runs(partStorm) {
+		if r.Storm, err = m.storm(ctx); err != nil {
+			return err
+		}
+	}
+	if s.runs(partLocks) {
+		r.Locks, err = m.locks(ctx)
+	}
+	return err
+}
+
+// held runs the parts that want more and more classes of one kind.
+func (r *Report) held(ctx context.Context, s Settings, command string) (err error) {
+	h, err := startHeld(ctx, command, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Stop()) }()
+	sizes := s.sizes()
+	if !s.runs(partScale) {
+		sizes = slices.Compact([]int{sizes[0], sizes[len(sizes)-1]})
+	} else {
+		r.Scale = &Scale{}
+	}
+	var first Size
+	for i, classes := range sizes {
+		last := i == len(sizes)-1
+		err := h.at(ctx, classes, func(replica *replica, config *tls.Config, size Size) error {
+			if i == 0 {
+				first = size
+			}
+			if s.runs(partScale) {
+				claims, err := h.claims(ctx, replica, config)
+				if err != nil {
+					return err
+				}
+				r.Scale.Sizes, r.Scale.Claims = append(r.Scale.Sizes, size), append(r.Scale.Claims, claims...)
+			}
+			if last && s.runs(partChange) {
+				r.Change, err = h.change(ctx, replica, config, first, size)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if s.runs(partScale) && (classes == replicated || last && classes < replicated) {
+			if r.Scale.Replicas, err = h.replicas(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if s.runs(partChange) {
+		return h.reconnects(ctx, r.Change)
 	}
 	return nil
 }

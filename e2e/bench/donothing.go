@@ -86,10 +86,11 @@ func startDoNothing(ctx context.Context, command, dir string, answer *admissionv
 	why := errors.New("it did not answer")
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		var c *connection
-		if c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), constantPath, config); why != nil {
-			return false, nil
+		c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), constantPath, config)
+		if c != nil {
+			why = c.Close()
 		}
-		return true, c.Close()
+		return why == nil, nil
 	})
 	if err != nil {
 		log, _ := os.ReadFile(d.log.Name())

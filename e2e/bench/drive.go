@@ -173,17 +173,15 @@ func (l *loop) run(i int, c *connection) error {
 		n := l.next.Add(1) - 1
 		begin := time.Now()
 		if l.interval > 0 {
-			due := l.begin.Add(time.Duration(n) * l.interval)
-			time.Sleep(due.Sub(begin))
-			begin = due
+			begin = l.begin.Add(time.Duration(n) * l.interval)
 		}
-		if begin.After(l.end) {
+		if !begin.Before(l.end) {
 			return nil
 		}
+		time.Sleep(time.Until(begin))
 		if err := bind(c, l.reviews[int(n)%len(l.reviews)]); err != nil {
 			return err
 		}
 		l.took[i] = append(l.took[i], time.Since(begin))
 	}
 }
-

@@ -40,7 +40,7 @@ type many struct {
 }
 
 // startMany returns once classbind knows all of the classes.
-func startMany(ctx context.Context, command string, s Settings, flags []string) (_ *many, err error) {
+func startMany(ctx context.Context, command string, s Settings) (_ *many, err error) {
 	m := &many{settings: s, kinds: kinds{
 		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
 		unregistered: []string{freeClass, freeClaim, constantClaim},
@@ -63,12 +63,12 @@ func startMany(ctx context.Context, command string, s Settings, flags []string) 
 	if err != nil {
 		return nil, err
 	}
-	return m, m.startReplica(ctx, flags)
+	return m, m.startReplica(ctx)
 }
 
 // startReplica returns once it knows all of the classes, and every claim of the
 // reviews has as many to choose from as it should have.
-func (m *many) startReplica(ctx context.Context, flags []string) error {
+func (m *many) startReplica(ctx context.Context, flags ...string) error {
 	err := progress.During(m.progress, "starting classbind", func() (err error) {
 		if m.replica, _, err = m.serve(ctx, flags...); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"syscall"
@@ -11,6 +12,21 @@ import (
 
 // process of this host, whose use of it is measured.
 type process struct{ pid int }
+
+// child of this process that runs a command of a name.
+func child(command string) (*process, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for %s: %w", command, err)
+	}
+	for _, p := range all {
+		// Others come and go meanwhile.
+		if stat, err := p.Stat(); err == nil && stat.PPID == os.Getpid() && stat.Comm == command {
+			return &process{p.PID}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no process %s of ours", command)
+}
 
 // cpu that it has used, in user and in kernel mode; the kernel counts in 10 ms.
 func (p *process) cpu() (time.Duration, error) {
@@ -23,6 +39,17 @@ func (p *process) cpu() (time.Duration, error) {
 		return 0, fmt.Errorf("cannot measure CPU: %w", err)
 	}
 	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+}
+
+// cpuFor is what it uses in a time.
+func (p *process) cpuFor(ctx context.Context, d time.Duration) (time.Duration, error) {
+	before, err := p.cpu()
+	if err != nil {
+		return 0, err
+	}
+	sleep(ctx, d)
+	after, err := p.cpu()
+	return after - before, err
 }
 
 // memory that it has in RAM now, and the most that it had, in bytes.

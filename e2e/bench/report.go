@@ -7,11 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"text/tabwriter"
 )
 
-// Report of a measurement; a part that did not run is nil. Field names have the
-// units: Millis and Micros are of seconds, Bytes are bytes.
+// Report of a measurement; a part that did not run is nil. The names of fields
+// have their units: Micros, Millis and Seconds of time, Bytes.
 type Report struct {
 	Go       string   `json:"go"`
 	CPUs     int      `json:"cpus"`
@@ -19,6 +20,10 @@ type Report struct {
 
 	Webhook *Webhook `json:"webhook,omitempty"`
 	Create  *Create  `json:"create,omitempty"`
+	Storm   *Storm   `json:"storm,omitempty"`
+	Locks   *Locks   `json:"locks,omitempty"`
+	Scale   *Scale   `json:"scale,omitempty"`
+	Change  *Change  `json:"change,omitempty"`
 }
 
 func newReport(s Settings) *Report {
@@ -39,32 +44,139 @@ func (r *Report) Save(path string) error {
 
 // Print the report for people. Its last line sums it up.
 func (r *Report) Print(to io.Writer) {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	p := &printer{to: to}
+	r.Webhook.print(p)
+	r.Create.print(p)
+	r.Storm.print(p)
+	r.Locks.print(p)
+	r.Scale.print(p)
+	r.Change.print(p)
+	p.line("\n%s", r.summary())
+}
+
+// summary is of the parts that ran.
+func (r *Report) summary() string {
+	throughput, p99, added := "not measured", "not measured", "not measured"
 	if r.Webhook != nil {
-		r.Webhook.print(w)
+		throughput, p99 = fmt.Sprintf("%.2f", r.Webhook.ThroughputRatio), fmt.Sprintf("%.2f", r.Webhook.P99Ratio)
+	}
+	if r.Create != nil {
+		added = fmt.Sprintf("%.2f ms", r.Create.added())
+	}
+	return fmt.Sprintf("throughput ratio %s, p99 ratio %s, added create latency %s", throughput, p99, added)
+}
+
+// printer of paragraphs and tables.
+type printer struct{ to io.Writer }
+
+func (p *printer) line(format string, args ...any) { _, _ = fmt.Fprintf(p.to, format+"\n", args...) }
+
+// table of rows that are formatted alike, by their columns.
+func (p *printer) table(columns string, rows ...[]string) {
+	w := tabwriter.NewWriter(p.to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, strings.ReplaceAll(columns, "|", "\t")+"\t")
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
 	_ = w.Flush()
-	_, _ = fmt.Fprintln(to, r.summary())
 }
 
-func (r *Report) summary() string {
-	if r.Webhook == nil {
-		return ""
-	}
-	return fmt.Sprintf("throughput ratio %.2f, p99 ratio %.2f", r.Webhook.ThroughputRatio, r.Webhook.P99Ratio)
+// row of a table, "|" between its cells.
+func row(format string, args ...any) []string {
+	return strings.Split(fmt.Sprintf(format, args...), "|")
 }
 
-func (h *Webhook) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "webhook: %d classes of %d kinds, %d kinds of claim, %d matches a claim; reviews of %d bytes, answers of %d and %d\n",
-		h.Classes, h.ClassKinds, h.ClaimKinds, h.Matches, h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
-	_, _ = fmt.Fprintln(w, "\trequests/s\tp50 ms\tp99 ms\tCPU µs\tload's CPU µs\tRSS MiB\t")
-	for _, s := range []struct {
-		name string
-		Served
-	}{{"do-nothing", h.DoNothing}, {"classbind", h.Classbind}} {
-		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.1f\t\n", s.name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
+func (h *Webhook) print(p *printer) {
+	if h == nil {
+		return
 	}
-	_, _ = fmt.Fprintf(w, "ratio\t%.2f\t%.2f\t%.2f\t%.2f\t\t\t\n", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio)
+	p.line("\nwebhook: the same reviews for both; %d classes of %d kinds, %d kinds of claim, %d matches a claim", h.Classes, h.ClassKinds, h.ClaimKinds, h.Matches)
+	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)", h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
+	of := func(name string, s Served) []string {
+		return row("%s|%.0f|%.2f|%.2f|%.0f|%.0f|%.1f", name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
+	}
+	p.table("|requests/s|p50 ms|p99 ms|CPU µs|load's CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
+		row("ratio|%.2f|%.2f|%.2f|%.2f||%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, float64(h.Classbind.RSSBytes)/float64(h.DoNothing.RSSBytes)))
+}
+
+func (c *Create) print(p *printer) {
+	if c == nil {
+		return
+	}
+	p.line("\ncreate: claims through the API server (medians of rounds; added is to the same round without a webhook)")
+	var rows [][]string
+	for _, c := range c.Creates {
+		has := ""
+		if c.Reference {
+			has = "yes"
+		}
+		rows = append(rows, row("%s|%s|%d|%.2f|%.2f|%+.2f|%+.2f", c.Webhook, has, c.Clients, c.P50Millis, c.P99Millis, c.AddedP50Millis, c.AddedP99Millis))
+	}
+	p.table("webhook|has a reference|clients|p50 ms|p99 ms|added p50 ms|added p99 ms", rows...)
+}
+
+func (s *Storm) print(p *printer) {
+	if s == nil {
+		return
+	}
+	p.line("\nstorm: reviews while classes change, %d a second if that can be reached", s.Wanted)
+	of := func(name string, s Stormed) []string {
+		return row("%s|%.0f|%.0f|%.2f|%.2f|%.0f", name, s.ChangesPerSecond, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros)
+	}
+	p.table("changes|changes/s|requests/s|p50 ms|p99 ms|CPU µs", of("none", s.Quiet), of("of an unregistered kind", s.Elsewhere), of("of the claims' classes", s.Here))
+	p.line("p99 ratio of the last to the one before: %.2f; to none: %.2f", s.P99Ratio, s.P99RatioToQuiet)
+}
+
+func (l *Locks) print(p *printer) {
+	if l == nil {
+		return
+	}
+	own, through := l.waits(classbinds), l.waits(called)
+	p.line("\nlocks: waits under full load, %d requests; %d for locks of classbind's own, %d for those of libraries that it calls", l.Requests, own, through)
+	rows := make([][]string, 0, lockRows)
+	for _, k := range l.Contended[:min(lockRows, len(l.Contended))] {
+		rows = append(rows, row("%d|%.2f|%s|%s", k.Waits, k.WaitedMillis, k.Whose, k.Holder))
+	}
+	p.table("waits|waited ms|whose|let go of by", rows...)
+}
+
+// lockRows are the locks that are printed; all are in the JSON.
+const lockRows = 12
+
+func (s *Scale) print(p *printer) {
+	if s == nil {
+		return
+	}
+	p.line("\nscale: a replica that holds classes of one kind")
+	var sizes, claims, replicas [][]string
+	for _, s := range s.Sizes {
+		sizes = append(sizes, row("%d|%.2f|%.2f|%.1f|%.1f|%.1f", s.Classes, s.ReadySeconds, s.ReadyCPUSeconds, mebi(s.HeapBytes), mebi(s.RSSBytes), mebi(s.PeakRSSBytes)))
+	}
+	p.table("classes|ready s|CPU s|heap MiB|RSS MiB|peak RSS MiB", sizes...)
+	for _, c := range s.Claims {
+		claims = append(claims, row("%d|%.0f|%.0f|%.2f|%.2f", c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis))
+	}
+	p.table("classes|claims/s|CPU µs|p50 ms|p99 ms", claims...)
+	for _, r := range s.Replicas {
+		replicas = append(replicas, row("%d|%d|%.1f|%.2f|%.2f|%.1f|%.1f", r.Replicas, r.Classes, mebi(r.RSSBytes), r.CPUMillis, r.APIServerCPUMillis, r.VisibleP50Millis, r.VisibleP99Millis))
+	}
+	p.table("replicas|classes|RSS MiB|CPU ms a change|API server's CPU ms|visible to all p50 ms|p99 ms", replicas...)
+}
+
+func (c *Change) print(p *printer) {
+	if c == nil {
+		return
+	}
+	p.line("\nchange: a replica that holds %d classes of one kind", c.Classes)
+	p.table("|it takes", row("ready|%.2f s", c.ReadySeconds),
+		row("heap a class, beyond %d|%.0f bytes", c.FewClasses, c.HeapBytesPerClass), row("RSS a class|%.0f bytes", c.RSSBytesPerClass),
+		row("heap|%.1f MiB", mebi(c.HeapBytes)), row("RSS|%.1f MiB", mebi(c.RSSBytes)), row("peak RSS|%.1f MiB", mebi(c.PeakRSSBytes)),
+		row("CPU of a change (%d)|%.2f ms", c.Changes, c.CPUMillis), row("CPU at rest|%.2f ms/s", c.IdleCPUMillisPerSecond),
+		row("visible p50|%.2f ms", c.VisibleP50Millis), row("visible p99|%.2f ms", c.VisibleP99Millis))
+	of := func(name string, r Reconnect) []string {
+		return row("%s|%.2f|%.0f|%.1f", name, r.VisibleSeconds, r.CPUMillis, mebi(r.PeakRSSBytes))
+	}
+	p.table("watches|visible after s|CPU ms|peak RSS MiB", of("resumed after a cut", c.Resumed), of("after a restart of the API server", c.Relisted))
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

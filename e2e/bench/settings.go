@@ -40,6 +40,14 @@ type Settings struct {
 	Matches    int `json:"matches"`
 	// Creates of claims in a round of the part create.
 	Creates int `json:"creates"`
+	// Changes of classes in a second of the part storm.
+	Changes int `json:"changes"`
+	// Held are the classes of one kind that a replica holds at most in the parts
+	// scale and change, SingleChanges how many of them change one after the other,
+	// and Replicas how many hold some at most.
+	Held          int `json:"held"`
+	SingleChanges int `json:"singleChanges"`
+	Replicas      int `json:"replicas"`
 	// JSON is the file to which the numbers are written, CPUProfile one for a
 	// profile of classbind in the part webhook, or empty.
 	JSON       string `json:"-"`
@@ -60,6 +68,10 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.ClaimKinds, "claim-kinds", 20, "`number` of kinds of claim")
 	fs.IntVar(&s.Matches, "matches", 10, "`number` of classes that match a claim, a divisor of --classes")
 	fs.IntVar(&s.Creates, "creates", 200, "`number` of claims that are created through the API server in a round")
+	fs.IntVar(&s.Changes, "changes", 1000, "`number` of classes that change in a second in a storm")
+	fs.IntVar(&s.Held, "held", 100_000, "`number` of classes that are held at most in the parts scale and change")
+	fs.IntVar(&s.SingleChanges, "single-changes", 200, "`number` of classes that change one after the other in the parts scale and change")
+	fs.IntVar(&s.Replicas, "replicas", 5, "`number` of replicas, at most, in the part scale")
 	fs.StringVar(&s.JSON, "json", "bin/bench.json", "`file` to which the numbers are written")
 	fs.StringVar(&s.CPUProfile, "cpu-profile", "", "`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
 }
@@ -90,6 +102,10 @@ func (s *Settings) Validate() error {
 		{"claim-kinds", s.ClaimKinds, 1, 100},
 		{"matches", s.Matches, 1, 1000},
 		{"creates", s.Creates, 1, 100_000},
+		{"changes", s.Changes, 1, 100_000},
+		{"held", s.Held, 100, 1_000_000},
+		{"single-changes", s.SingleChanges, 1, 100_000},
+		{"replicas", s.Replicas, 1, 20},
 	} {
 		if n.value < n.least || n.value > n.most {
 			wrong(n.flag, n.value, "must be from %d to %d", n.least, n.most)

@@ -46,7 +46,7 @@ type Served struct {
 	CPUMicros     float64 `json:"cpuMicros"`
 	LoadCPUMicros float64 `json:"loadCPUMicros"`
 	// RSSBytes after the last round.
-	RSSBytes int64 `json:"rssBytes"`
+	RSSBytes int64   `json:"rssBytes"`
 	Rounds   []Round `json:"rounds"`
 }
 

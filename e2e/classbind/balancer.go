@@ -20,6 +20,7 @@ type Balancer struct {
 	mu       sync.Mutex
 	backends []string
 	next     int
+	open     map[net.Conn]bool
 }
 
 // NewBalancer listens on a free port. Without a backend it ends every connection.
@@ -32,13 +33,34 @@ func NewBalancer() (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	b := &Balancer{URL: "https://localhost:" + port, listener: l}
+	b := &Balancer{URL: "https://localhost:" + port, listener: l, open: map[net.Conn]bool{}}
 	go b.serve()
 	return b, nil
 }
 
 // Close ends no connection that is open.
 func (b *Balancer) Close() error { return b.listener.Close() }
+
+// Cut every connection that is open. New ones are handed on.
+func (b *Balancer) Cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.open {
+		_ = c.Close()
+	}
+}
+
+// opened has a connection counted among those that are open, until closed is called.
+func (b *Balancer) opened(c net.Conn) (closed func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[c] = true
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.open, c)
+	}
+}
 
 // Add a backend, host:port, to those that new connections go to in turn. One
 // that does not accept its connection is passed over.
@@ -67,6 +89,7 @@ func (b *Balancer) serve() {
 
 func (b *Balancer) handOn(client net.Conn) {
 	defer func() { _ = client.Close() }()
+	defer b.opened(client)()
 	for _, backend := range b.turn() {
 		server, err := net.Dial("tcp", backend)
 		if err != nil {

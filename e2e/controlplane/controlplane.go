@@ -37,7 +37,10 @@ import (
 // on an idle machine; tests of other packages may be compiling beside them.
 const startTimeout = 60 * time.Second
 
-const etcdLog = "etcd.log"
+const (
+	etcdLog      = "etcd.log"
+	apiServerLog = "kube-apiserver.log" // of the first
+)
 
 // auditPolicy has what webhooks annotate (Metadata), once per request.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -117,6 +120,19 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 
 // Stop stops all processes and removes Dir. Calls after the first do nothing and return the same.
 func (c *ControlPlane) Stop() error { return c.stop() }
+
+// RestartAPIServer stops the first API server and starts it again, with the same address and the same users. It
+// returns once that is healthy. Its log starts anew. Not for concurrent use.
+func (c *ControlPlane) RestartAPIServer() error {
+	server := c.servers[0].APIServer
+	if err := server.Stop(); err != nil {
+		return fmt.Errorf("cannot stop the API server: %w", err)
+	}
+	if err := logged(c.Dir, apiServerLog, &server.Err, server.Start); err != nil {
+		return fmt.Errorf("cannot start the API server again: %w%s", err, c.lastWords(apiServerLog))
+	}
+	return nil
+}
 
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.
 func (c *ControlPlane) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {

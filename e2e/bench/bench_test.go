@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRun measures everything a little. What it finds is another machine's on
+// another day.
+func TestRun(t *testing.T) {
+	s := Settings{Progress: io.Discard}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.AddFlags(fs)
+	profile := filepath.Join(t.TempDir(), "cpu.pprof")
+	require.NoError(t, fs.Parse([]string{
+		"--rounds=1", "--round=100ms", "--connections=2", "--classes=100", "--class-kinds=3", "--claim-kinds=2", "--matches=5",
+		"--creates=4", "--changes=20", "--held=110", "--single-changes=2", "--replicas=2", "--cpu-profile=" + profile,
+	}))
+	require.NoError(t, s.Validate())
+	r, err := Run(t.Context(), s)
+	require.NoError(t, err)
+
+	require.NotNil(t, r.Webhook)
+	for name, served := range map[string]Served{"do-nothing": r.Webhook.DoNothing, "classbind": r.Webhook.Classbind} {
+		assert.Positive(t, served.PerSecond, name)
+		assert.Positive(t, served.P50Millis, name)
+		assert.LessOrEqual(t, served.P50Millis, served.P99Millis, name)
+		assert.Greater(t, served.RSSBytes, int64(1<<20), name)
+		assert.Len(t, served.Rounds, 1, "We should leave out the round in which %s warms up.", name)
+	}
+	assert.InDelta(t, r.Webhook.Classbind.PerSecond/r.Webhook.DoNothing.PerSecond, r.Webhook.ThroughputRatio, 1e-9, "Of one round, the ratio of medians is that of the round.")
+	assert.InDelta(t, 1650, r.Webhook.ReviewBytes, 150, "We should send reviews of the size that kube-apiserver sends.")
+	content, err := os.ReadFile(profile)
+	require.NoError(t, err)
+	assert.NotEmpty(t, content)
+
+	require.NotNil(t, r.Create)
+	assert.Len(t, r.Create.Creates, 10, "We should create five sorts of claim, by one client and by several.")
+	require.NotNil(t, r.Storm)
+	assert.Zero(t, r.Storm.Quiet.ChangesPerSecond)
+	assert.Positive(t, r.Storm.Here.ChangesPerSecond)
+	assert.Positive(t, r.Storm.Elsewhere.ChangesPerSecond)
+	require.NotNil(t, r.Locks)
+	assert.Positive(t, r.Locks.Requests)
+
+	require.NotNil(t, r.Scale)
+	assert.Len(t, r.Scale.Sizes, 2)
+	assert.Len(t, r.Scale.Claims, 2*len(rates))
+	require.Len(t, r.Scale.Replicas, 2)
+	assert.Greater(t, r.Scale.Replicas[1].RSSBytes, r.Scale.Replicas[0].RSSBytes)
+	require.NotNil(t, r.Change)
+	assert.Equal(t, 110, r.Change.Classes)
+	assert.Positive(t, r.Change.VisibleP50Millis)
+	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
+	assert.Positive(t, r.Change.Relisted.VisibleSeconds)
+
+	var text bytes.Buffer
+	r.Print(&text)
+	assert.Regexp(t, `\nthroughput ratio \d+\.\d\d, p99 ratio \d+\.\d\d, added create latency -?\d+\.\d\d ms\n$`, text.String())
+	path := filepath.Join(t.TempDir(), "bin", "bench.json")
+	require.NoError(t, r.Save(path))
+	content, err = os.ReadFile(path)
+	require.NoError(t, err)
+	saved := &Report{}
+	require.NoError(t, json.Unmarshal(content, saved), "We should write JSON.")
+	assert.Equal(t, r.Webhook, saved.Webhook)
+}
+
+func TestSettings(t *testing.T) {
+	parse := func(args ...string) *Settings {
+		s := &Settings{}
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.AddFlags(fs)
+		require.NoError(t, fs.Parse(args))
+		return s
+	}
+	s := parse()
+	require.NoError(t, s.Validate(), "We should have defaults that are valid.")
+	assert.Equal(t, 3*time.Second, s.Round)
+	assert.True(t, s.runs(partScale), "We should run all parts by default.")
+	s = parse("--only=webhook,create")
+	require.NoError(t, s.Validate())
+	assert.True(t, s.runs(partCreate, partLocks))
+	assert.False(t, s.runs(partStorm, partLocks))
+
+	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--classes=-10", "--class-kinds=0", "--claim-kinds=101", "--matches=7",
+		"--creates=0", "--changes=0", "--held=99", "--single-changes=0", "--replicas=0", "--round=1ms").Validate()
+	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, locks, scale, change
+--rounds=0: must be from 1 to 1000
+--connections=0: must be from 1 to 1000
+--classes=-10: must be from 1 to 1000000
+--class-kinds=0: must be from 1 to 100
+--claim-kinds=101: must be from 1 to 100
+--creates=0: must be from 1 to 100000
+--changes=0: must be from 1 to 100000
+--held=99: must be from 100 to 1000000
+--single-changes=0: must be from 1 to 100000
+--replicas=0: must be from 1 to 20
+--matches=7: must divide --classes, which is -10
+--round=1ms: must be from 50ms to 1h`, "We should say all that is wrong.")
+	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, locks, scale, change`)
+}
+
+func TestSizes(t *testing.T) {
+	for held, want := range map[int][]int{
+		100: {100}, 150: {100, 150}, 1000: {100, 1000}, 100_000: {100, 1000, 10_000, 100_000},
+	} {
+		assert.Equal(t, want, (&Settings{Held: held}).sizes())
+	}
+}

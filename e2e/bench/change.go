@@ -1,0 +1,370 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/progress"
+)
+
+const (
+	// spacing of the changes whose CPU is measured: each is alone.
+	spacing = 100 * time.Millisecond
+	// unseen is when it is given up that a change becomes visible.
+	unseen = time.Minute
+	// shownBy is the label of a class that claims ask for, or not.
+	shownBy = "shown"
+)
+
+// Change is what a change costs a replica that holds many classes.
+type Change struct {
+	Size
+	// FewClasses are what HeapBytesPerClass and RSSBytesPerClass are compared to.
+	FewClasses        int     `json:"fewClasses"`
+	HeapBytesPerClass float64 `json:"heapBytesPerClass"`
+	RSSBytesPerClass  float64 `json:"rssBytesPerClass"`
+
+	// Changes were made of single classes, each so long after the one before that
+	// it is alone. CPUMillis are for each of them, without those at rest.
+	Changes                int     `json:"changes"`
+	CPUMillis              float64 `json:"cpuMillis"`
+	IdleCPUMillisPerSecond float64 `json:"idleCPUMillisPerSecond"`
+	// Visible is the time from the API server's answer to a change until a claim
+	// is bound by it.
+	VisibleP50Millis float64 `json:"visibleP50Millis"`
+	VisibleP99Millis float64 `json:"visibleP99Millis"`
+
+	// Resumed is a watch that goes on after its connection was cut, Relisted one
+	// that cannot because the API server was restarted.
+	Resumed  Reconnect `json:"resumed"`
+	Relisted Reconnect `json:"relisted"`
+}
+
+// Reconnect of all watches.
+type Reconnect struct {
+	// VisibleSeconds from when the API server could be reached again until a change
+	// made then was visible.
+	VisibleSeconds float64 `json:"visibleSeconds"`
+	// CPUMillis until all was at rest again.
+	CPUMillis    float64 `json:"cpuMillis"`
+	PeakRSSBytes int64   `json:"peakRSSBytes"`
+}
+
+// change measures what changes cost, and compares memory to that of few classes.
+func (h *held) change(ctx context.Context, r *replica, config *tls.Config, few, size Size) (_ *Change, err error) {
+	c := &Change{Size: size, FewClasses: few.Classes, Changes: h.settings.SingleChanges}
+	if d := float64(size.Classes - few.Classes); d > 0 {
+		c.HeapBytesPerClass, c.RSSBytesPerClass = float64(size.HeapBytes-few.HeapBytes)/d, float64(size.RSSBytes-few.RSSBytes)/d
+	}
+	err = progress.During(h.progress, fmt.Sprintf("measuring the CPU of %d changes", c.Changes), func() error {
+		usage, err := h.changeCPU(ctx, []*process{&r.process})
+		if err != nil {
+			return err
+		}
+		c.IdleCPUMillisPerSecond, c.CPUMillis = usage[0].idlePerSecond, usage[0].perChange
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := h.watchFor(ctx, r, config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.close()) }()
+	var took []time.Duration
+	err = progress.During(h.progress, fmt.Sprintf("measuring when %d changes are visible", c.Changes), func() error {
+		for range c.Changes {
+			d, err := v.toggle(ctx)
+			if err != nil {
+				return err
+			}
+			took = append(took, d)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(took)
+	c.VisibleP50Millis, c.VisibleP99Millis = millis(quantile(took, .5)), millis(quantile(took, .99))
+	return c, nil
+}
+
+// usage of CPU in milliseconds, by some processes together.
+type usage struct {
+	idlePerSecond, perChange float64
+}
+
+// changeCPU is what groups of processes take at rest, and then for each of some
+// single changes.
+func (h *held) changeCPU(ctx context.Context, groups ...[]*process) ([]usage, error) {
+	n := h.settings.SingleChanges
+	begin, err := cpuOf(groups)
+	if err != nil {
+		return nil, err
+	}
+	rest := time.Duration(n) * spacing
+	sleep(ctx, rest)
+	rested, err := cpuOf(groups)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	for i := range n {
+		if err := h.label(ctx, h.class, className(i%h.classes), "changed", strconv.FormatInt(start.UnixNano()+int64(i), 10)); err != nil {
+			return nil, err
+		}
+		sleep(ctx, time.Until(start.Add(time.Duration(i+1)*spacing)))
+	}
+	took := time.Since(start)
+	changed, err := cpuOf(groups)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]usage, len(groups))
+	for i := range groups {
+		idle := millis(rested[i]-begin[i]) / rest.Seconds()
+		all[i] = usage{idle, (millis(changed[i]-rested[i]) - idle*took.Seconds()) / float64(n)}
+	}
+	return all, nil
+}
+
+// cpuOf groups of processes until now.
+func cpuOf(groups [][]*process) ([]time.Duration, error) {
+	totals := make([]time.Duration, len(groups))
+	for i, processes := range groups {
+		for _, p := range processes {
+			d, err := p.cpu()
+			if err != nil {
+				return nil, err
+			}
+			totals[i] += d
+		}
+	}
+	return totals, nil
+}
+
+// visibility of a change. Of two classes, one is always shown to a claim that
+// would get the other if that is shown too. So a replica never has to ask the API
+// server for a class, which would be another way to see it.
+type visibility struct {
+	held    *held
+	c       *connection
+	review  []byte
+	toggled string // the class
+	shown   bool
+}
+
+// watchFor visibility in a replica.
+func (h *held) watchFor(ctx context.Context, r *replica, config *tls.Config) (_ *visibility, err error) {
+	if h.classes < 2 {
+		return nil, errors.New("there are no two classes to tell apart")
+	}
+	v := &visibility{held: h, toggled: className(1), shown: true}
+	for i := range 2 {
+		if err := h.label(ctx, h.class, className(i), shownBy, "yes"); err != nil {
+			return nil, err
+		}
+	}
+	if v.c, err = dial(ctx, strings.TrimPrefix(r.URL, "https://"), bindPath, config); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = v.close()
+		}
+	}()
+	if err := v.c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
+		return nil, err
+	}
+	// The draw is by the claim's name: each class gets every other.
+	for deadline, i := time.Now().Add(unseen), 0; ; i++ {
+		if v.review, err = review(h.claim, fmt.Sprintf("probe-%05d", i), map[string]string{shownBy: "yes"}, true); err != nil {
+			return nil, err
+		}
+		got, err := v.bound()
+		if err != nil {
+			return nil, err
+		}
+		if got == v.toggled {
+			return v, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("no claim is bound to %q", v.toggled)
+		}
+	}
+}
+
+func (v *visibility) close() error { return v.c.Close() }
+
+// bound is the name of the class that the claim gets.
+func (v *visibility) bound() (string, error) {
+	answer, err := ask(v.c, v.review)
+	if err != nil {
+		return "", err
+	}
+	var patch []struct {
+		Value struct {
+			Name string `json:"name"`
+		} `json:"value"`
+	}
+	if err := json.Unmarshal(answer.Patch, &patch); err != nil || len(patch) != 1 {
+		return "", fmt.Errorf("cannot read the patch %s: %w", answer.Patch, err)
+	}
+	return patch[0].Value.Name, nil
+}
+
+// toggle whether the class is shown, and return how long after the API server's
+// answer the claim saw it.
+func (v *visibility) toggle(ctx context.Context) (time.Duration, error) {
+	if err := v.change(ctx); err != nil {
+		return 0, err
+	}
+	return v.await(ctx)
+}
+
+// change whether the class is shown.
+func (v *visibility) change(ctx context.Context) error {
+	v.shown = !v.shown
+	value := map[bool]string{true: "yes", false: "no"}[v.shown]
+	return v.held.label(ctx, v.held.class, v.toggled, shownBy, value)
+}
+
+// await until the claim sees what is.
+func (v *visibility) await(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	for time.Since(begin) < unseen {
+		got, err := v.bound()
+		if err != nil || ctx.Err() != nil {
+			return 0, errors.Join(err, ctx.Err())
+		}
+		if (got == v.toggled) == v.shown {
+			return time.Since(begin), nil
+		}
+	}
+	return 0, fmt.Errorf("a change is not visible after %s", unseen)
+}
+
+// reconnects of a replica whose connections to the API server can be cut.
+func (h *held) reconnects(ctx context.Context, c *Change) (err error) {
+	wire, err := classbind.NewBalancer()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, wire.Close()) }()
+	wire.Add(strings.Trim(strings.TrimPrefix(h.Config.Host, "https:"), "/"))
+	through := *h
+	through.cluster = new(*h.cluster)
+	if through.kubeconfig, err = redirected(h.kubeconfig, wire.URL, h.Dir); err != nil {
+		return err
+	}
+	r, _, err := through.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	config, err := h.trust(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := h.watchFor(ctx, r, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.close()) }()
+	err = progress.During(h.progress, "cutting classbind off from the API server", func() error {
+		c.Resumed, err = h.reconnect(ctx, r, v, func() error {
+			wire.Cut()
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return progress.During(h.progress, "restarting the API server", func() error {
+		c.Relisted, err = h.reconnect(ctx, r, v, func() error {
+			if err := h.RestartAPIServer(); err != nil {
+				return err
+			}
+			return h.awaitClasses(ctx)
+		})
+		return err
+	})
+}
+
+// reconnect a replica after a fault.
+func (h *held) reconnect(ctx context.Context, r *replica, v *visibility, fault func() error) (c Reconnect, err error) {
+	idle, err := r.cpuFor(ctx, settling)
+	if err != nil {
+		return c, err
+	}
+	before, err := r.cpu()
+	if err != nil {
+		return c, err
+	}
+	start := time.Now()
+	if err := fault(); err != nil {
+		return c, err
+	}
+	reachable := time.Now()
+	if _, err := v.toggle(ctx); err != nil {
+		return c, err
+	}
+	c.VisibleSeconds = time.Since(reachable).Seconds()
+	sleep(ctx, settling)
+	after, err := r.cpu()
+	if err != nil {
+		return c, err
+	}
+	c.CPUMillis = millis(after-before) - millis(idle)*time.Since(start).Seconds()/settling.Seconds()
+	_, c.PeakRSSBytes, err = r.memory()
+	return c, err
+}
+
+// awaitClasses until the API server serves them, which takes it a little longer
+// than to be healthy.
+func (h *held) awaitClasses(ctx context.Context) error {
+	why := errors.New("it did not answer")
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		why = h.client.Get().Resource(plural(h.class)).Name(className(0)).Do(ctx).Error()
+		return why == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not serve classes: %w: %w", err, why)
+	}
+	return nil
+}
+
+// settling is how long watches may take until all of them are at rest.
+const settling = 10 * time.Second
+
+// redirected is a kubeconfig for another address of the same API server, in dir.
+func redirected(kubeconfig, url, dir string) (string, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range config.Clusters {
+		c.Server = url
+	}
+	path := filepath.Join(dir, "redirected.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o600)
+}

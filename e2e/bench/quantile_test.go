@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestQuantile(t *testing.T) {
+	hundred := make([]int, 100)
+	for i := range hundred {
+		hundred[i] = i + 1
+	}
+	for name, tc := range map[string]struct {
+		sorted []int
+		share  float64
+		want   int
+	}{
+		"Nothing":   {nil, .5, 0},
+		"One":       {[]int{7}, .99, 7},
+		"Median":    {hundred, .5, 50},
+		"P99":       {hundred, .99, 99},
+		"Few":       {[]int{1, 2, 3}, .99, 3},
+		"All":       {hundred, 1, 100},
+		"None":      {hundred, 0, 1},
+		"MedianOdd": {[]int{1, 2, 3}, .5, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, quantile(tc.sorted, tc.share), "We should find the least value that so many do not exceed.")
+		})
+	}
+}
+
+func TestMedian(t *testing.T) {
+	assert.Zero(t, median(nil))
+	assert.InDelta(t, 2, median([]float64{3, 1, 2}), 0, "We should order the values.")
+	assert.InDelta(t, 2.5, median([]float64{4, 1, 2, 3}), 0, "We should take the mean of the two in the middle.")
+	values := []float64{3, 1, 2}
+	median(values)
+	assert.Equal(t, []float64{3, 1, 2}, values, "We should leave the values as they are.")
+}
+
+func TestBesideEachOther(t *testing.T) {
+	requests := func(n int) round { return round{Requests: n} }
+	count := func(r round) float64 { return float64(r.Requests) }
+	slow, fast := []round{requests(1), requests(10), requests(100)}, []round{requests(2), requests(30), requests(200)}
+	assert.InDelta(t, 2, ratio(fast, slow, count), 0, "We should take the median of ratios of rounds side by side.")
+	assert.InDelta(t, 20, difference(fast, slow, count), 0, "We should take the median of differences of rounds side by side.")
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestPrint(t *testing.T) {
+	r := &Report{
+		Webhook: &Webhook{
+			Classes: 10_000, ClassKinds: 50, ClaimKinds: 20, Matches: 10, ReviewBytes: 1600, DoNothingAnswerBytes: 450, ClassbindAnswerBytes: 449,
+			DoNothing: Served{PerSecond: 8000, P50Millis: 1, P99Millis: 4, CPUMicros: 150, LoadCPUMicros: 40, RSSBytes: 32 << 20},
+			Classbind: Served{PerSecond: 12_000, P50Millis: .5, P99Millis: 3, CPUMicros: 80, LoadCPUMicros: 40, RSSBytes: 64 << 20},
+
+			ThroughputRatio: 1.5, P50Ratio: .5, P99Ratio: .75, CPURatio: .53,
+		},
+		Create: &Create{Creates: []Created{
+			{Webhook: askedNobody, Clients: 1, P50Millis: 2, P99Millis: 3},
+			{Webhook: askedClassbind, Clients: 1, P50Millis: 3.25, P99Millis: 5, AddedP50Millis: 1.25, AddedP99Millis: 2},
+		}},
+		Locks: &Locks{Requests: 1000, Contended: []Lock{{"net/http.(*http2pipe).Write", others, 5, 3}}},
+	}
+	var text bytes.Buffer
+	r.Print(&text)
+	assert.Equal(t, `
+webhook: the same reviews for both; 10000 classes of 50 kinds, 20 kinds of claim, 10 matches a claim
+(reviews of 1600 bytes, answers of 450 and of 449; medians of rounds, ratios of rounds side by side)
+              requests/s  p50 ms  p99 ms  CPU µs  load's CPU µs  RSS MiB
+  do-nothing        8000    1.00    4.00     150             40     32.0
+   classbind       12000    0.50    3.00      80             40     64.0
+       ratio        1.50    0.50    0.75    0.53                    2.00
+
+create: claims through the API server (medians of rounds; added is to the same round without a webhook)
+    webhook  has a reference  clients  p50 ms  p99 ms  added p50 ms  added p99 ms
+       none                         1    2.00    3.00         +0.00         +0.00
+  classbind                         1    3.25    5.00         +1.25         +2.00
+
+locks: waits under full load, 1000 requests; 0 for locks of classbind's own, 0 for those of libraries that it calls
+  waits  waited ms               whose                 let go of by
+      5       3.00  library or runtime  net/http.(*http2pipe).Write
+
+throughput ratio 1.50, p99 ratio 0.75, added create latency 1.25 ms
+`, text.String())
+
+	text.Reset()
+	(&Report{}).Print(&text)
+	assert.Equal(t, "\nthroughput ratio not measured, p99 ratio not measured, added create latency not measured\n", text.String(), "We should make nothing up.")
+}
