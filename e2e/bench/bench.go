@@ -13,10 +13,11 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// Run the parts that the settings name. Whatever was measured is in the report
-// beside an error, too.
+// Run the parts that the settings name.
 func Run(ctx context.Context, s Settings) (r *Report, err error) {
-	r = newReport(s)
+	if r, err = newReport(s); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "classbind-bench-")
 	if err != nil {
 		return r, err

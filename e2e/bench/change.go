@@ -23,6 +23,10 @@ import (
 const (
 	// spacing of the changes whose CPU is measured: each is alone.
 	spacing = 100 * time.Millisecond
+	// looking is how long after a claim that does not see a change another one asks,
+	// and lookingOn where the CPU of that must not count.
+	looking   = 200 * time.Microsecond
+	lookingOn = 50 * time.Millisecond
 	// unseen is when it is given up that a change becomes visible.
 	unseen = time.Minute
 	// shownBy is the label of a class that claims ask for, or not.
@@ -70,7 +74,7 @@ func (h *held) change(ctx context.Context, r *replica, config *tls.Config, few, 
 		c.HeapBytesPerClass, c.RSSBytesPerClass = float64(size.HeapBytes-few.HeapBytes)/d, float64(size.RSSBytes-few.RSSBytes)/d
 	}
 	err = progress.During(h.progress, fmt.Sprintf("measuring the CPU of %d changes", c.Changes), func() error {
-		usage, err := h.changeCPU(ctx, []*process{&r.process})
+		usage, err := h.changeCPU(ctx, c.Changes, []*process{&r.process})
 		if err != nil {
 			return err
 		}
@@ -109,15 +113,14 @@ type usage struct {
 	idlePerSecond, perChange float64
 }
 
-// changeCPU is what groups of processes take at rest, and then for each of some
+// changeCPU is what groups of processes take at rest, and then for each of n
 // single changes.
-func (h *held) changeCPU(ctx context.Context, groups ...[]*process) ([]usage, error) {
-	n := h.settings.SingleChanges
+func (h *held) changeCPU(ctx context.Context, n int, groups ...[]*process) ([]usage, error) {
 	begin, err := cpuOf(groups)
 	if err != nil {
 		return nil, err
 	}
-	rest := time.Duration(n) * spacing
+	rest := time.Duration(n) * spacing / 2
 	sleep(ctx, rest)
 	rested, err := cpuOf(groups)
 	if err != nil {
@@ -167,6 +170,7 @@ type visibility struct {
 	review  []byte
 	toggled string // the class
 	shown   bool
+	pause   time.Duration // from an answer to the next question
 }
 
 // watchFor visibility in a replica.
@@ -174,7 +178,7 @@ func (h *held) watchFor(ctx context.Context, r *replica, config *tls.Config) (_ 
 	if h.classes < 2 {
 		return nil, errors.New("there are no two classes to tell apart")
 	}
-	v := &visibility{held: h, toggled: className(1), shown: true}
+	v := &visibility{held: h, toggled: className(1), shown: true, pause: looking}
 	for i := range 2 {
 		if err := h.label(ctx, h.class, className(i), shownBy, "yes"); err != nil {
 			return nil, err
@@ -244,7 +248,7 @@ func (v *visibility) change(ctx context.Context) error {
 	return v.held.label(ctx, v.held.class, v.toggled, shownBy, value)
 }
 
-// await until the claim sees what is.
+// await until the claim sees what is, and return how long that took.
 func (v *visibility) await(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	for time.Since(begin) < unseen {
@@ -255,6 +259,7 @@ func (v *visibility) await(ctx context.Context) (time.Duration, error) {
 		if (got == v.toggled) == v.shown {
 			return time.Since(begin), nil
 		}
+		sleep(ctx, v.pause)
 	}
 	return 0, fmt.Errorf("a change is not visible after %s", unseen)
 }
@@ -286,6 +291,7 @@ func (h *held) reconnects(ctx context.Context, c *Change) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
+	v.pause = lookingOn
 	err = progress.During(h.progress, "cutting classbind off from the API server", func() error {
 		c.Resumed, err = h.reconnect(ctx, r, v, func() error {
 			wire.Cut()

@@ -31,12 +31,11 @@ type target struct {
 
 // round is what came of driving a target for a while.
 type round struct {
-	Requests int           `json:"requests"`
-	Took     time.Duration `json:"-"`
-	P50      time.Duration `json:"-"`
-	P99      time.Duration `json:"-"`
+	Requests        int
+	Took            time.Duration
+	P50, P99, Worst time.Duration
 	// CPU of the server's process, and of the load.
-	CPU, LoadCPU time.Duration `json:"-"`
+	CPU, LoadCPU time.Duration
 }
 
 func (r round) perSecond() float64     { return float64(r.Requests) / r.Took.Seconds() }
@@ -151,7 +150,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	r.CPU, r.LoadCPU = after-cpu, ownAfter-own
 	took := slices.Concat(l.took...)
 	slices.Sort(took)
-	r.Requests, r.P50, r.P99 = len(took), quantile(took, .5), quantile(took, .99)
+	r.Requests, r.P50, r.P99, r.Worst = len(took), quantile(took, .5), quantile(took, .99), quantile(took, 1)
 	if r.Requests == 0 {
 		return r, fmt.Errorf("no request was answered within %s", d)
 	}

@@ -60,7 +60,6 @@ const (
             engineVersion: {type: string, pattern: '^[0-9]+(\.[0-9]+)?$'}
             storageGB: {type: integer, minimum: 1}
             highlyAvailable: {type: boolean, default: false}
-            maintenance: {type: object, properties: {day: {type: string}, hour: {type: integer}}}
         status:
           type: object
           x-kubernetes-preserve-unknown-fields: true`

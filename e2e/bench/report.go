@@ -9,14 +9,19 @@ import (
 	"runtime"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/prometheus/procfs"
 )
 
 // Report of a measurement; a part that did not run is nil. The names of fields
 // have their units: Micros, Millis and Seconds of time, Bytes.
 type Report struct {
-	Go       string   `json:"go"`
-	CPUs     int      `json:"cpus"`
-	Settings Settings `json:"settings"`
+	Go   string `json:"go"`
+	CPUs int    `json:"cpus"`
+	// LoadAverage of the minute before tells a machine that had other things to do.
+	LoadAverage  float64  `json:"loadAverage"`
+	Settings     Settings `json:"settings"`
+	RoundSeconds float64  `json:"roundSeconds"`
 
 	Webhook *Webhook `json:"webhook,omitempty"`
 	Create  *Create  `json:"create,omitempty"`
@@ -26,8 +31,18 @@ type Report struct {
 	Change  *Change  `json:"change,omitempty"`
 }
 
-func newReport(s Settings) *Report {
-	return &Report{Go: runtime.Version(), CPUs: runtime.NumCPU(), Settings: s}
+func newReport(s Settings) (*Report, error) {
+	r := &Report{Go: runtime.Version(), CPUs: runtime.NumCPU(), Settings: s, RoundSeconds: s.Round.Seconds()}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil, err
+	}
+	load, err := fs.LoadAvg()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the load of this machine: %w", err)
+	}
+	r.LoadAverage = load.Load1
+	return r, nil
 }
 
 // Save the report as JSON.
@@ -45,6 +60,7 @@ func (r *Report) Save(path string) error {
 // Print the report for people. Its last line sums it up.
 func (r *Report) Print(to io.Writer) {
 	p := &printer{to: to}
+	p.line("%d CPUs for all of it, %s; the load average was %.1f before", r.CPUs, r.Go, r.LoadAverage)
 	r.Webhook.print(p)
 	r.Create.print(p)
 	r.Storm.print(p)

@@ -9,6 +9,8 @@ import (
 
 func TestPrint(t *testing.T) {
 	r := &Report{
+		Go: "go1.26.0", CPUs: 2, LoadAverage: .25,
+
 		Webhook: &Webhook{
 			Classes: 10_000, ClassKinds: 50, ClaimKinds: 20, Matches: 10, ReviewBytes: 1600, DoNothingAnswerBytes: 450, ClassbindAnswerBytes: 449,
 			DoNothing: Served{PerSecond: 8000, P50Millis: 1, P99Millis: 4, CPUMicros: 150, LoadCPUMicros: 40, RSSBytes: 32 << 20},
@@ -24,7 +26,8 @@ func TestPrint(t *testing.T) {
 	}
 	var text bytes.Buffer
 	r.Print(&text)
-	assert.Equal(t, `
+	assert.Equal(t, `2 CPUs for all of it, go1.26.0; the load average was 0.2 before
+
 webhook: the same reviews for both; 10000 classes of 50 kinds, 20 kinds of claim, 10 matches a claim
 (reviews of 1600 bytes, answers of 450 and of 449; medians of rounds, ratios of rounds side by side)
               requests/s  p50 ms  p99 ms  CPU µs  load's CPU µs  RSS MiB
@@ -46,5 +49,5 @@ throughput ratio 1.50, p99 ratio 0.75, added create latency 1.25 ms
 
 	text.Reset()
 	(&Report{}).Print(&text)
-	assert.Equal(t, "\nthroughput ratio not measured, p99 ratio not measured, added create latency not measured\n", text.String(), "We should make nothing up.")
+	assert.Equal(t, "0 CPUs for all of it, ; the load average was 0.0 before\n\nthroughput ratio not measured, p99 ratio not measured, added create latency not measured\n", text.String(), "We should make nothing up.")
 }

@@ -13,9 +13,13 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// replicated is the number of classes that several replicas hold, if there are to
-// be so many.
-const replicated = 10_000
+const (
+	// replicated is the number of classes that several replicas hold, if there are
+	// to be so many.
+	replicated = 10_000
+	// fewer changes are made for each number of replicas than for a single one.
+	fewer = 4
+)
 
 // rates of claims in a second at which a replica is measured.
 var rates = []int{100, 500, 1000}
@@ -112,7 +116,8 @@ func (h *held) replicated(ctx context.Context, running []*replica) (result Repli
 	if err != nil {
 		return result, err
 	}
-	usage, err := h.changeCPU(ctx, processes, []*process{server})
+	changes := max(1, h.settings.SingleChanges/fewer)
+	usage, err := h.changeCPU(ctx, changes, processes, []*process{server})
 	if err != nil {
 		return result, err
 	}
@@ -134,7 +139,7 @@ func (h *held) replicated(ctx context.Context, running []*replica) (result Repli
 		}
 		views = append(views, v)
 	}
-	took := make([]time.Duration, h.settings.SingleChanges)
+	took := make([]time.Duration, changes)
 	for i := range took {
 		if took[i], err = toggleAll(ctx, views); err != nil {
 			return result, err

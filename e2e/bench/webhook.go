@@ -55,7 +55,9 @@ type Round struct {
 	PerSecond float64 `json:"perSecond"`
 	P50Millis float64 `json:"p50Millis"`
 	P99Millis float64 `json:"p99Millis"`
-	CPUMicros float64 `json:"cpuMicros"`
+	// WorstMillis tell a round in which the machine did something else.
+	WorstMillis float64 `json:"worstMillis"`
+	CPUMicros   float64 `json:"cpuMicros"`
 }
 
 // served are rounds of a process, in a report.
@@ -68,7 +70,7 @@ func served(p *process, rounds []round) (Served, error) {
 		LoadCPUMicros: medianOf(rounds, round.loadCPUMicros),
 	}
 	for _, r := range rounds {
-		s.Rounds = append(s.Rounds, Round{r.perSecond(), millis(r.P50), millis(r.P99), r.cpuMicros()})
+		s.Rounds = append(s.Rounds, Round{r.perSecond(), millis(r.P50), millis(r.P99), millis(r.Worst), r.cpuMicros()})
 	}
 	var err error
 	s.RSSBytes, _, err = p.memory()
@@ -142,8 +144,8 @@ func (m *many) interleave(ctx context.Context, what string, targets []*target, n
 			} else {
 				warm = " (warming up)"
 			}
-			_, _ = fmt.Fprintf(m.progress, "  %s: round %d of %d, %-10s %6.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.0f µs%s\n",
-				what, n, m.settings.Rounds, names[i], r.perSecond(), millis(r.P50), millis(r.P99), r.cpuMicros(), warm)
+			_, _ = fmt.Fprintf(m.progress, "  %s: round %d of %d, %-10s %6.0f/s, p50 %.2f ms, p99 %.2f ms, worst %.0f ms, CPU %.0f µs%s\n",
+				what, n, m.settings.Rounds, names[i], r.perSecond(), millis(r.P50), millis(r.P99), millis(r.Worst), r.cpuMicros(), warm)
 		}
 	}
 	return rounds, nil

@@ -10,12 +10,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/e2e/bench"
 )
 
 func main() {
+	klog.SetLogger(logr.Discard()) // What fails is an error here, too; what is interrupted is no news.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newCommand().ExecuteContext(ctx)
 	if ctx.Err() != nil {
