@@ -14,21 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRun measures everything a little. What it finds is another machine's on
-// another day.
-func TestRun(t *testing.T) {
+// tiny settings with which parts take seconds. What they find says nothing.
+func tiny(t *testing.T, args ...string) Settings {
+	t.Helper()
 	s := Settings{Progress: io.Discard}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.AddFlags(fs)
-	profile := filepath.Join(t.TempDir(), "cpu.pprof")
-	require.NoError(t, fs.Parse([]string{
+	require.NoError(t, fs.Parse(append([]string{
 		"--rounds=1", "--round=100ms", "--connections=2", "--classes=100", "--class-kinds=3", "--claim-kinds=2", "--matches=5",
-		"--creates=4", "--changes=20", "--held=110", "--single-changes=2", "--replicas=2", "--cpu-profile=" + profile,
-	}))
+		"--creates=4", "--changes=20", "--held=110", "--single-changes=2", "--replicas=1",
+	}, args...)))
 	require.NoError(t, s.Validate())
-	r, err := Run(t.Context(), s)
-	require.NoError(t, err)
+	return s
+}
 
+func TestManyClasses(t *testing.T) {
+	t.Parallel()
+	profile := filepath.Join(t.TempDir(), "cpu.pprof")
+	r, err := Run(t.Context(), tiny(t, "--only=webhook,create,storm,locks", "--cpu-profile="+profile))
+	require.NoError(t, err)
 	require.NotNil(t, r.Webhook)
 	for name, served := range map[string]Served{"do-nothing": r.Webhook.DoNothing, "classbind": r.Webhook.Classbind} {
 		assert.Positive(t, served.PerSecond, name)
@@ -47,21 +51,12 @@ func TestRun(t *testing.T) {
 	assert.Len(t, r.Create.Creates, 10, "We should create five sorts of claim, by one client and by several.")
 	require.NotNil(t, r.Storm)
 	assert.Zero(t, r.Storm.Quiet.ChangesPerSecond)
-	assert.Positive(t, r.Storm.Here.ChangesPerSecond)
-	assert.Positive(t, r.Storm.Elsewhere.ChangesPerSecond)
+	assert.Positive(t, r.Storm.Here.PerSecond)
+	assert.Positive(t, r.Storm.Elsewhere.PerSecond)
 	require.NotNil(t, r.Locks)
 	assert.Positive(t, r.Locks.Requests)
-
-	require.NotNil(t, r.Scale)
-	assert.Len(t, r.Scale.Sizes, 2)
-	assert.Len(t, r.Scale.Claims, 2*len(rates))
-	require.Len(t, r.Scale.Replicas, 2)
-	assert.Greater(t, r.Scale.Replicas[1].RSSBytes, r.Scale.Replicas[0].RSSBytes)
-	require.NotNil(t, r.Change)
-	assert.Equal(t, 110, r.Change.Classes)
-	assert.Positive(t, r.Change.VisibleP50Millis)
-	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
-	assert.Positive(t, r.Change.Relisted.VisibleSeconds)
+	assert.Nil(t, r.Scale)
+	assert.Nil(t, r.Change)
 
 	var text bytes.Buffer
 	r.Print(&text)
@@ -73,6 +68,27 @@ func TestRun(t *testing.T) {
 	saved := &Report{}
 	require.NoError(t, json.Unmarshal(content, saved), "We should write JSON.")
 	assert.Equal(t, r.Webhook, saved.Webhook)
+}
+
+func TestHeldClasses(t *testing.T) {
+	t.Parallel()
+	r, err := Run(t.Context(), tiny(t, "--only=scale,change"))
+	require.NoError(t, err)
+	assert.Nil(t, r.Webhook)
+	require.NotNil(t, r.Scale)
+	require.Len(t, r.Scale.Sizes, 2)
+	assert.Len(t, r.Scale.Claims, 2*len(rates))
+	assert.Len(t, r.Scale.Replicas, 1)
+	for i, classes := range []int{100, 110} {
+		assert.Equal(t, classes, r.Scale.Sizes[i].Classes)
+		assert.Positive(t, r.Scale.Sizes[i].HeapBytes)
+		assert.Positive(t, r.Scale.Sizes[i].ReadySeconds)
+	}
+	require.NotNil(t, r.Change)
+	assert.Equal(t, 110, r.Change.Classes)
+	assert.Positive(t, r.Change.VisibleP50Millis)
+	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
+	assert.Positive(t, r.Change.Relisted.VisibleSeconds)
 }
 
 func TestSettings(t *testing.T) {

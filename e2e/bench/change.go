@@ -27,6 +27,8 @@ const (
 	// and lookingOn where the CPU of that must not count.
 	looking   = 200 * time.Microsecond
 	lookingOn = 50 * time.Millisecond
+	// settlingRounds are as long as watches may take until all of them are at rest.
+	settlingRounds = 3
 	// unseen is when it is given up that a change becomes visible.
 	unseen = time.Minute
 	// shownBy is the label of a class that claims ask for, or not.
@@ -315,6 +317,7 @@ func (h *held) reconnects(ctx context.Context, c *Change) (err error) {
 
 // reconnect a replica after a fault.
 func (h *held) reconnect(ctx context.Context, r *replica, v *visibility, fault func() error) (c Reconnect, err error) {
+	settling := settlingRounds * h.settings.Round
 	idle, err := r.cpuFor(ctx, settling)
 	if err != nil {
 		return c, err
@@ -355,9 +358,6 @@ func (h *held) awaitClasses(ctx context.Context) error {
 	}
 	return nil
 }
-
-// settling is how long watches may take until all of them are at rest.
-const settling = 10 * time.Second
 
 // redirected is a kubeconfig for another address of the same API server, in dir.
 func redirected(kubeconfig, url, dir string) (string, error) {

@@ -14,10 +14,6 @@ import (
 // few is the first number of classes that is held, to which more are compared.
 const few = 100
 
-// resting is how long a replica is left alone before what it takes at rest is
-// measured.
-const resting = 2 * time.Second
-
 // held is a cluster with more and more classes of one kind, and replicas of
 // classbind that come and go.
 type held struct {
@@ -123,7 +119,7 @@ func (h *held) weigh(ctx context.Context, r *replica, size *Size) error {
 		return err
 	}
 	size.ReadyCPUSeconds = used.Seconds()
-	sleep(ctx, resting)
+	sleep(ctx, h.settings.Round)
 	if size.HeapBytes, err = r.heap(ctx); err != nil {
 		return err
 	}

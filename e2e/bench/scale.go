@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -112,7 +113,7 @@ func (h *held) replicated(ctx context.Context, running []*replica) (result Repli
 		result.RSSBytes += rss
 		processes = append(processes, &r.process)
 	}
-	server, err := child("kube-apiserver")
+	server, err := child("--cert-dir=" + filepath.Join(h.Dir, "kube-apiserver"))
 	if err != nil {
 		return result, err
 	}
