@@ -23,6 +23,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -143,7 +145,7 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := admissionv1.AdmissionReview{}
+	review := reviewed{}
 	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
@@ -157,7 +159,30 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 	case review.Request.UID == "":
 		return nil, malformed("request.uid: must be set")
 	}
-	return review.Request, nil
+	return &admissionv1.AdmissionRequest{
+		UID: review.Request.UID, Kind: review.Request.Kind, Resource: review.Request.Resource, SubResource: review.Request.SubResource,
+		Name: review.Request.Name, Namespace: review.Request.Namespace, Operation: review.Request.Operation, DryRun: review.Request.DryRun,
+		Object: review.Request.Object, OldObject: review.Request.OldObject,
+	}, nil
+}
+
+// reviewed is what is read of an AdmissionReview. What else is in it, such as who
+// asks and with which options, takes longer to read than all of this.
+type reviewed struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Request    *struct {
+		UID         types.UID                   `json:"uid"`
+		Kind        metav1.GroupVersionKind     `json:"kind"`
+		Resource    metav1.GroupVersionResource `json:"resource"`
+		SubResource string                      `json:"subResource"`
+		Name        string                      `json:"name"`
+		Namespace   string                      `json:"namespace"`
+		Operation   admissionv1.Operation       `json:"operation"`
+		DryRun      *bool                       `json:"dryRun"`
+		Object      runtime.RawExtension        `json:"object"`
+		OldObject   runtime.RawExtension        `json:"oldObject"`
+	} `json:"request"`
 }
 
 func isJSON(contentType string) bool {
@@ -170,19 +195,12 @@ func isJSON(contentType string) bool {
 
 // read the body, for no longer than the deadline.
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// To set the deadline beforehand, as to read in several pieces, would have every
-	// request wake the goroutine of its connection, of HTTP/2.
-	ended := make(chan struct{})
-	timer := time.AfterFunc(deadline, func() {
-		defer close(ended)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // A writer that knows no deadlines is a test's.
-	})
+	// A writer that knows no deadlines is a test's.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(deadline))
+	// At once: over HTTP/2, each piece wakes the goroutine of the connection.
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), trusted)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxReview))
-	if !timer.Stop() {
-		<-ended // The writer is no longer ours when the request has been answered.
-	}
 	if err == nil {
 		return body.Bytes(), nil
 	}
