@@ -1,13 +1,18 @@
 package webhook
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/classbind/classbind/selector"
 )
 
 func BenchmarkServeHTTP(b *testing.B) {
@@ -73,4 +78,21 @@ func BenchmarkDecode(b *testing.B) {
 			}
 		}
 	})
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	request, object := newRequest(wantsGold), map[string]any{"spec": map[string]any{}}
+	decision := inventory.Snapshot()[claimKindName].Choose(selector.Claim{Selector: labels.Everything()}, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		response, err := answer(request, object, decision)
+		if err != nil {
+			b.Fatal(err)
+		}
+		response.AuditAnnotations = auditAnnotations(decision)
+		if _, err := json.Marshal(admissionv1.AdmissionReview{Response: response}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
