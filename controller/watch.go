@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,20 +23,16 @@ type watch struct {
 	stop    context.CancelFunc
 	answers
 
-	// classes as they were last seen. The Reflector alone changes them.
-	classes atomic.Pointer[selector.Classes]
-	// news holds an item while they are to be published: however many classes
-	// change meanwhile, that is once more.
-	news chan struct{}
+	// classes as they were last seen. The Reflector alone has them.
+	classes *selector.Classes
 }
 
-// startWatch follows the classes until it is stopped. Both publish, with all
-// of them after each change, and answered, with what the API server answers to a watch when it
-// answers otherwise than before, are called from its own goroutines.
+// startWatch follows the classes until it is stopped. Both publish, with all of
+// them after each change, and answered, with what the API server answers to a
+// watch when it answers otherwise than before, are called from its own goroutines.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stop: stop, news: make(chan struct{}, 1)}
-	w.classes.Store(selector.NewClasses(kind, nil))
+	w := &watch{kind: kind, publish: publish, stop: stop, classes: selector.NewClasses(kind, nil)}
 	objects{
 		name: kind.Name, client: client.metadata,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -47,27 +42,12 @@ func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKi
 			return client.watch(ctx, kind, o)
 		},
 	}.follow(ctx, w, &w.answers, answered)
-	go w.publishUntil(ctx)
 	return w
 }
 
-func (w *watch) publishUntil(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.news:
-			w.publish(w.classes.Load())
-		}
-	}
-}
-
 func (w *watch) set(classes *selector.Classes) {
-	w.classes.Store(classes)
-	select {
-	case w.news <- struct{}{}:
-	default:
-	}
+	w.classes = classes
+	w.publish(classes)
 }
 
 // Add is called by the Reflector, as are Update, Delete, Replace and Resync. A
@@ -77,9 +57,8 @@ func (w *watch) Add(object any) error {
 	if err != nil {
 		return err
 	}
-	before := w.classes.Load()
-	if after := before.With(c); after != before {
-		w.set(after)
+	if classes := w.classes.With(c); classes != w.classes {
+		w.set(classes)
 	}
 	return nil
 }
@@ -93,7 +72,7 @@ func (w *watch) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	w.set(w.classes.Load().Without(c.Namespace, c.Name))
+	w.set(w.classes.Without(c.Namespace, c.Name))
 	return nil
 }
 
