@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -70,13 +71,14 @@ func (d *decoding) UnmarshalJSONFrom(from *jsontext.Decoder) (err error) {
 // decode a value as util/json does, and skip what is not read. What stands where
 // an object should is read whole, for the message that says so.
 func (f fields) decode(from *jsontext.Decoder) (any, error) {
+	if from.PeekKind() == jsontext.KindBeginObject {
+		return f.decodeObject(from)
+	}
 	token, err := from.ReadToken()
 	if err != nil {
 		return nil, err
 	}
 	switch token.Kind() {
-	case jsontext.KindBeginObject:
-		return f.decodeObject(from)
 	case jsontext.KindBeginArray:
 		return decodeArray(from)
 	case jsontext.KindString:
@@ -92,27 +94,38 @@ func (f fields) decode(from *jsontext.Decoder) (any, error) {
 
 func (f fields) decodeObject(from *jsontext.Decoder) (map[string]any, error) {
 	object := map[string]any{}
-	var unquoted [64]byte // Most names fit, and are looked up without being allocated.
+	return object, EachField(from, func(name []byte) (err error) {
+		inner, ok := f[string(name)]
+		if !ok && f != nil {
+			return from.SkipValue()
+		}
+		object[string(name)], err = inner.decode(from)
+		return err
+	})
+}
+
+// EachField of the object that comes next has its value read, or skipped.
+func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
+	if _, err := from.ReadToken(); err != nil {
+		return err
+	}
 	for from.PeekKind() != jsontext.KindEndObject {
 		quoted, err := from.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		name, err := jsontext.AppendUnquote(unquoted[:0], quoted)
-		if err != nil {
-			return nil, err
+		name := quoted[1 : len(quoted)-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			if name, err = jsontext.AppendUnquote(nil, quoted); err != nil {
+				return err
+			}
 		}
-		if inner, ok := f[string(name)]; ok || f == nil {
-			object[string(name)], err = inner.decode(from)
-		} else {
-			err = from.SkipValue()
-		}
-		if err != nil {
-			return nil, err
+		if err := read(name); err != nil {
+			return err
 		}
 	}
 	_, err := from.ReadToken()
-	return object, err
+	return err
 }
 
 func decodeArray(from *jsontext.Decoder) ([]any, error) {

@@ -23,8 +23,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -145,44 +143,21 @@ func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReque
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := reviewed{}
+	review := reviewed{body: body}
 	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {
-	case review.APIVersion != apiVersion:
-		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, apiVersion)
-	case review.Kind != "AdmissionReview":
-		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.Kind)
-	case review.Request == nil:
+	case review.apiVersion != apiVersion:
+		return nil, malformed("apiVersion %q: must be %q", review.apiVersion, apiVersion)
+	case review.kind != "AdmissionReview":
+		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.kind)
+	case review.request == nil:
 		return nil, malformed("request: must be set")
-	case review.Request.UID == "":
+	case review.request.UID == "":
 		return nil, malformed("request.uid: must be set")
 	}
-	return &admissionv1.AdmissionRequest{
-		UID: review.Request.UID, Kind: review.Request.Kind, Resource: review.Request.Resource, SubResource: review.Request.SubResource,
-		Name: review.Request.Name, Namespace: review.Request.Namespace, Operation: review.Request.Operation, DryRun: review.Request.DryRun,
-		Object: review.Request.Object, OldObject: review.Request.OldObject,
-	}, nil
-}
-
-// reviewed is what is read of an AdmissionReview. What else is in it, such as who
-// asks and with which options, takes longer to read than all of this.
-type reviewed struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Request    *struct {
-		UID         types.UID                   `json:"uid"`
-		Kind        metav1.GroupVersionKind     `json:"kind"`
-		Resource    metav1.GroupVersionResource `json:"resource"`
-		SubResource string                      `json:"subResource"`
-		Name        string                      `json:"name"`
-		Namespace   string                      `json:"namespace"`
-		Operation   admissionv1.Operation       `json:"operation"`
-		DryRun      *bool                       `json:"dryRun"`
-		Object      runtime.RawExtension        `json:"object"`
-		OldObject   runtime.RawExtension        `json:"oldObject"`
-	} `json:"request"`
+	return review.request, nil
 }
 
 func isJSON(contentType string) bool {

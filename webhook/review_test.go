@@ -80,7 +80,7 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		"Array": {
 			reason: "We should refuse JSON that is no object.",
 			body:   "[" + goodReview + "]",
-			want:   want{http.StatusBadRequest, "unmarshal JSON array into Go webhook.reviewed"},
+			want:   want{http.StatusBadRequest, `within "": must be an object`},
 		},
 		"Null": {
 			reason: "We should refuse a review that is none.",
