@@ -170,12 +170,19 @@ func isJSON(contentType string) bool {
 
 // read the body, for no longer than the deadline.
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// A writer that knows no deadlines is a test's.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(deadline))
-	// At once: over HTTP/2, each piece wakes the goroutine of the connection.
+	// To set the deadline beforehand, or to read in several pieces, has every request
+	// wake the goroutine of its connection, of HTTP/2.
+	ended := make(chan struct{})
+	timer := time.AfterFunc(deadline, func() {
+		defer close(ended)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // A writer that knows no deadlines is a test's.
+	})
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), trusted)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxReview))
+	if !timer.Stop() {
+		<-ended // The writer is no longer ours when the request has been answered.
+	}
 	if err == nil {
 		return body.Bytes(), nil
 	}
