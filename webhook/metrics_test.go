@@ -314,7 +314,7 @@ func BenchmarkReview(b *testing.B) {
 	ctx := logr.NewContext(b.Context(), logr.Discard())
 	for name, m := range map[string]*Metrics{"Uncounted": nil, "Counted": NewMetrics(inventory.Snapshot)} {
 		b.Run(name, func(b *testing.B) {
-			binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Metrics: m}
+			binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Now: time.Now, Metrics: m}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := binder.Review(ctx, request); err != nil {
