@@ -67,7 +67,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP; 0 does not serve it")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
-	fs.BoolVar(&o.contention, "contention-profiling", false, "record each wait for a lock, for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address; it takes time of every request")
+	fs.BoolVar(&o.contention, "contention-profiling", false, "record each wait of a goroutine, for a lock or anything else, for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address; it takes time of every request")
 	fs.StringVar(&o.certs, "certs", selfSigned, "who issues the certificates, `self-signed or cert-manager`: classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
 	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
@@ -77,7 +77,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.lateRate, "late-binding-rate", 300, "`claims` that are bound in a second at most, and twice as many in a burst, where whenUnmatched is BindLater; the leader alone binds them")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "`time` for which requests are still answered after SIGTERM, while /readyz fails, so that nobody is left who calls this replica; give it some seconds behind a Service")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
-	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json or text")
+	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text, in columns as zap has them for a console")
 }
 
 func ownNamespace() string {
