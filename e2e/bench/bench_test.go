@@ -22,7 +22,7 @@ func tiny(t *testing.T, args ...string) Settings {
 	s.AddFlags(fs)
 	require.NoError(t, fs.Parse(append([]string{
 		"--rounds=1", "--round=100ms", "--connections=2", "--classes=100", "--class-kinds=3", "--claim-kinds=2", "--matches=5",
-		"--creates=4", "--changes=20", "--held=110", "--single-changes=2", "--replicas=1",
+		"--creates=4", "--changes=20", "--held=100", "--single-changes=2", "--replicas=1",
 	}, args...)))
 	require.NoError(t, s.Validate())
 	return s
@@ -76,16 +76,14 @@ func TestHeldClasses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, r.Webhook)
 	require.NotNil(t, r.Scale)
-	require.Len(t, r.Scale.Sizes, 2)
-	assert.Len(t, r.Scale.Claims, 2*len(rates))
+	require.Len(t, r.Scale.Sizes, 1)
+	assert.Equal(t, 100, r.Scale.Sizes[0].Classes)
+	assert.Positive(t, r.Scale.Sizes[0].HeapBytes)
+	assert.Positive(t, r.Scale.Sizes[0].ReadySeconds)
+	assert.Len(t, r.Scale.Claims, len(rates))
 	assert.Len(t, r.Scale.Replicas, 1)
-	for i, classes := range []int{100, 110} {
-		assert.Equal(t, classes, r.Scale.Sizes[i].Classes)
-		assert.Positive(t, r.Scale.Sizes[i].HeapBytes)
-		assert.Positive(t, r.Scale.Sizes[i].ReadySeconds)
-	}
 	require.NotNil(t, r.Change)
-	assert.Equal(t, 110, r.Change.Classes)
+	assert.Equal(t, 100, r.Change.Classes)
 	assert.Positive(t, r.Change.VisibleP50Millis)
 	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
 	assert.Positive(t, r.Change.Relisted.VisibleSeconds)

@@ -14,8 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// slack is how much longer than planned a round may take.
-const slack = 30 * time.Second
+// slack is how much longer than planned a round may take: a machine with other
+// things to do now and then forgets a process for many seconds, and that is one
+// round of several.
+const slack = patience
 
 // target is a webhook, and how it is driven.
 type target struct {
