@@ -87,12 +87,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response.UID = request.UID
-	body, err := kjson.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"},
-		Response: response,
-	})
+	body, err := encode(response)
 	if err != nil {
-		unavailable(w, fmt.Errorf("cannot encode the answer: %w", err))
+		unavailable(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
