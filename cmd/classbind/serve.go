@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -65,6 +66,11 @@ classbind's CRDs and its two webhook configurations, all from deploy/.`,
 
 // serve until the context ends.
 func serve(ctx context.Context, o *options) error {
+	// What claims leave behind is many times what is held: to collect it less often
+	// takes a tenth less CPU under full load. GOMEMLIMIT bounds it where memory is scarce.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300)
+	}
 	lines := newLogWriter(os.Stderr)
 	log, err := o.logger(lines)
 	if err != nil {
