@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -240,14 +239,11 @@ func (b *LateBinder) bind(ctx context.Context, item waitingItem) (again time.Dur
 
 // write the reference into the claim as it was seen, and return its new version.
 func (b *LateBinder) write(ctx context.Context, w *claimWatch, claim waitingAttempt, d selector.Decision) (version string, err error) {
-	patch, err := json.Marshal([]selector.Operation{
-		{Op: "test", Path: "/metadata/uid", Value: claim.uid},
-		{Op: "test", Path: "/metadata/resourceVersion", Value: claim.version},
+	patch := selector.Patch(
+		selector.Test("/metadata/uid", string(claim.uid)),
+		selector.Test("/metadata/resourceVersion", claim.version),
 		d.View.Kind.AddReference(claim.parents, d.Class),
-	})
-	if err != nil {
-		return "", fmt.Errorf("cannot encode the class reference: %w", err)
-	}
+	)
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	after, err := b.Claims.client.Resource(w.resource).Namespace(claim.namespace).

@@ -1,12 +1,40 @@
 package selector
 
-import "strings"
+import (
+	"fmt"
+	"strings"
 
-// Operation of a JSON Patch (RFC 6902).
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Operation of a JSON Patch. The path consists of names of fields, which need no
+// escaping, neither as JSON nor as RFC 6901 has it.
 type Operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
+	op, path string
+	value    jsontext.Value
+}
+
+// Patch is a JSON Patch (RFC 6902).
+func Patch(operations ...Operation) []byte {
+	b := append(make([]byte, 0, 256), '[')
+	for i, o := range operations {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"op":"`...)
+		b = append(b, o.op...)
+		b = append(b, `","path":"`...)
+		b = append(b, o.path...)
+		b = append(b, `","value":`...)
+		b = append(b, o.value...)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// Test that a field has the value still.
+func Test(path, value string) Operation {
+	return Operation{op: "test", path: path, value: appendText(nil, value)}
 }
 
 // Parents counts how many of the fields that lead to the reference a claim has.
@@ -22,12 +50,11 @@ func (k *ClaimKind) Parents(object map[string]any) int {
 }
 
 // AddReference to a class, and whatever parents of it are missing in a claim
-// that has so many of them. The names in the path are those of fields and need
-// no escaping (RFC 6901).
+// that has so many of them.
 func (k *ClaimKind) AddReference(parents int, c *Class) Operation {
 	value := k.Reference(c)
 	for i := len(k.classRef) - 1; i > parents; i-- {
-		value = map[string]any{k.classRef[i]: value}
+		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return Operation{Op: "add", Path: "/" + strings.Join(k.classRef[:parents+1], "/"), Value: value}
+	return Operation{op: "add", path: "/" + strings.Join(k.classRef[:parents+1], "/"), value: value}
 }

@@ -55,8 +55,7 @@ func TestAddReference(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
 			kind := &ClaimKind{classRef: tc.path, format: v1alpha1.Name}
-			patch, err := json.Marshal([]Operation{kind.AddReference(kind.Parents(object), &Class{Kind: &ClassKind{}, Name: "gold"})})
-			require.NoError(t, err, tc.reason)
+			patch := Patch(kind.AddReference(kind.Parents(object), &Class{Kind: &ClassKind{}, Name: "gold"}))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)
@@ -69,5 +68,22 @@ func TestAddReference(t *testing.T) {
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.object, string(after), "We should not change the object that was decoded.")
 		})
+	}
+}
+
+func TestPatch(t *testing.T) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	kind := &ClaimKind{classRef: []string{"spec", "classRef"}, format: v1alpha1.LocalObjectReference}
+	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
+		want, err := json.Marshal([]operation{
+			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
+		})
+		require.NoError(t, err)
+		got := Patch(Test("/metadata/uid", text), Test("/metadata/resourceVersion", "7"), kind.AddReference(1, &Class{Kind: &ClassKind{}, Name: "a" + text}))
+		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
 	}
 }

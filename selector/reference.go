@@ -4,40 +4,49 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// A reference carries no uid: restored from a backup, the class would have another.
-type (
-	objectReference struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Namespace  string `json:"namespace,omitempty"`
-		Name       string `json:"name"`
-	}
-	typedLocalObjectReference struct {
-		APIGroup string `json:"apiGroup,omitempty"`
-		Kind     string `json:"kind"`
-		Name     string `json:"name"`
-	}
-	localObjectReference struct {
-		Name string `json:"name"`
-	}
-)
-
-// Reference to a class in the form that claims of this kind take, for encoding as JSON.
-func (k *ClaimKind) Reference(c *Class) any {
+// Reference to a class in the form that claims of this kind take. It carries no
+// uid: restored from a backup, the class would have another.
+func (k *ClaimKind) Reference(c *Class) jsontext.Value {
 	gvk := c.Kind.GroupVersionKind
 	switch k.format {
 	case v1alpha1.TypedLocalObjectReference:
-		return typedLocalObjectReference{APIGroup: gvk.Group, Kind: gvk.Kind, Name: c.Name}
+		return texts("apiGroup", gvk.Group, "kind", gvk.Kind, "name", c.Name)
 	case v1alpha1.LocalObjectReference:
-		return localObjectReference{Name: c.Name}
+		return texts("name", c.Name)
 	case v1alpha1.Name:
-		return c.Name
+		return appendText(nil, c.Name)
 	default:
-		return objectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: c.Namespace, Name: c.Name}
+		return texts("apiVersion", gvk.GroupVersion().String(), "kind", gvk.Kind, "namespace", c.Namespace, "name", c.Name)
 	}
+}
+
+// texts are an object of names of fields, each before its text. What is empty is
+// left out: the group of the core, and the namespace of a class that has none.
+func texts(fields ...string) jsontext.Value {
+	b := append(make([]byte, 0, 192), '{')
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i+1] == "" {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = appendText(b, fields[i])
+		b = append(b, ':')
+		b = appendText(b, fields[i+1])
+	}
+	return append(b, '}')
+}
+
+// appendText as a JSON string. What is no UTF-8 is replaced, as encoding/json does.
+func appendText(b []byte, text string) []byte {
+	b, _ = jsontext.AppendQuote(b, text)
+	return b
 }
 
 // ReferencePath is where the reference is.

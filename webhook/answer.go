@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -16,27 +14,23 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-func answer(request *admissionv1.AdmissionRequest, object map[string]any, d selector.Decision) (*admissionv1.AdmissionResponse, error) {
+func answer(request *admissionv1.AdmissionRequest, object map[string]any, d selector.Decision) *admissionv1.AdmissionResponse {
 	warning := d.Warning()
 	if d.Class == nil && d.View.Kind.Deny {
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-		return denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason()), nil
+		return denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	if warning != "" {
 		response.Warnings = []string{warning}
 	}
 	if d.Class == nil {
-		return response, nil
+		return response
 	}
 	kind := d.View.Kind
-	patch, err := json.Marshal([]selector.Operation{kind.AddReference(kind.Parents(object), d.Class)})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode the class reference: %w", err)
-	}
-	jsonPatch := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = patch, &jsonPatch
-	return response, nil
+	response.Patch = selector.Patch(kind.AddReference(kind.Parents(object), d.Class))
+	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+	return response
 }
 
 func untouched(reason string) *admissionv1.AdmissionResponse {

@@ -112,9 +112,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 		decision.Reserve(generateName, b.Now())
 	}
 	logDecision(ctx, request, decision)
-	if response, err = answer(request, object, decision); err != nil {
-		return nil, err
-	}
+	response = answer(request, object, decision)
 	response.AuditAnnotations = auditAnnotations(decision)
 	return response, nil
 }
