@@ -69,6 +69,8 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	view = snapshot[resource.String()]
 	if view == nil {
+		ctx, cancel := inTime(ctx)
+		defer cancel()
 		registered, err := b.Registered(ctx, resource.String())
 		if err != nil {
 			return nil, err
@@ -126,6 +128,8 @@ func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector
 	if decision.Class != nil {
 		return decision, nil
 	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
 	begin = time.Now()
 	live, err := b.Live(ctx, view, claim)
 	took := time.Since(begin)

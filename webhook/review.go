@@ -24,8 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 const (
@@ -35,15 +33,12 @@ const (
 
 	// trusted is up to which length of a body memory is set aside before it comes.
 	trusted = 64 << 10
-
-	// deadline is shorter than the API server's, so that it gets our answer, and
-	// not its own timeout.
-	deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
 )
 
 var apiVersion = admissionv1.SchemeGroupVersion.String()
 
-// Reviewer answers one admission request. Its error is a fault of ours.
+// Reviewer answers one admission request. Its error is a fault of ours. What it
+// asks somebody else, it asks inTime.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // Handler serves what a Reviewer answers.
@@ -74,8 +69,7 @@ func malformed(format string, args ...any) *badRequest {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The context of a request ends as soon as the server is told to, and what it
 	// has begun to answer is to be answered.
-	ctx, cancel := context.WithTimeout(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), deadline)
-	defer cancel()
+	ctx := arrived(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
 
 	request, err := decode(w, r)
 	var response *admissionv1.AdmissionResponse

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 const goodReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f"}}`
@@ -227,19 +224,6 @@ func TestReviewerAnswers(t *testing.T) {
 			assert.Equal(t, tc.want, want{status, header.Get("Content-Type"), text}, tc.reason)
 		})
 	}
-}
-
-func TestReviewerHasADeadline(t *testing.T) {
-	var left time.Duration
-	url := serve(t, func(ctx context.Context, _ *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		end, _ := ctx.Deadline()
-		left = time.Until(end)
-		return &admissionv1.AdmissionResponse{}, nil
-	})
-	status, _, _ := send(t, http.MethodPost, url, "application/json", goodReview)
-	require.Equal(t, http.StatusOK, status)
-	assert.Positive(t, left, "We should have time to answer.")
-	assert.Less(t, left, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
 }
 
 // TestReviewerNamesTheField whose type is wrong.

@@ -1,0 +1,138 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// unanswered is a question to an API server that does not answer.
+func unanswered(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Hour):
+		return errors.New("nobody answered for an hour")
+	}
+}
+
+type unansweredLeases struct {
+	coordinationclient.LeaseInterface
+}
+
+func (unansweredLeases) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return nil, unanswered(ctx)
+}
+
+// A request is answered by its deadline, whatever the answer waits for, even
+// where its body took part of the time.
+func TestReviewsEndInTime(t *testing.T) {
+	require.Less(t, deadline, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
+	live := func(ctx context.Context, _ *selector.View, _ selector.Claim) (*selector.View, error) {
+		return nil, unanswered(ctx)
+	}
+	registered := func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
+	// after is how long it takes to say that a claim kind is registered.
+	after := func(d time.Duration) func(context.Context, string) (bool, error) {
+		return func(context.Context, string) (bool, error) {
+			time.Sleep(d)
+			return true, nil
+		}
+	}
+	claim, class := newRequest(wantsGold), newGuardRequest(sqlClasses, "", silverMarked)
+	binders := map[string]func(*Binder, *selector.Inventory){
+		"Live":       func(b *Binder, _ *selector.Inventory) { b.Live = live },
+		"Registered": func(b *Binder, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); b.Registered = registered },
+		"await": func(b *Binder, i *selector.Inventory) {
+			i.DeleteClaimKind(claimKindName)
+			b.Registered = after(time.Second)
+		},
+		"await, and then Live": func(b *Binder, i *selector.Inventory) {
+			i.DeleteClaimKind(claimKindName)
+			b.Registered, b.Live = after(time.Second/2), live
+			time.AfterFunc(2*time.Second, func() { i.SetClaimKind(newClaimKind()) })
+		},
+	}
+	guards := map[string]func(*Guard, *selector.Inventory){
+		"ClassKind": func(g *Guard, _ *selector.Inventory) {
+			g.ClassKind = func(ctx context.Context, _ string) (*selector.ClassKind, error) { return nil, unanswered(ctx) }
+		},
+		"Registered": func(g *Guard, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); g.Registered = registered },
+		"Class": func(g *Guard, i *selector.Inventory) {
+			i.SetClasses(index(sqlClasses, "silver"))
+			g.Class = func(ctx context.Context, _ *selector.ClassKind, _, _ string) (metav1.Object, *selector.Class, error) {
+				return nil, nil, unanswered(ctx)
+			}
+		},
+		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
+	}
+	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
+		t.Helper()
+		body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"}, Request: request})
+		require.NoError(t, err)
+		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(slow(time.Second), strings.NewReader(string(body))))
+		r.Header.Set("Content-Type", "application/json")
+		w, begin := httptest.NewRecorder(), time.Now()
+		(&Handler{Review: review}).ServeHTTP(w, r)
+		assert.Equal(t, deadline, time.Since(begin))
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code, "We should say that we cannot answer: %s", w.Body)
+	}
+	for name, hang := range binders {
+		t.Run("Binder."+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inventory := newInventory(newClaimKind(), index(sqlClasses))
+				binder := newBinder(t, inventory)
+				hang(binder, inventory)
+				check(t, binder.Review, claim)
+			})
+		})
+	}
+	for name, hang := range guards {
+		t.Run("Guard."+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inventory := newInventory(newClaimKind(), index(sqlClasses))
+				guard := newAPIServer().guard(inventory)
+				hang(guard, inventory)
+				check(t, guard.Review, class)
+			})
+		})
+	}
+	assert.Subset(t, binders, asking(reflect.TypeFor[Binder]()), "We should know of all that a claim may wait for.")
+	assert.Subset(t, guards, asking(reflect.TypeFor[Guard]()), "We should know of all that a class may wait for.")
+}
+
+// slow to come, and nothing.
+type slow time.Duration
+
+func (s slow) Read([]byte) (int, error) {
+	time.Sleep(time.Duration(s))
+	return 0, io.EOF
+}
+
+// asking are the fields that are functions with a context.
+func asking(of reflect.Type) (names []string) {
+	for _, field := range reflect.VisibleFields(of) {
+		if f := field.Type; f.Kind() == reflect.Func && f.NumIn() > 0 && f.In(0) == reflect.TypeFor[context.Context]() {
+			names = append(names, field.Name)
+		}
+	}
+	return names
+}
