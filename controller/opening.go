@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,7 @@ func (r *Registration) openWhenComplete(ctx context.Context) error {
 		return nil //nolint:nilerr // The only error is that the process is to stop.
 	}
 	r.Inventory.Open()
+	debug.FreeOSMemory() // To list all classes took several times what is held of them.
 	log.Info("Ready to bind claims")
 	close(r.opened)
 	<-ctx.Done()
