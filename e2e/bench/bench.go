@@ -13,7 +13,8 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// Run the parts that the settings name.
+// Run the parts that the settings name. Those that ended are in the report beside
+// an error, too.
 func Run(ctx context.Context, s Settings) (r *Report, err error) {
 	if r, err = newReport(s); err != nil {
 		return nil, err
@@ -86,7 +87,10 @@ func (r *Report) held(ctx context.Context, s Settings, command string) (err erro
 	} else {
 		r.Scale = &Scale{}
 	}
-	var first Size
+	var (
+		first  Size
+		change *Change
+	)
 	for i, classes := range sizes {
 		last := i == len(sizes)-1
 		err := h.at(ctx, classes, func(replica *replica, config *tls.Config, size Size) error {
@@ -101,7 +105,7 @@ func (r *Report) held(ctx context.Context, s Settings, command string) (err erro
 				r.Scale.Sizes, r.Scale.Claims = append(r.Scale.Sizes, size), append(r.Scale.Claims, claims...)
 			}
 			if last && s.runs(partChange) {
-				r.Change, err = h.change(ctx, replica, config, first, size)
+				change, err = h.change(ctx, replica, config, first, size)
 			}
 			return err
 		})
@@ -115,7 +119,10 @@ func (r *Report) held(ctx context.Context, s Settings, command string) (err erro
 		}
 	}
 	if s.runs(partChange) {
-		return h.reconnects(ctx, r.Change)
+		if err := h.reconnects(ctx, change); err != nil {
+			return err
+		}
+		r.Change = change
 	}
 	return nil
 }

@@ -65,14 +65,12 @@ the file of --json. The last line sums up.`,
 			}
 			s.Progress = c.ErrOrStderr()
 			report, err := bench.Run(c.Context(), s)
-			if err != nil {
+			if report == nil {
 				return err
 			}
-			if err := report.Save(s.JSON); err != nil {
-				return err
-			}
+			err = errors.Join(err, report.Save(s.JSON))
 			report.Print(c.OutOrStdout())
-			return nil
+			return err
 		},
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
