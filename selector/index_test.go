@@ -24,7 +24,7 @@ func newView(kind *ClaimKind, classes []*Classes) *View {
 func TestIndexMatchesAsAScan(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
-	for range 100 {
+	for range 50 {
 		var offered []*Classes
 		for _, kind := range kinds {
 			var classes []*Class
@@ -34,7 +34,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 			offered = append(offered, NewClasses(kind, classes))
 		}
 		indexed, scanned := newView(NewClaimKind(postgres()), offered), NewView(NewClaimKind(postgres()), offered)
-		for range 100 {
+		for range 50 {
 			s := randomSelector(t, random)
 			var want []*Class
 			for _, classes := range offered {
