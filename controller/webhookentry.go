@@ -151,7 +151,7 @@ func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *m
 // left alone: one condition a path, so that an admin can see which is which.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	unset := func(name string, p v1alpha1.FieldPath) *admissionregistrationac.MatchConditionApplyConfiguration {
-		return admissionregistrationac.MatchCondition().WithName(name).WithExpression("!(" + isSet("object", p.Names()) + ")")
+		return admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names()))
 	}
 	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{unset("class-reference-is-not-set", k.Spec.Paths.ClassRef)}
 	for i, p := range k.Spec.Paths.SkipIfSet {
@@ -170,7 +170,7 @@ func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchCond
 	}
 	return []*admissionregistrationac.MatchConditionApplyConfiguration{
 		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
-			WithExpression("!(" + isSet("object", []string{"metadata", "deletionTimestamp"}) + ")"),
+			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
 		admissionregistrationac.MatchCondition().WithName("becomes-default-or-gets-a-weight").
 			WithExpression(fmt.Sprintf("%s && !(%s) || %s && !(%s && %s == %s)",
 				marked("object"), marked("oldObject"),
@@ -196,14 +196,22 @@ func at(object string, path []string) string {
 	return b.String()
 }
 
-// isSet is the CEL expression that the path leads to something other than
-// null. It asks for the type of each parent, because a claim whose spec is a
-// string has to reach us, to be told so, and because there may be no object.
-func isSet(object string, path []string) string {
-	terms := make([]string, 0, len(path)+1)
+// isSet is the CEL expression that the path leads to something other than null.
+func isSet(object string, path []string) string { return "!(" + isUnset(object, path) + ")" }
+
+// isUnset is its opposite. It looks no further than the first name that is not
+// there: the API server evaluates it for every claim. To look into what is no map,
+// as in a claim whose spec is a string, or where there is no object, is an error,
+// which in CEL is as good as false where another term of an || is true: the last
+// terms are, then. Such a claim has to reach us, to be told so.
+func isUnset(object string, path []string) string {
+	var terms []string
 	for i, name := range path {
-		parent := at(object, path[:i])
-		terms = append(terms, fmt.Sprintf("type(%s) == map && %q in %s", parent, name, parent))
+		terms = append(terms, fmt.Sprintf("!(%q in %s)", name, at(object, path[:i])))
 	}
-	return strings.Join(append(terms, at(object, path)+" != null"), " && ")
+	terms = append(terms, at(object, path)+" == null")
+	for i := range path {
+		terms = append(terms, fmt.Sprintf("type(%s) != map", at(object, path[:i])))
+	}
+	return strings.Join(terms, " || ")
 }

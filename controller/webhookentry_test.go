@@ -43,8 +43,8 @@ func TestClaimEntry(t *testing.T) {
 			"timeoutSeconds": 3,
 			"admissionReviewVersions": ["v1"]
 		}`
-		noReference = `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "classRef" in object["spec"] && object["spec"]["classRef"] != null)`
-		noResource  = `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "resourceRef" in object["spec"] && object["spec"]["resourceRef"] != null)`
+		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
+		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
 	)
 	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind", "port": 443}`
 	for name, tc := range map[string]struct {
@@ -95,27 +95,27 @@ func TestClaimConditions(t *testing.T) {
 		want   []condition
 	}{
 		"TopLevel": {
-			reason: "We should ask for the type of the object itself alone.",
+			reason: "We should ask for the type of the object itself alone, and last.",
 			paths:  v1alpha1.ClaimPaths{ClassRef: ".className"},
 			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "className" in object && object["className"] != null)`},
+				{"class-reference-is-not-set", `!("className" in object) || object["className"] == null || type(object) != map`},
 			},
 		},
 		"Nested": {
-			reason: "We should ask for the type of each parent before we look into it.",
+			reason: "We should ask for the type of each parent last, after what most claims are told by.",
 			paths:  v1alpha1.ClaimPaths{ClassRef: ".spec.a.b"},
 			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "spec" in object && type(object["spec"]) == map && "a" in object["spec"] && ` +
-					`type(object["spec"]["a"]) == map && "b" in object["spec"]["a"] && object["spec"]["a"]["b"] != null)`},
+				{"class-reference-is-not-set", `!("spec" in object) || !("a" in object["spec"]) || !("b" in object["spec"]["a"]) || object["spec"]["a"]["b"] == null` +
+					` || type(object) != map || type(object["spec"]) != map || type(object["spec"]["a"]) != map`},
 			},
 		},
 		"Keywords": {
 			reason: "We should ask by index, so that a field may have the name of a keyword or a dash in it, and have a condition for each path.",
 			paths:  v1alpha1.ClaimPaths{ClassRef: ".in", SkipIfSet: []v1alpha1.FieldPath{".namespace", ".a-b"}},
 			want: []condition{
-				{"class-reference-is-not-set", `!(type(object) == map && "in" in object && object["in"] != null)`},
-				{"skip-if-set-0-is-not-set", `!(type(object) == map && "namespace" in object && object["namespace"] != null)`},
-				{"skip-if-set-1-is-not-set", `!(type(object) == map && "a-b" in object && object["a-b"] != null)`},
+				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
+				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
+				{"skip-if-set-1-is-not-set", `!("a-b" in object) || object["a-b"] == null || type(object) != map`},
 			},
 		},
 	} {
@@ -217,29 +217,29 @@ func TestClassConditions(t *testing.T) {
 		"Annotations": {
 			reason: "We should ask for annotations by their keys, slashes included.",
 			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "e.org/default"}, Weight: v1alpha1.Source{Annotation: "weight"}},
-			want: `type(object) == map && "metadata" in object && type(object["metadata"]) == map && "annotations" in object["metadata"]` +
-				` && type(object["metadata"]["annotations"]) == map && "e.org/default" in object["metadata"]["annotations"]` +
-				` && object["metadata"]["annotations"]["e.org/default"] != null` +
+			want: `!(!("metadata" in object) || !("annotations" in object["metadata"]) || !("e.org/default" in object["metadata"]["annotations"])` +
+				` || object["metadata"]["annotations"]["e.org/default"] == null` +
+				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
 				` && (object["metadata"]["annotations"]["e.org/default"] == true || object["metadata"]["annotations"]["e.org/default"] == "true")` +
-				` && !(type(oldObject) == map && "metadata" in oldObject && type(oldObject["metadata"]) == map && "annotations" in oldObject["metadata"]` +
-				` && type(oldObject["metadata"]["annotations"]) == map && "e.org/default" in oldObject["metadata"]["annotations"]` +
-				` && oldObject["metadata"]["annotations"]["e.org/default"] != null` +
+				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("e.org/default" in oldObject["metadata"]["annotations"])` +
+				` || oldObject["metadata"]["annotations"]["e.org/default"] == null` +
+				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
 				` && (oldObject["metadata"]["annotations"]["e.org/default"] == true || oldObject["metadata"]["annotations"]["e.org/default"] == "true"))` +
-				` || type(object) == map && "metadata" in object && type(object["metadata"]) == map && "annotations" in object["metadata"]` +
-				` && type(object["metadata"]["annotations"]) == map && "weight" in object["metadata"]["annotations"]` +
-				` && object["metadata"]["annotations"]["weight"] != null` +
-				` && !(type(oldObject) == map && "metadata" in oldObject && type(oldObject["metadata"]) == map && "annotations" in oldObject["metadata"]` +
-				` && type(oldObject["metadata"]["annotations"]) == map && "weight" in oldObject["metadata"]["annotations"]` +
-				` && oldObject["metadata"]["annotations"]["weight"] != null` +
+				` || !(!("metadata" in object) || !("annotations" in object["metadata"]) || !("weight" in object["metadata"]["annotations"])` +
+				` || object["metadata"]["annotations"]["weight"] == null` +
+				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
+				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("weight" in oldObject["metadata"]["annotations"])` +
+				` || oldObject["metadata"]["annotations"]["weight"] == null` +
+				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
 				` && object["metadata"]["annotations"]["weight"] == oldObject["metadata"]["annotations"]["weight"])`,
 		},
 		"Paths": {
-			reason: "We should ask for fields, and for the type of each parent before we look into it.",
+			reason: "We should ask for fields, and for the type of each parent last.",
 			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}},
-			want: `type(object) == map && "default" in object && object["default"] != null && (object["default"] == true || object["default"] == "true")` +
-				` && !(type(oldObject) == map && "default" in oldObject && oldObject["default"] != null && (oldObject["default"] == true || oldObject["default"] == "true"))` +
-				` || type(object) == map && "spec" in object && type(object["spec"]) == map && "weight" in object["spec"] && object["spec"]["weight"] != null` +
-				` && !(type(oldObject) == map && "spec" in oldObject && type(oldObject["spec"]) == map && "weight" in oldObject["spec"] && oldObject["spec"]["weight"] != null` +
+			want: `!(!("default" in object) || object["default"] == null || type(object) != map) && (object["default"] == true || object["default"] == "true")` +
+				` && !(!(!("default" in oldObject) || oldObject["default"] == null || type(oldObject) != map) && (oldObject["default"] == true || oldObject["default"] == "true"))` +
+				` || !(!("spec" in object) || !("weight" in object["spec"]) || object["spec"]["weight"] == null || type(object) != map || type(object["spec"]) != map)` +
+				` && !(!(!("spec" in oldObject) || !("weight" in oldObject["spec"]) || oldObject["spec"]["weight"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)` +
 				` && object["spec"]["weight"] == oldObject["spec"]["weight"])`,
 		},
 	} {
@@ -249,8 +249,8 @@ func TestClassConditions(t *testing.T) {
 				got[*c.Name] = *c.Expression
 			}
 			assert.Equal(t, map[string]string{
-				"is-not-being-deleted": `!(type(object) == map && "metadata" in object && type(object["metadata"]) == map` +
-					` && "deletionTimestamp" in object["metadata"] && object["metadata"]["deletionTimestamp"] != null)`,
+				"is-not-being-deleted": `!("metadata" in object) || !("deletionTimestamp" in object["metadata"])` +
+					` || object["metadata"]["deletionTimestamp"] == null || type(object) != map || type(object["metadata"]) != map`,
 				"becomes-default-or-gets-a-weight": tc.want,
 			}, got, tc.reason)
 		})

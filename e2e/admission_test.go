@@ -159,6 +159,24 @@ func TestSpared(t *testing.T) {
 		assert.Equal(t, "Class/only", classOf(bound), "We should go on serving.")
 	})
 
+	t.Run("Protocols", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			reason  string
+			offered []string
+			want    string
+		}{
+			"Either": {"We should speak to localhost what kube-apiserver speaks to everybody else.", []string{"h2", "http/1.1"}, "http/1.1"},
+			"HTTP2":  {"We should speak HTTP/2 with who speaks nothing else.", []string{"h2"}, "h2"},
+			"None":   {"We should speak HTTP/1.1 with who does not ask.", nil, ""},
+		} {
+			dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: tc.offered}} //nolint:gosec // It is the protocol that is tested.
+			c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "https://"))
+			require.NoError(t, err, name)
+			assert.Equal(t, tc.want, c.(*tls.Conn).ConnectionState().NegotiatedProtocol, tc.reason)
+			require.NoError(t, c.Close())
+		}
+	})
+
 	t.Run("NothingChanged", func(t *testing.T) {
 		for i := range 10 { // Each has the configuration looked at again.
 			w.kubectl(t, "annotate", "--overwrite", "secret", "classbind-ca", "--namespace=classbind-system", fmt.Sprint("looked-at=", i))

@@ -96,23 +96,28 @@ func (i *Inventory) DeleteClasses(classKind string) {
 }
 
 // change the classes of one kind, of which the registrations are as they were.
-// Views that have an index in common have the next in common, too.
+// Views that have an index in common have the same classes, and have the next of
+// both in common, too.
 func (i *Inventory) change(from, to *Classes) {
 	i.views = maps.Clone(i.views)
-	changed := map[*index]*index{nil: nil}
+	changed := map[*index]*View{}
 	for _, name := range to.Kind.ClaimKinds {
 		old := i.views[name]
 		if old == nil {
 			continue
 		}
-		v := &View{Kind: old.Kind, Classes: slices.Clone(old.Classes), Fault: old.Fault}
-		v.Classes[slices.Index(v.Classes, from)] = to
-		next, ok := changed[old.index]
-		if !ok {
-			next = old.index.changed(from, to)
-			changed[old.index] = next
+		v := &View{Kind: old.Kind, Fault: old.Fault}
+		if like := changed[old.index]; like != nil {
+			v.Classes, v.index = like.Classes, like.index
+		} else {
+			v.Classes = slices.Clone(old.Classes)
+			v.Classes[slices.Index(v.Classes, from)] = to
+			if old.index != nil {
+				v.index = old.index.changed(from, to)
+				changed[old.index] = v
+			}
 		}
-		v.index, i.views[name] = next, v
+		i.views[name] = v
 	}
 	i.publish()
 }

@@ -188,6 +188,27 @@ func TestInventorySharesViews(t *testing.T) {
 	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
 }
 
+func TestInventorySharesChanges(t *testing.T) {
+	i := NewInventory()
+	i.Open()
+	var names []string
+	for _, name := range []string{"databases.example.org", "queues.example.org"} {
+		k := postgres()
+		k.Name = name
+		i.SetClaimKind(NewClaimKind(k))
+		names = append(names, name)
+	}
+	kind := newKind("as", "A", names...)
+	classes := NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}})
+	i.SetClasses(classes)
+	classes = classes.With(&Class{Kind: kind, Name: "silver"})
+	i.SetClasses(classes)
+	one, other := i.Snapshot()[names[0]], i.Snapshot()[names[1]]
+	assert.Equal(t, []*Classes{classes}, one.Classes)
+	assert.Same(t, &one.Classes[0], &other.Classes[0], "We should not copy the classes for each claim kind.")
+	assert.Same(t, one.index, other.index, "We should not change the index for each claim kind.")
+}
+
 // Class kinds wander between two claim kinds while claims are chosen for: each
 // snapshot must show each of them in one place, and all of them once all are known.
 func TestInventoryRaces(t *testing.T) {
