@@ -37,7 +37,7 @@ import (
 )
 
 // protocols of the webhook server, first the one that it prefers. kube-apiserver
-// speaks HTTP/1.1 to all webhooks but those on localhost (kubernetes#75791), and
+// speaks HTTP/1.1 to all webhooks but those on localhost (kubernetes#82090), and
 // should to these: a claim then takes the way on which it is served in production,
 // and on that wakes up fewer threads.
 var protocols = []string{"http/1.1", "h2"}

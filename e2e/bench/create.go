@@ -12,7 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // namespace of the claims that are created.
@@ -20,6 +25,10 @@ const namespace = "default"
 
 // clientsOfCreates create claims, first one alone and then several at once.
 var clientsOfCreates = []int{1, 8}
+
+// creates of a round are made in so many parts, in turn with those of other
+// webhooks: what the machine does otherwise lasts longer than one.
+const turns = 4
 
 // Create is what creating a claim through the API server takes, by who is asked.
 type Create struct {
@@ -32,18 +41,20 @@ type Created struct {
 	Webhook   string `json:"webhook"`
 	Reference bool   `json:"reference"`
 	Clients   int    `json:"clients"`
-	// Medians of rounds, and of how much more it is than in the same round
-	// without any webhook.
+	// P50Millis and P99Millis are of all claims. AddedP50Millis is the median of how
+	// much more the p50 is than in the same turn without any webhook.
 	P50Millis      float64 `json:"p50Millis"`
 	P99Millis      float64 `json:"p99Millis"`
 	AddedP50Millis float64 `json:"addedP50Millis"`
-	AddedP99Millis float64 `json:"addedP99Millis"`
 }
 
 // Who is asked about a claim.
 const (
 	askedNobody    = "none"
 	askedDoNothing = "do-nothing"
+	// askedAlike is a do-nothing webhook that is called as classbind is: on the same
+	// conditions, with the same protocol.
+	askedAlike     = "do-nothing, called alike"
 	askedClassbind = "classbind"
 )
 
@@ -51,31 +62,42 @@ const (
 type creation struct {
 	webhook, kind string
 	reference     bool
-	rounds        []latencies
+	p50           []float64       // of each turn, in ms
+	took          []time.Duration // each claim
 }
-
-// latencies of a round.
-type latencies struct{ p50, p99 time.Duration }
 
 // create claims of kinds that differ in nothing but their webhook.
 func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, err error) {
-	d, err := m.startConstant(ctx, doNothingCommand)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.stop()) }()
-	configuration, err := d.configuration(constantClaim)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.kubectl(ctx, string(configuration), "create", "-f", "-"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		err = errors.Join(err, m.kubectl(context.WithoutCancel(ctx), string(configuration), "delete", "-f", "-"))
-	}()
 	bound := m.kinds.claims[0]
-	for _, kind := range []string{constantClaim, bound} {
+	alike, err := m.entry(ctx, bound)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range []struct {
+		kind  string
+		entry admissionregistrationv1.MutatingWebhook
+		flags []string
+	}{
+		{kind: constantClaim, entry: plainEntry()},
+		{kind: alikeClaim, entry: alike, flags: []string{"--prefer-http1"}},
+	} {
+		d, err := m.startConstant(ctx, doNothingCommand, w.flags...)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, d.stop()) }()
+		configuration, err := d.configuration(w.kind, w.entry)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.kubectl(ctx, string(configuration), "create", "-f", "-"); err != nil {
+			return nil, err
+		}
+		defer func() {
+			err = errors.Join(err, m.kubectl(context.WithoutCancel(ctx), string(configuration), "delete", "-f", "-"))
+		}()
+	}
+	for _, kind := range []string{constantClaim, alikeClaim, bound} {
 		if err := m.awaitWebhook(ctx, kind); err != nil {
 			return nil, err
 		}
@@ -85,6 +107,7 @@ func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, 
 		all := []*creation{
 			{webhook: askedNobody, kind: freeClaim},
 			{webhook: askedDoNothing, kind: constantClaim},
+			{webhook: askedAlike, kind: alikeClaim},
 			{webhook: askedClassbind, kind: bound},
 			{webhook: askedNobody, kind: freeClaim, reference: true},
 			{webhook: askedClassbind, kind: bound, reference: true},
@@ -103,42 +126,48 @@ func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, 
 
 // createRound of all, in turn one way and the other. The first is left out.
 func (m *many) createRound(ctx context.Context, all []*creation, clients, n int) error {
-	var texts []string
-	for i := range all {
-		if n%2 == 1 {
-			i = len(all) - 1 - i
+	for turn := range turns {
+		for i := range all {
+			if turn%2 == 1 {
+				i = len(all) - 1 - i
+			}
+			c := all[i]
+			took, err := m.createClaims(ctx, c, clients, turn)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				c.p50, c.took = append(c.p50, millis(quantile(took, .5))), append(c.took, took...)
+			}
 		}
-		c := all[i]
-		l, err := m.createClaims(ctx, c, clients, n)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			c.rounds = append(c.rounds, l)
-		}
+	}
+	if n == 0 {
+		return nil
+	}
+	texts := make([]string, len(all))
+	for i, c := range all {
 		name := c.webhook
 		if c.reference {
 			name += " with reference"
 		}
-		texts = append(texts, fmt.Sprintf("%s %.2f", name, millis(l.p50)))
+		texts[i] = fmt.Sprintf("%s %.2f", name, median(c.p50))
 	}
-	slices.Sort(texts)
-	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, %d clients, p50 in ms: %s\n", n, m.settings.Rounds, clients, strings.Join(texts, ", "))
+	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, %d clients, p50 in ms: %s\n", n, m.settings.Rounds, clients, strings.Join(texts, "; "))
 	return nil
 }
 
-// createClaims by so many clients, and delete them.
-func (m *many) createClaims(ctx context.Context, c *creation, clients, n int) (latencies, error) {
+// createClaims by so many clients, and delete them. What they took is sorted.
+func (m *many) createClaims(ctx context.Context, c *creation, clients, turn int) ([]time.Duration, error) {
 	// They are encoded beforehand: that is no part of what is compared.
-	bodies := make([][]byte, m.settings.Creates)
+	bodies := make([][]byte, max(1, m.settings.Creates/turns))
 	for i := range bodies {
 		selector := poolLabels(i%(m.settings.Classes/m.settings.Matches), map[string]string{})
 		if c.reference {
 			selector = nil
 		}
 		var err error
-		if bodies[i], err = json.Marshal(claim(c.kind, fmt.Sprintf("orders-%03d-%05d", n, i), namespace, selector)); err != nil {
-			return latencies{}, err
+		if bodies[i], err = json.Marshal(claim(c.kind, fmt.Sprintf("orders-%d-%05d", turn, i), namespace, selector)); err != nil {
+			return nil, err
 		}
 	}
 	took := make([]time.Duration, len(bodies))
@@ -161,13 +190,13 @@ func (m *many) createClaims(ctx context.Context, c *creation, clients, n int) (l
 		})
 	}
 	if err := all.Wait(); err != nil {
-		return latencies{}, err
+		return nil, err
 	}
 	if err := m.client.Delete().Namespace(namespace).Resource(plural(c.kind)).Do(ctx).Error(); err != nil {
-		return latencies{}, fmt.Errorf("cannot delete claims: %w", err)
+		return nil, fmt.Errorf("cannot delete claims: %w", err)
 	}
 	slices.Sort(took)
-	return latencies{quantile(took, .5), quantile(took, .99)}, nil
+	return took, nil
 }
 
 // createClaim and return it as it is stored.
@@ -200,25 +229,31 @@ func (m *many) awaitWebhook(ctx context.Context, kind string) error {
 	return nil
 }
 
-// created is what came of the rounds, beside those of all.
-func (c *creation) created(clients int, all []*creation) Created {
-	base := all[slices.IndexFunc(all, func(b *creation) bool { return b.webhook == askedNobody && b.reference == c.reference })]
-	p50 := func(l latencies) float64 { return millis(l.p50) }
-	p99 := func(l latencies) float64 { return millis(l.p99) }
-	return Created{
-		Webhook: c.webhook, Reference: c.reference, Clients: clients,
-		P50Millis: medianOf(c.rounds, p50), P99Millis: medianOf(c.rounds, p99),
-		AddedP50Millis: difference(c.rounds, base.rounds, p50), AddedP99Millis: difference(c.rounds, base.rounds, p99),
+// entry of classbind's for a kind of claim.
+func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrationv1.MutatingWebhook, err error) {
+	clientset, err := kubernetes.NewForConfig(m.Config)
+	if err != nil {
+		return entry, err
 	}
+	c, err := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, v1alpha1.WebhookConfiguration, metav1.GetOptions{})
+	if err != nil {
+		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
+	}
+	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool { return e.Name == resource(kind)+v1alpha1.BindSuffix })
+	if i < 0 {
+		return entry, fmt.Errorf("classbind is not called for %s", kind)
+	}
+	return c.Webhooks[i], nil
 }
 
-// difference of something of rounds from that of those beside them, the median.
-func difference[T any](of, from []T, value func(T) float64) float64 {
-	differences := make([]float64, len(of))
-	for i := range of {
-		differences[i] = value(of[i]) - value(from[i])
+// created is what came of the turns, beside those of all.
+func (c *creation) created(clients int, all []*creation) Created {
+	base := all[slices.IndexFunc(all, func(b *creation) bool { return b.webhook == askedNobody && b.reference == c.reference })]
+	slices.Sort(c.took)
+	return Created{
+		Webhook: c.webhook, Reference: c.reference, Clients: clients,
+		P50Millis: millis(quantile(c.took, .5)), P99Millis: millis(quantile(c.took, .99)), AddedP50Millis: difference(c.p50, base.p50),
 	}
-	return median(differences)
 }
 
 // added is what classbind adds to the p50 of a create by one client.

@@ -45,9 +45,9 @@ type doNothing struct {
 	ca  []byte // in PEM
 }
 
-// startDoNothing has all claims answered with the same response. It keeps files
-// in dir, and waits until it accepts connections.
-func startDoNothing(ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse) (d *doNothing, err error) {
+// startDoNothing, with further flags, has all claims answered with the same
+// response. It keeps files in dir, and waits until it accepts connections.
+func startDoNothing(ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string) (d *doNothing, err error) {
 	ports, err := classbind.FreePorts(2)
 	if err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func startDoNothing(ctx context.Context, command, dir string, answer *admissionv
 	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(command,
+	d.cmd = exec.Command(command, append(flags,
 		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
-		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))
+		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))...)
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start the do-nothing webhook: %w", err), d.log.Close())
@@ -99,22 +99,29 @@ func startDoNothing(ctx context.Context, command, dir string, answer *admissionv
 	return d, nil
 }
 
-// configuration has the API server ask it about new claims of a kind.
-func (d *doNothing) configuration(kind string) ([]byte, error) {
-	url, scope, failure, sideEffects := d.url+constantPath, admissionregistrationv1.NamespacedScope, admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+// plainEntry has the API server ask, whatever the claim is.
+func plainEntry() admissionregistrationv1.MutatingWebhook {
+	failure, sideEffects := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	return admissionregistrationv1.MutatingWebhook{
+		FailurePolicy: &failure, SideEffects: &sideEffects, TimeoutSeconds: new(int32(v1alpha1.WebhookTimeoutSeconds)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// configuration has the API server ask it about new claims of a kind, with an
+// entry that is like the given one.
+func (d *doNothing) configuration(kind string, entry admissionregistrationv1.MutatingWebhook) ([]byte, error) {
+	url, scope, name := d.url+constantPath, admissionregistrationv1.NamespacedScope, "donothing."+resource(kind)
+	entry.Name = name
+	entry.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca}
+	entry.Rules = []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope},
+	}}
 	return json.Marshal(&admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: "donothing"},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:         "donothing." + group,
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope},
-			}},
-			FailurePolicy: &failure, SideEffects: &sideEffects, TimeoutSeconds: new(int32(v1alpha1.WebhookTimeoutSeconds)),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks:   []admissionregistrationv1.MutatingWebhook{entry},
 	})
 }
 

@@ -18,12 +18,13 @@ import (
 // bindPath is classbind's, with the time that kube-apiserver adds to it.
 var bindPath = fmt.Sprintf("%s?timeout=%ds", v1alpha1.BindPath, v1alpha1.WebhookTimeoutSeconds)
 
-// freeClass and freeClaim are kinds that nobody registers; constantClaim is one
-// whose webhook does nothing.
+// freeClass and freeClaim are kinds that nobody registers; the webhooks of
+// constantClaim and alikeClaim do nothing.
 const (
 	freeClass     = "Free"
 	freeClaim     = "ClaimFree"
 	constantClaim = "ClaimConstant"
+	alikeClaim    = "ClaimAlike"
 )
 
 // distinct reviews are sent in turn.
@@ -43,7 +44,7 @@ type many struct {
 func startMany(ctx context.Context, command string, s Settings) (_ *many, err error) {
 	m := &many{settings: s, kinds: kinds{
 		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
-		unregistered: []string{freeClass, freeClaim, constantClaim},
+		unregistered: []string{freeClass, freeClaim, constantClaim, alikeClaim},
 	}}
 	if m.reviews, err = reviews(m.kinds.claims, distinct, s.Classes/s.Matches); err != nil {
 		return nil, err

@@ -38,3 +38,12 @@ func medianOf[T any](items []T, value func(T) float64) float64 {
 	}
 	return median(values)
 }
+
+// difference of values from those beside them, the median.
+func difference(of, from []float64) float64 {
+	differences := make([]float64, len(of))
+	for i := range of {
+		differences[i] = of[i] - from[i]
+	}
+	return median(differences)
+}

@@ -119,23 +119,23 @@ func (c *Create) print(p *printer) {
 	if c == nil {
 		return
 	}
-	p.line("\ncreate: claims through the API server (medians of rounds; added is to the same round without a webhook)")
+	p.line("\ncreate: claims through the API server (added is to those without a webhook that were created in turn with them, the median)")
 	var rows [][]string
 	for _, c := range c.Creates {
 		has := ""
 		if c.Reference {
 			has = "yes"
 		}
-		rows = append(rows, row("%s|%s|%d|%.2f|%.2f|%+.2f|%+.2f", c.Webhook, has, c.Clients, c.P50Millis, c.P99Millis, c.AddedP50Millis, c.AddedP99Millis))
+		rows = append(rows, row("%s|%s|%d|%.2f|%.2f|%+.2f", c.Webhook, has, c.Clients, c.P50Millis, c.P99Millis, c.AddedP50Millis))
 	}
-	p.table("webhook|has a reference|clients|p50 ms|p99 ms|added p50 ms|added p99 ms", rows...)
+	p.table("webhook|has a reference|clients|p50 ms|p99 ms|added p50 ms", rows...)
 }
 
 func (s *Storm) print(p *printer) {
 	if s == nil {
 		return
 	}
-	p.line("\nstorm: reviews while classes change, %d a second if that can be reached", s.Wanted)
+	p.line("\nstorm: reviews while classes change, %d a second, of which the API server learns from etcd", s.Wanted)
 	of := func(name string, s Stormed) []string {
 		return row("%s|%.0f|%.0f|%.2f|%.2f|%.0f", name, s.ChangesPerSecond, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros)
 	}

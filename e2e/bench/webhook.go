@@ -152,7 +152,7 @@ func (m *many) interleave(ctx context.Context, what string, targets []*target, n
 }
 
 // startConstant starts a webhook that does nothing, with the answer of classbind.
-func (m *many) startConstant(ctx context.Context, command string) (*doNothing, error) {
+func (m *many) startConstant(ctx context.Context, command string, flags ...string) (*doNothing, error) {
 	c, err := dial(ctx, m.bound().address(), bindPath, m.trusted)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (m *many) startConstant(ctx context.Context, command string) (*doNothing, e
 	if err != nil {
 		return nil, err
 	}
-	return startDoNothing(ctx, command, dir, answer)
+	return startDoNothing(ctx, command, dir, answer, flags...)
 }
 
 // sameSize are annotations for a webhook of controller-runtime's, which adds a

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -38,6 +39,7 @@ func run(ctx context.Context) error {
 	path := flag.String("path", "/mutate", "`path` of the webhook")
 	patch := flag.String("patch", "[]", "JSON `patch` that is answered")
 	annotations := flag.String("annotations", "{}", "audit annotations that are answered, as a JSON `object`")
+	http1 := flag.Bool("prefer-http1", false, "speak HTTP/1.1 with who offers it, rather than HTTP/2")
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 
@@ -53,7 +55,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: *certs})
+	options := webhook.Options{Host: host, Port: port, CertDir: *certs}
+	if *http1 {
+		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1", "h2"} }}
+	}
+	server := webhook.NewServer(options)
 	server.Register(*path, &admission.Webhook{Handler: handler})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
