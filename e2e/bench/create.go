@@ -239,7 +239,9 @@ func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrat
 	if err != nil {
 		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
 	}
-	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool { return e.Name == resource(kind)+v1alpha1.BindSuffix })
+	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
+		return e.Name == resource(kind)+v1alpha1.BindSuffix
+	})
 	if i < 0 {
 		return entry, fmt.Errorf("classbind is not called for %s", kind)
 	}

@@ -18,10 +18,9 @@ import (
 // bindPath is classbind's, with the time that kube-apiserver adds to it.
 var bindPath = fmt.Sprintf("%s?timeout=%ds", v1alpha1.BindPath, v1alpha1.WebhookTimeoutSeconds)
 
-// freeClass and freeClaim are kinds that nobody registers; the webhooks of
-// constantClaim and alikeClaim do nothing.
+// freeClaim is of a kind that nobody registers; the webhooks of constantClaim and
+// alikeClaim do nothing.
 const (
-	freeClass     = "Free"
 	freeClaim     = "ClaimFree"
 	constantClaim = "ClaimConstant"
 	alikeClaim    = "ClaimAlike"
@@ -44,8 +43,11 @@ type many struct {
 func startMany(ctx context.Context, command string, s Settings) (_ *many, err error) {
 	m := &many{settings: s, kinds: kinds{
 		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
-		unregistered: []string{freeClass, freeClaim, constantClaim, alikeClaim},
+		unregistered: []string{freeClaim, constantClaim, alikeClaim},
 	}}
+	if s.runs(partStorm) {
+		m.kinds.unregistered = append(m.kinds.unregistered, m.freeClasses()...)
+	}
 	if m.reviews, err = reviews(m.kinds.claims, distinct, s.Classes/s.Matches); err != nil {
 		return nil, err
 	}
@@ -101,6 +103,9 @@ func (m *many) startReplica(ctx context.Context, flags ...string) error {
 	}
 	return nil
 }
+
+// freeClasses are kinds of class that nobody registers, as many as are registered.
+func (m *many) freeClasses() []string { return numbered("Free", m.settings.ClassKinds) }
 
 // stop everything that runs.
 func (m *many) stop() error {

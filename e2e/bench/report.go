@@ -139,7 +139,7 @@ func (s *Storm) print(p *printer) {
 	of := func(name string, s Stormed) []string {
 		return row("%s|%.0f|%.0f|%.2f|%.2f|%.0f", name, s.ChangesPerSecond, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros)
 	}
-	p.table("changes|changes/s|requests/s|p50 ms|p99 ms|CPU µs", of("none", s.Quiet), of("of an unregistered kind", s.Elsewhere), of("of the claims' classes", s.Here))
+	p.table("changes|changes/s|requests/s|p50 ms|p99 ms|CPU µs", of("none", s.Quiet), of("of kinds that others watch", s.Elsewhere), of("of the claims' classes", s.Here))
 	p.line("p99 ratio of the last to the one before: %.2f; to none: %.2f", s.P99Ratio, s.P99RatioToQuiet)
 }
 

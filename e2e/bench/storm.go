@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -29,10 +30,11 @@ const (
 type Storm struct {
 	// Wanted is how many classes were to change in a second.
 	Wanted int `json:"wantedPerSecond"`
-	// Quiet is without any change, Elsewhere with changes to classes of a kind that
-	// nobody registered, and Here to those of all kinds that are. What Here has
-	// more than Elsewhere is classbind's; the rest is that of the API server and
-	// of whoever changes classes, on the same processors.
+	// Quiet is without any change; Here with changes to classes of all kinds that
+	// are registered; Elsewhere to as many of as many kinds that are not, which
+	// somebody watches who discards what he hears. What Here has more than Elsewhere
+	// is classbind's; the rest is that of etcd and the API server, on the same
+	// processors.
 	Quiet     Stormed `json:"quiet"`
 	Elsewhere Stormed `json:"elsewhere"`
 	Here      Stormed `json:"here"`
@@ -50,12 +52,18 @@ type Stormed struct {
 
 // storm drives classbind without and with changes of classes.
 func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
-	n := min(stormed, m.settings.Classes)
-	err = m.fill(ctx, 0, n, func(i int) class {
-		return class{kind: freeClass, name: className(i), labels: map[string]string{"storm": "0"}}
-	})
-	if err != nil {
+	n, free := min(stormed, m.settings.Classes), m.freeClasses()
+	if err := m.fill(ctx, 0, n, func(i int) class { return pooled(i, free, m.settings.Matches) }); err != nil {
 		return nil, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	watches, watching := errgroup.WithContext(watching)
+	defer func() {
+		stop()
+		err = errors.Join(err, watches.Wait())
+	}()
+	for _, kind := range free {
+		watches.Go(func() error { return m.discard(watching, kind) })
 	}
 	etcd, err := m.Etcd()
 	if err != nil {
@@ -64,19 +72,17 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	defer func() { err = errors.Join(err, etcd.Close()) }()
 	t := m.bound()
 	storms := []struct {
-		name string
-		kind func(i int) string // of the i-th class
-		gale *gale
-	}{
-		{name: "quiet"},
-		{name: "elsewhere", kind: func(int) string { return freeClass }},
-		{name: "here", kind: func(i int) string { return pooled(i, m.kinds.classes, m.settings.Matches).kind }},
-	}
+		name  string
+		kinds []string // of class
+		gale  *gale
+	}{{name: "quiet"}, {name: "elsewhere", kinds: free}, {name: "here", kinds: m.kinds.classes}}
 	for i := range storms {
-		if s := &storms[i]; s.kind != nil {
-			if s.gale, err = newGale(ctx, etcd, n, s.kind); err != nil {
-				return nil, err
-			}
+		s := &storms[i]
+		if s.kinds == nil {
+			continue
+		}
+		if s.gale, err = newGale(ctx, etcd, n, func(i int) class { return pooled(i, s.kinds, m.settings.Matches) }); err != nil {
+			return nil, err
 		}
 	}
 	rounds, changes := make([][]round, len(storms)), make([][]float64, len(storms))
@@ -85,7 +91,7 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 			if number%2 == 1 {
 				i = len(storms) - 1 - i
 			}
-			r, rate, err := m.stormRound(ctx, t, storms[i].gale)
+			r, rate, err := m.stormRound(watching, t, storms[i].gale)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", storms[i].name, err)
 			}
@@ -106,6 +112,19 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	p99 := func(r round) float64 { return millis(r.P99) }
 	s.P99Ratio, s.P99RatioToQuiet = ratio(rounds[2], rounds[1], p99), ratio(rounds[2], rounds[0], p99)
 	return s, nil
+}
+
+// discard what a watch of a kind tells, until the context ends.
+func (m *many) discard(ctx context.Context, kind string) error {
+	events, err := m.client.Get().Resource(plural(kind)).Param("watch", "true").Stream(ctx)
+	if err == nil {
+		_, err = io.Copy(io.Discard, events)
+		err = errors.Join(err, events.Close())
+	}
+	if ctx.Err() == nil {
+		return cmp.Or(err, fmt.Errorf("the watch of %s has ended", kind))
+	}
+	return nil
 }
 
 // stormRound is one in a gale, or in none, and says how many changes there were
@@ -138,10 +157,11 @@ type gale struct {
 }
 
 // newGale is for n classes, as they are stored.
-func newGale(ctx context.Context, etcd *clientv3.Client, n int, kind func(i int) string) (*gale, error) {
+func newGale(ctx context.Context, etcd *clientv3.Client, n int, class func(i int) class) (*gale, error) {
 	g := &gale{etcd: etcd}
 	for i := range n {
-		key := fmt.Sprintf("/registry/%s/%s/%s", group, plural(kind(i)), className(i))
+		of := class(i)
+		key := fmt.Sprintf("/registry/%s/%s/%s", group, plural(of.kind), of.name)
 		stored, err := etcd.Get(ctx, key)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a class: %w", err)
