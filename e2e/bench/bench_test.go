@@ -48,7 +48,7 @@ func TestManyClasses(t *testing.T) {
 	assert.NotEmpty(t, content)
 
 	require.NotNil(t, r.Create)
-	assert.Len(t, r.Create.Creates, 10, "We should create five sorts of claim, by one client and by several.")
+	assert.Len(t, r.Create.Creates, 6*len(clientsOfCreates), "We should create six sorts of claim, by one client and by several.")
 	require.NotNil(t, r.Storm)
 	assert.Zero(t, r.Storm.Quiet.ChangesPerSecond)
 	assert.Positive(t, r.Storm.Here.PerSecond)
