@@ -31,8 +31,8 @@ type Storm struct {
 	// Wanted is how many classes were to change in a second.
 	Wanted int `json:"wantedPerSecond"`
 	// Quiet is without any change; Here with changes to classes of all kinds that
-	// are registered; Elsewhere to as many of as many kinds that are not, which
-	// somebody watches who discards what he hears. What Here has more than Elsewhere
+	// are registered; Elsewhere to as many of as many kinds that are not, of which
+	// each is watched, and what comes is discarded. What Here has more than Elsewhere
 	// is classbind's; the rest is that of etcd and the API server, on the same
 	// processors.
 	Quiet     Stormed `json:"quiet"`
