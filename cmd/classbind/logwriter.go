@@ -13,8 +13,8 @@ import (
 
 const (
 	// lineDelay is for how long a line waits for others, to be written with them:
-	// to wake up for each takes a fifth of the CPU of a claim where few come. A crash
-	// loses the lines of that time.
+	// where claims are few, to wake up for each line is much of what a claim takes. A
+	// crash loses the lines of that time.
 	lineDelay = 100 * time.Millisecond
 	// mostWaiting bytes are some twenty thousand decisions.
 	mostWaiting = 8 << 20

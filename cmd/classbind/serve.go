@@ -39,7 +39,7 @@ import (
 // protocols of the webhook server, first the one that it prefers. kube-apiserver
 // speaks HTTP/1.1 to all webhooks but those on localhost (kubernetes#82090), and
 // should to these: a claim then takes the way on which it is served in production,
-// and on that wakes up fewer threads.
+// which takes less CPU where claims are few.
 var protocols = []string{"http/1.1", "h2"}
 
 func newServeCommand() *cobra.Command {

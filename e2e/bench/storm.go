@@ -32,9 +32,9 @@ type Storm struct {
 	Wanted int `json:"wantedPerSecond"`
 	// Quiet is without any change; Here with changes to classes of all kinds that
 	// are registered; Elsewhere to as many of as many kinds that are not, of which
-	// each is watched, and what comes is discarded. What Here has more than Elsewhere
-	// is classbind's; the rest is that of etcd and the API server, on the same
-	// processors.
+	// each is watched, and what comes is discarded. So etcd and the API server
+	// do the same Here and Elsewhere, on the same processors; what Here has more is
+	// classbind's.
 	Quiet     Stormed `json:"quiet"`
 	Elsewhere Stormed `json:"elsewhere"`
 	Here      Stormed `json:"here"`

@@ -44,8 +44,10 @@ measured in turn, in rounds, since the machine has other things to do, too.
   webhook  the same reviews over TLS and HTTP/2, in a closed loop: throughput,
            latency, CPU and memory of both
   create   claims through the API server, of kinds without a webhook, with the
-           one that does nothing, and with classbind
-  storm    reviews while classes change all the time
+           one that does nothing, with that called as classbind is, and with
+           classbind
+  storm    reviews while classes change all the time: those of classbind's kinds,
+           and as many of others
   locks    what classbind waits for under full load
   scale    memory, start and CPU by classes, claims and replicas
   change   what the change of a class and the loss of a watch cost a replica
