@@ -58,7 +58,7 @@ the file of --json. The last line sums up.`,
 		Example: `  # The comparison alone, and a profile of where classbind's time goes:
   bench --only=webhook --cpu-profile=classbind.pprof
 
-  # All of it, in a minute or two instead of ten:
+  # All of it, in fewer and shorter rounds:
   bench --rounds=2 --round=1s --held=10000 --single-changes=50`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
