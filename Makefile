@@ -48,8 +48,9 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs from api/
+generate: ## Generate deepcopy functions, CRDs and the limits in SECURITY.md from api/
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
+	@go test -run 'TestSecurity$$' ./api/v1alpha1 -update
 
 .PHONY: lint
 lint: ## Lint all modules
@@ -75,19 +76,25 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*'
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' SECURITY.md
 	$(MAKE) lint unit promql
 
 # They run a command that they do not import, so a cached result would say nothing: -count=1.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
-	$(E2E) go test -count=1 -parallel 8 -timeout 20m ./...
+	$(E2E) go test -count=1 -parallel 8 -timeout 20m -skip '^TestHostile$$' ./...
+	$(MAKE) hostile
 
 # CLUSTER is what brings a cluster up and takes it down, CERTS which certificates it is about: e2e/on-cluster says more.
 .PHONY: e2e
 e2e: export GOOS := linux
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
+
+# It measures, so nothing else runs beside it. ATTACK is one of them, or all.
+.PHONY: hostile
+hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
+	$(E2E) go test -v -count=1 -timeout 20m -run '^TestHostile$$/$(ATTACK)' .
 
 # ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2) and WRITERS (16) are its settings.
 .PHONY: race
@@ -107,6 +114,11 @@ bench: control-plane ## Measure beside a webhook that does nothing: make bench O
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
 	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./webhook
+
+# ONLY a pattern of targets (Bind). What go test writes into testdata/fuzz is an input that failed: commit it with the repair.
+.PHONY: fuzz
+fuzz: ## Try inputs for their outcome and their cost: make fuzz TIME=10m ONLY=Bind
+	@$(E2E) go run ./cmd/fuzz --time=$(or $(TIME),1m) $(if $(ONLY),--only='$(ONLY)')
 
 .PHONY: clean
 clean: ## Remove what was built here, but not the cached control plane

@@ -1,14 +1,18 @@
 package certs
 
 import (
+	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -92,7 +96,47 @@ func TestVerify(t *testing.T) {
 		},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			tc.want(t, Verify(t.Context(), tc.address, tc.name, tc.ca), tc.reason)
+			gate := NewGate(nil, tc.name, nil)
+			gate.served.Store(newIssuer(t).issue(t, tc.name, time.Hour))
+			tc.want(t, gate.Verify(t.Context(), tc.address, tc.ca), tc.reason)
 		})
 	}
 }
+
+// TestServed has a server that lets in who presents what it serves, and nobody else.
+func TestServed(t *testing.T) {
+	own := newIssuer(t).issue(t, service, time.Hour)
+	complaints := make(chan string, 10)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(writerFunc(func(p []byte) (int, error) {
+		complaints <- string(p)
+		return len(p), nil
+	}), "", 0)
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{*own}, ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, own.Leaf.Raw) {
+				return errors.New("a stranger")
+			}
+			return nil
+		},
+	}
+	server.StartTLS()
+	address := server.Listener.Addr().String()
+
+	gate := NewGate(nil, service, nil)
+	require.ErrorIs(t, gate.Served(t.Context(), address), errNone, "We should not be served before there is a certificate.")
+	gate.served.Store(own)
+	require.NoError(t, gate.Served(t.Context(), address), "We should not care who signed it.")
+	server.Close()
+	require.ErrorIs(t, gate.Served(t.Context(), address), syscall.ECONNREFUSED, "We should say that nobody listens.")
+	close(complaints)
+	for c := range complaints {
+		assert.NotContains(t, c, "client didn't provide a certificate", "We should present a certificate, or each look would be logged.")
+		assert.NotContains(t, c, "a stranger", "We should present the one that is served.")
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

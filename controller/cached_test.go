@@ -26,8 +26,10 @@ type cached struct {
 	kinds         []v1alpha1.ClaimKind
 	classKinds    []v1alpha1.ClassKind
 	crds          []string
+	namespaces    []string
 	err           error // of every Get
 	listErr       error // of every List
+	updateErr     error // of every update of a status
 
 	updated []client.Object
 	removed []string
@@ -51,7 +53,7 @@ func (c *cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 			return nil
 		}
 	case *metav1.PartialObjectMetadata:
-		if o.Kind == "CustomResourceDefinition" && slices.Contains(c.crds, k.Name) {
+		if o.Kind == "CustomResourceDefinition" && slices.Contains(c.crds, k.Name) || o.Kind == "Namespace" && slices.Contains(c.namespaces, k.Name) {
 			return nil
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
@@ -121,7 +123,7 @@ type cachedStatus struct {
 
 func (s *cachedStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	s.cached.updated = append(s.cached.updated, o)
-	return nil
+	return s.cached.updateErr
 }
 
 // secrets are a live reader that knows nothing else: the data of each, by "namespace/name".

@@ -17,6 +17,8 @@ const (
 	lateChanged = "changed"
 	// lateFailed claims could not be written, and are tried again.
 	lateFailed = "failed"
+	// latePanicked claims made us fail: that is a mistake of ours, and in the log.
+	latePanicked = "panicked"
 )
 
 // ClaimMetrics are of claims that are watched: how many there are, and what came
@@ -30,7 +32,7 @@ type ClaimMetrics struct {
 func NewClaimMetrics(counts func() map[string]ClaimCounts) *ClaimMetrics {
 	return &ClaimMetrics{counts: counts, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
-		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed or failed.",
+		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
 	}, []string{"claim_kind", "outcome"})}
 }
 
@@ -54,7 +56,7 @@ func (m *ClaimMetrics) Collect(to chan<- prometheus.Metric) {
 	for name, count := range m.counts() {
 		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Bound), name, "bound")
 		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Waiting), name, "waiting")
-		for _, outcome := range []string{lateBound, lateChanged, lateFailed} {
+		for _, outcome := range []string{lateBound, lateChanged, lateFailed, latePanicked} {
 			m.late.WithLabelValues(name, outcome)
 		}
 	}

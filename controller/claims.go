@@ -10,10 +10,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +33,11 @@ type Claims struct {
 	Metrics *ClaimMetrics
 
 	registration *Registration
-	client       dynamic.Interface
+	client       claimClient
 	// own namespace of classbind.
 	own string
+	// memory for the selectors of claims that wait, of all kinds, in bytes.
+	memory int64
 
 	mu     sync.Mutex
 	kinds  map[string]*watchedClaims
@@ -62,11 +63,16 @@ type countListener struct {
 	call func(claimKind string)
 }
 
-// NewClaims of what is registered; own is the namespace of classbind itself.
-func NewClaims(r *Registration, own string) *Claims {
-	c := &Claims{registration: r, client: r.classes.dynamic, own: own, kinds: map[string]*watchedClaims{}, look: func(string) {}}
+// NewClaims of what is registered; own is the namespace of classbind itself, and
+// memory, in bytes, is for the selectors of the claims that wait.
+func NewClaims(r *Registration, cluster *rest.Config, own string, memory int64) (*Claims, error) {
+	client, err := newClaimClient(cluster)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}, look: func(string) {}}
 	c.Metrics = NewClaimMetrics(c.Counts)
-	return c
+	return c, nil
 }
 
 // SetupWithManager adds the controller of the watches, and what forgets claims in flight.
@@ -87,7 +93,9 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the watches of claims: %w", err)
 	}
 	return mgr.Add(everywhere{manager.RunnableFunc(func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(context.Context) { c.registration.expireInFlight(time.Now()) }, time.Second)
+		wait.UntilWithContext(ctx, func(context.Context) {
+			_ = recovered(func() error { c.registration.expireInFlight(time.Now()); return nil })
+		}, time.Second)
 		return nil
 	})})
 }
@@ -165,6 +173,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 		w.before = old.watch
 	}
 	c.kinds[k.Name] = &watchedClaims{watch: w}
+	c.shareOut()
 	w.start(c.client, func(err error) {
 		c.notify(k.Name)
 		if apierrors.IsNotFound(err) {
@@ -195,12 +204,27 @@ func (c *Claims) drop(name string) {
 	c.mu.Lock()
 	old := c.kinds[name]
 	delete(c.kinds, name)
+	c.shareOut()
 	c.mu.Unlock()
 	if old != nil {
 		if old.watch != nil {
 			old.watch.withdraw()
 		}
 		c.notify(name)
+	}
+}
+
+// shareOut the memory for selectors, as much to each kind whose claims wait: the
+// authors of one kind take none from those of another. Its caller holds mu.
+func (c *Claims) shareOut() {
+	var later []*claimWatch
+	for _, k := range c.kinds {
+		if k.watch != nil && k.watch.kind.BindLater {
+			later = append(later, k.watch)
+		}
+	}
+	for _, w := range later {
+		w.resize(c.memory / int64(len(later)))
 	}
 }
 
@@ -238,110 +262,15 @@ func (c *Claims) watches() map[string]*claimWatch {
 	return watches
 }
 
-// Ready is an error until the claims that a strategy counts have been counted
-// once, so that no replica takes a class for empty because it has just started.
-// One that the API server refuses, or does not serve, is not waited for, and
-// none for long: a registration must not keep a replica from all other claims.
-func (c *Claims) Ready(now time.Time) error {
-	if c.settled(now) {
-		return nil
-	}
-	for name, view := range c.registration.Inventory.Snapshot() {
-		if !view.Kind.Strategy.Counted {
-			continue
-		}
-		if err := c.problem(name); notYet(err) {
-			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
+// lateWatches are those of kinds whose claims are bound later, in the order of their names.
+func (c *Claims) lateWatches() (later []*claimWatch) {
+	watches := c.watches()
+	for _, name := range slices.Sorted(maps.Keys(watches)) {
+		if w := watches[name]; w.kind.BindLater {
+			later = append(later, w)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counted = c.registration.Inventory.Snapshot() != nil
-	return nil
-}
-
-// settled says whether there is nothing to wait for any more.
-func (c *Claims) settled(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.began.IsZero() {
-		c.began = now
-	}
-	return c.counted || now.Sub(c.began) >= refusalGrace
-}
-
-var errNotWatched = errors.New("they are not watched yet")
-
-// notYet says that there is no problem but that the watch has just begun.
-func notYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
-
-// problem is why the claims of a kind are not known, nil if they are.
-func (c *Claims) problem(name string) error {
-	c.mu.Lock()
-	k := c.kinds[name]
-	c.mu.Unlock()
-	switch {
-	case k == nil:
-		return errNotWatched
-	case k.watch == nil:
-		return k.err
-	}
-	return k.watch.problem()
-}
-
-// lateProblem is why the claims of a kind that wait are not bound, nil if they are.
-func (c *Claims) lateProblem(name string) error {
-	if err := c.problem(name); err != nil {
-		return err
-	}
-	if w := c.watches()[name]; w != nil {
-		return w.lateProblem()
-	}
-	return errNotWatched
-}
-
-// describe the claims of a kind in its status.
-func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
-	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
-	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
-		if n, synced := w.counts(); synced {
-			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
-		}
-	}
-	if !later && !counted {
-		status.BoundClaims = nil
-	}
-	if !later { // They wait for nothing.
-		status.WaitingClaims = nil
-	}
-	describe := func(applies bool, problem func(string) error, conditionType, met, unmet string) {
-		if !applies {
-			meta.RemoveStatusCondition(&status.Conditions, conditionType)
-			return
-		}
-		err := problem(k.Name)
-		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
-			return // So does what it wrote here, while this one begins to watch.
-		}
-		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
-	}
-	describe(later, c.lateProblem, v1alpha1.ConditionLateBinding,
-		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
-	describe(counted, c.problem, v1alpha1.ConditionClaimsCounted,
-		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
-}
-
-// condition says what comes of it that the claims are watched, or what does not.
-func condition(err error, conditionType, met, unmet string) metav1.Condition {
-	if err == nil {
-		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
-	}
-	result := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err)}
-	if apierrors.IsForbidden(err) {
-		result.Reason = v1alpha1.ReasonNotPermitted
-		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true", v1alpha1.AggregateLabel)
-	}
-	return result
+	return later
 }
 
 func (c *Claims) onChange(ctx context.Context, call func(claimKind string)) {
@@ -365,51 +294,6 @@ func (c *Claims) lookAt(name string) {
 	look := c.look
 	c.mu.Unlock()
 	look(name)
-}
-
-func (c *Claims) leading() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.binder != nil
-}
-
-// lead has the claims watched that are bound later.
-func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
-	c.mu.Lock()
-	c.binder = b
-	c.mu.Unlock()
-	return c.lookAtAll(ctx)
-}
-
-// resign has them watched no more, unless the next term has begun: that does not
-// wait for the end of this one.
-func (c *Claims) resign(ctx context.Context, b *LateBinder) {
-	c.mu.Lock()
-	last := c.binder == b
-	if last {
-		c.binder = nil
-	}
-	c.mu.Unlock()
-	for _, w := range c.watches() {
-		w.dismiss(b)
-	}
-	if !last {
-		return
-	}
-	if err := c.lookAtAll(ctx); err != nil {
-		logf.FromContext(ctx).Info("Goes on watching claims that it does not bind", "because", err.Error())
-	}
-}
-
-func (c *Claims) lookAtAll(ctx context.Context) error {
-	kinds := &v1alpha1.ClaimKindList{}
-	if err := c.registration.reader.List(ctx, kinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	for i := range kinds.Items {
-		c.lookAt(kinds.Items[i].Name)
-	}
-	return nil
 }
 
 // tally of the claims of a kind, which outlives each of its watches and registrations.

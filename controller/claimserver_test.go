@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,8 @@ type claimServer struct {
 	refuses map[string]int
 	// denies are the codes with which another webhook denies writes, by namespace.
 	denies map[string]int
-	pages  int
+	// pages that were listed, and reads of one claim.
+	pages, reads int
 	// delay of each patch.
 	delay time.Duration
 }
@@ -215,7 +217,7 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if code != 0 {
-		s.fail(w, code, fmt.Sprintf("User %q cannot %s resource %q", "classbind", verb, "claims"))
+		s.fail(w, code, refusal(verb, r.URL.Path))
 		return
 	}
 	switch verb {
@@ -227,8 +229,17 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "watch":
 		s.watch(w, r)
 	default:
-		s.list(w, q.Get("limit"), q.Get("continue"))
+		s.list(w, r.URL.Path, q)
 	}
+}
+
+// refusal of a request, as authorizers have it.
+func refusal(verb, path string) string {
+	if verb != "patch" {
+		return fmt.Sprintf(`claims.example.org is forbidden: User "classbind" cannot %s resource "claims" in API group "example.org" at the cluster scope`, verb)
+	}
+	parts := strings.Split(path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
+	return fmt.Sprintf(`claims.example.org %q is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace %q`, parts[7], parts[5])
 }
 
 func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
@@ -239,11 +250,18 @@ func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-func (s *claimServer) list(w http.ResponseWriter, limit, from string) {
+func (s *claimServer) list(w http.ResponseWriter, path string, q url.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pages++
+	limit, from := q.Get("limit"), q.Get("continue")
 	names := slices.Sorted(maps.Keys(s.claims))
+	if name, one := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name="); one {
+		s.reads++
+		claim := strings.Split(path, "/")[5] + "/" + name // /apis/example.org/v1/namespaces/NS/claims
+		names = slices.DeleteFunc(names, func(n string) bool { return n != claim })
+	} else {
+		s.pages++
+	}
 	first, _ := strconv.Atoi(from)
 	names = names[first:]
 	metadata := map[string]any{"resourceVersion": strconv.Itoa(s.version)}

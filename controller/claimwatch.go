@@ -1,34 +1,22 @@
 package controller
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-)
-
-const (
-	// longestProblem of a claim that is held in memory.
-	longestProblem = 500
-	// longestSelector that is: its author chooses it, and parsed it takes up to
-	// fifteen times as much.
-	longestSelector = 1024
 )
 
 // claimWatch follows the claims of one kind. Like the watch of classes it is the
@@ -51,19 +39,17 @@ type claimWatch struct {
 	before *claimWatch
 	answers
 
-	mu         sync.Mutex
-	synced     bool
-	bound      map[types.UID]classCounts
-	waiting    map[types.UID]*waitingClaim
-	groups     map[string]*group
-	namespaces map[string]*namespace
+	mu      sync.Mutex
+	synced  bool
+	bound   map[types.UID]classCounts
+	waiting map[types.UID]*waitingClaim
+	room    room
 
 	// What follows is for who binds the waiting claims, nil if nobody does.
 	binder *LateBinder
 	view   *selector.View
-	again  bool
-	fresh  []*waitingClaim
-	untold []untold
+	// again says that there is something to be given out though the view is the same.
+	again bool
 	// refusal to write a claim, and until when no other is tried.
 	refusal error
 	paused  time.Time
@@ -84,165 +70,47 @@ func (c classCounts) unbind() {
 	}
 }
 
-// waitingClaim has no class and could have one.
-type waitingClaim struct {
-	namespace *namespace
-	group     *group
-	uid       types.UID
-	name      string
-	version   string
-	// parents of the class reference that it has.
-	parents int8
-	// written says that this version of it was bound, and told that its author knows
-	// that there is no class.
-	written, told bool
-}
-
-// group of the claims that have the same candidates.
-type group struct {
-	key       string
-	namespace string
-	selector  labels.Selector
-	// problem for which none of them can be bound, empty if they can.
-	problem string
-	claims  map[*waitingClaim]struct{}
-	// matched says whether they had a candidate in the view.
-	matched bool
-	view    *selector.View
-}
-
-// namespace of claims that wait.
-type namespace struct {
-	name    string
-	waiting int
-	// bound says whether its claims are, once that has been asked.
-	bound, asked bool
-}
-
-type untold struct {
-	claim *waitingClaim
-	since time.Time
-}
-
-// claimSeen is what is read of a claim on its way into the store.
-type claimSeen struct {
-	uid             types.UID
-	namespace, name string
-	version         string
-	bound           bool
-	classes         [2]uint64
-	generateName    string
-	group           *group // nil if it is left alone
-	parents         int8
-}
-
-// GetObjectKind is for lists, as is DeepCopyObject.
-func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject is called by nobody who changes it.
-func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
-
 func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, selects labels.Selector, own string, changed func()) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
 		selects: selects, own: own, changed: changed,
 		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
-		groups: map[string]*group{}, namespaces: map[string]*namespace{},
+		room: room{most: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	return w
 }
 
 // start to follow the claims, until the watch is stopped.
-func (w *claimWatch) start(client dynamic.Interface, answered func(error)) {
-	claims := client.Resource(w.resource)
+func (w *claimWatch) start(client claimClient, answered func(error)) {
 	objects{
 		name: w.kind.Name, client: client, watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return claims.Watch(ctx, o)
+			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
-		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if o.ResourceVersion == "0" { // Of any version, the API server would list all in one page.
-				o.ResourceVersion = ""
-			}
-			page, err := claims.List(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			return w.readPage(page)
+		// Every list is by pages, and consistent: asked for any version, or for a full
+		// list when the pages have expired, the API server would send all in one. It is
+		// each page that has a deadline, and not all of them.
+		list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			list := &internalversion.List{}
+			var err error
+			list.ResourceVersion, err = client.list(w.stopped, w.resource, func(raw []byte) error { //nolint:contextcheck // See above.
+				seen, err := w.read(raw)
+				list.Items = append(list.Items, seen)
+				return err
+			})
+			return list, err
 		},
 	}.follow(w.stopped, w, &w.answers, answered)
 }
 
-// readPage keeps the few fields of each claim, so that no more than a page of them is held whole.
-func (w *claimWatch) readPage(page *unstructured.UnstructuredList) (runtime.Object, error) {
-	list := &internalversion.List{Items: make([]runtime.Object, len(page.Items))}
-	list.ResourceVersion, list.Continue, list.RemainingItemCount = page.GetResourceVersion(), page.GetContinue(), page.GetRemainingItemCount()
-	for i := range page.Items {
-		seen, err := w.read(&page.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		list.Items[i] = seen
-	}
-	return list, nil
-}
-
-// Transformer does the same for a list that is streamed.
-func (w *claimWatch) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return w.read(object) }
-}
-
-func (w *claimWatch) read(object any) (*claimSeen, error) {
-	if seen, ok := object.(*claimSeen); ok {
-		return seen, nil
-	}
-	u, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return nil, fmt.Errorf("cannot read a claim of %q: it is a %T", w.kind.Name, object)
-	}
-	seen := &claimSeen{uid: u.GetUID(), namespace: u.GetNamespace(), name: u.GetName(), version: u.GetResourceVersion()}
-	if seen.classes, seen.bound = w.kind.BoundTo(seen.namespace, u.Object); seen.bound {
-		seen.generateName = u.GetGenerateName()
-		return seen, nil
-	}
-	if !w.kind.BindLater {
-		return seen, nil // It waits for nothing.
-	}
-	claim, errs := w.kind.NewClaim(seen.namespace, seen.name, u.Object)
-	if claim.Settled != "" || u.GetDeletionTimestamp() != nil {
-		return seen, nil
-	}
-	seen.parents = int8(w.kind.Parents(u.Object)) //nolint:gosec // A path has ten names at most.
-	key, problem := w.kind.Group(claim), ""
-	if err := errs.ToAggregate(); err != nil {
-		problem = err.Error()
-	} else if len(key) > longestSelector {
-		problem = fmt.Sprintf("its selector is too long to be bound later, by more than %d characters: shorten it, or set the class reference", longestSelector)
-	}
-	if problem != "" { // In a string of its own, which does not keep the whole one.
-		key = "!" + strings.ToValidUTF8(problem[:min(len(problem), longestProblem)], "")
-		problem, claim.Selector = key[1:], nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if seen.group = w.groups[key]; seen.group == nil {
-		seen.group = w.intern(&group{key: key, namespace: claim.Namespace, selector: claim.Selector, problem: problem, claims: map[*waitingClaim]struct{}{}})
-	}
-	return seen, nil
-}
-
-// intern the group, of which there may be another since it was read.
-func (w *claimWatch) intern(g *group) *group {
-	if known := w.groups[g.key]; known != nil {
-		return known
-	}
-	w.groups[g.key] = g
-	return g
+// Transformer has nothing to do: what comes has been read.
+func (*claimWatch) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return object, nil }
 }
 
 // Add is called by the Reflector, as are Update, Delete, Replace and Resync.
 func (w *claimWatch) Add(object any) error {
-	seen, err := w.read(object)
+	seen, err := w.seen(object)
 	if err != nil {
 		return err
 	}
@@ -255,14 +123,13 @@ func (w *claimWatch) Update(object any) error { return w.Add(object) }
 
 // Delete a claim.
 func (w *claimWatch) Delete(object any) error {
-	seen, err := w.read(object)
+	seen, err := w.seen(object)
 	if err != nil {
 		return err
 	}
 	w.update(func() {
 		w.unbind(seen.uid)
 		w.unwait(seen.uid)
-		w.disband(seen.group)
 	})
 	return nil
 }
@@ -270,19 +137,18 @@ func (w *claimWatch) Delete(object any) error {
 // Replace all claims.
 func (w *claimWatch) Replace(all []any, _ string) error {
 	there := make(map[types.UID]struct{}, len(all))
-	seen := make([]*claimSeen, len(all))
-	for i, object := range all {
-		s, err := w.read(object)
+	for _, object := range all {
+		s, err := w.seen(object)
 		if err != nil {
 			return err
 		}
-		seen[i], there[s.uid] = s, struct{}{}
+		there[s.uid] = struct{}{}
 	}
 	w.update(func() {
 		// Those that are there are counted before those that are not any more are
 		// taken off: whoever chooses meanwhile sees no class that is empty.
-		for _, s := range seen {
-			w.put(s)
+		for _, object := range all {
+			w.put(object.(*claimSeen))
 		}
 		for uid := range w.bound {
 			if _, ok := there[uid]; !ok {
@@ -294,10 +160,14 @@ func (w *claimWatch) Replace(all []any, _ string) error {
 				w.unwait(uid)
 			}
 		}
-		for _, g := range w.groups {
-			w.disband(g)
+		for _, n := range w.room.namespaces { // Groups of claims that were read, and changed before the list ended.
+			for _, g := range n.groups {
+				w.disband(g)
+			}
+			w.room.vacate(n)
 		}
-		w.synced = true
+		// What was read may have taken the room of others.
+		w.synced, w.again = true, true
 		if w.before != nil {
 			w.before.withdraw()
 			w.before = nil
@@ -306,19 +176,31 @@ func (w *claimWatch) Replace(all []any, _ string) error {
 	return nil
 }
 
+func (w *claimWatch) seen(object any) (*claimSeen, error) {
+	s, ok := object.(*claimSeen)
+	if !ok {
+		return nil, fmt.Errorf("cannot read a claim of %q: it is a %T", w.kind.Name, object)
+	}
+	return s, nil
+}
+
 // Resync has nothing to do.
 func (w *claimWatch) Resync() error { return nil }
 
+// update is called where a panic is recovered from, which must not leave mu locked.
 func (w *claimWatch) update(change func()) {
-	w.mu.Lock()
-	if w.stopped.Err() == nil {
-		change()
-	}
-	w.mu.Unlock()
+	func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.stopped.Err() == nil {
+			change()
+		}
+	}()
 	w.changed()
 }
 
-// put a claim where it belongs. The mutex is held by who calls it, as by those of the rest of this file.
+// put a claim where it belongs. Its caller holds mu, as do those of the functions
+// below that do not lock it.
 func (w *claimWatch) put(s *claimSeen) {
 	if s.bound {
 		w.bind(s)
@@ -334,24 +216,55 @@ func (w *claimWatch) put(s *claimSeen) {
 	if c != nil && c.version == s.version {
 		return
 	}
+	n := w.namespaceOf(s.namespace)
 	if c == nil {
-		c = &waitingClaim{uid: s.uid, name: s.name, namespace: w.namespaceOf(s.namespace)}
-		c.namespace.waiting++
+		c = &waitingClaim{uid: s.uid, name: s.name, namespace: n}
+		n.waiting++
 		w.waiting[s.uid] = c
 		if w.binder != nil {
-			w.untold = append(w.untold, untold{c, time.Now()})
+			c.wait(time.Now())
 		}
 	}
+	w.join(c, w.groupOf(n, s))
+	c.version, c.parents, c.written = s.version, s.parents, false
+	w.offer(c)
+}
+
+// groupOf a claim that was read. The group may have been forgotten since.
+func (w *claimWatch) groupOf(n *namespace, s *claimSeen) *group {
+	switch g := s.group; {
+	case g.dropped || g == g.namespace.beyond:
+		return n.beyond
+	case !g.held:
+		return w.room.group(n, g.text)
+	default:
+		return g
+	}
+}
+
+// join a group, and leave the one before.
+func (w *claimWatch) join(c *waitingClaim, g *group) {
 	if c.group != nil {
 		delete(c.group.claims, c)
-		w.disband(c.group)
+		if c.group != g {
+			w.disband(c.group)
+		}
 	}
-	c.group = w.intern(s.group)
-	c.group.claims[c] = struct{}{}
-	c.version, c.parents, c.written = s.version, s.parents, false
-	if w.binder != nil {
-		w.fresh = append(w.fresh, c)
+	c.group = g
+	g.claims[c] = struct{}{}
+}
+
+// offer a claim to who binds it, if anybody does.
+func (w *claimWatch) offer(c *waitingClaim) {
+	if w.binder == nil {
+		return
 	}
+	l := lineFresh
+	if c.group == c.namespace.beyond {
+		l = lineUnread
+	}
+	c.namespace.enqueue(l, c)
+	w.again = true
 }
 
 func (w *claimWatch) bind(s *claimSeen) {
@@ -377,29 +290,38 @@ func (w *claimWatch) unwait(uid types.UID) {
 	if c == nil {
 		return
 	}
+	c.gone = true
 	delete(w.waiting, uid)
 	delete(c.group.claims, c)
+	c.namespace.waiting--
 	w.disband(c.group)
-	if c.namespace.waiting--; c.namespace.waiting == 0 {
-		delete(w.namespaces, c.namespace.name)
-	}
+	w.room.vacate(c.namespace)
 }
 
 // disband a group that has no claims.
 func (w *claimWatch) disband(g *group) {
-	if g != nil && len(g.claims) == 0 && w.groups[g.key] == g {
-		delete(w.groups, g.key)
+	if g.held && len(g.claims) == 0 {
+		w.room.forget(g)
 	}
 }
 
 func (w *claimWatch) namespaceOf(name string) *namespace {
-	n := w.namespaces[name]
+	n := w.room.namespaces[name]
 	if n == nil {
-		n = &namespace{name: name}
+		n = &namespace{name: name, groups: map[string]*group{}}
+		n.beyond = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
 		n.bound, n.asked = w.statically(name)
-		w.namespaces[name] = n
+		w.room.namespaces[name] = n
 	}
 	return n
+}
+
+// resize the room for selectors.
+func (w *claimWatch) resize(bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.room.resize(bytes)
+	w.again = true
 }
 
 // statically is what is known of a namespace before anybody asks for its labels:
@@ -429,36 +351,6 @@ func (w *claimWatch) withdraw() {
 	}
 }
 
-// ClaimCounts of one kind, of which none wait but with BindLater.
-type ClaimCounts struct{ Bound, Waiting int }
-
-// counts of the claims, and whether they are known.
-func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.Bound = len(w.bound)
-	for _, n := range w.namespaces {
-		if n.bound || !n.asked {
-			c.Waiting += n.waiting
-		}
-	}
-	return c, w.synced
-}
-
-// problem is why claims are not known, nil if they are.
-func (w *claimWatch) problem() error {
-	_, err := w.lastError()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case err != nil:
-		return err
-	case !w.synced:
-		return errNoAnswer
-	}
-	return nil
-}
-
 // permit writes, unless there is a reason why none is possible, and say whether that is news.
 func (w *claimWatch) permit(unless error) bool {
 	w.mu.Lock()
@@ -474,16 +366,3 @@ func (w *claimWatch) writable() bool {
 	defer w.mu.Unlock()
 	return w.unwritable == nil
 }
-
-// lateProblem is why claims that wait are not bound, nil if they are. What is no
-// concern of any claim any more is none.
-func (w *claimWatch) lateProblem() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		return w.unwritable
-	}
-	return cmp.Or(w.unwritable, w.refusal, w.blind)
-}
-
-var errNoAnswer = errors.New("the API server has not listed the claims yet")

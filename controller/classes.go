@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // classClient reads classes of any kind: their metadata alone, unless the kind
@@ -23,9 +25,13 @@ import (
 type classClient struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
+	// stored is called with each default class that a watch shows, and its uid; nil,
+	// nothing is.
+	stored func(*selector.Class, types.UID)
 }
 
 func newClassClient(config *rest.Config) (*classClient, error) {
+	config = shallowed(config)
 	m, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for metadata: %w", err)
@@ -37,18 +43,23 @@ func newClassClient(config *rest.Config) (*classClient, error) {
 	return &classClient{metadata: m, dynamic: d}, nil
 }
 
-func (c *classClient) list(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (runtime.Object, error) {
+// list the classes of a namespace, or of all where it is empty.
+func (c *classClient) list(ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions) (list runtime.Object, err error) {
 	if kind.MetadataOnly() {
-		return c.metadata.Resource(kind.Resource()).List(ctx, o)
+		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
+	} else {
+		list, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
 	}
-	return c.dynamic.Resource(kind.Resource()).List(ctx, o)
+	return list, brief.Error(err)
 }
 
-func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (apiwatch.Interface, error) {
+func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
 	if kind.MetadataOnly() {
-		return c.metadata.Resource(kind.Resource()).Watch(ctx, o)
+		events, err = c.metadata.Resource(kind.Resource()).Watch(ctx, o)
+	} else {
+		events, err = c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
 	}
-	return c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
+	return events, brief.Error(err)
 }
 
 // get a class as it is stored. Where a role allows no more than to list and to
@@ -63,7 +74,7 @@ func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespa
 	if namespace != "" {
 		one["metadata.namespace"] = namespace
 	}
-	list, err := c.list(ctx, kind, metav1.ListOptions{FieldSelector: one.String()})
+	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +92,13 @@ func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespa
 	return only, err
 }
 
-func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
+func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (object metav1.Object, err error) {
 	if kind.MetadataOnly() {
-		return c.metadata.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		object, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	} else {
+		object, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	return c.dynamic.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	return object, brief.Error(err)
 }
 
 // classes reads the classes out of a list.

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/dynamic"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,12 +105,12 @@ type lateReplica struct {
 
 func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change ...func(*LateBinder)) *lateReplica {
 	t.Helper()
-	d, err := dynamic.NewForConfig(s.config())
-	require.NoError(t, err)
 	events, err := eventsclient.NewForConfig(s.config())
 	require.NoError(t, err)
-	registration := &Registration{Inventory: selector.NewInventory(), reader: &cached{kinds: []v1alpha1.ClaimKind{*k}}, classes: &classClient{dynamic: d}}
-	r := &lateReplica{claims: NewClaims(registration, "classbind-system"), registration: registration, kind: k, golds: newClassKind("golds.example.org", "Gold")}
+	registration := &Registration{Inventory: selector.NewInventory(), reader: &cached{kinds: []v1alpha1.ClaimKind{*k}}}
+	claims, err := NewClaims(registration, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
+	require.NoError(t, err)
+	r := &lateReplica{claims: claims, registration: registration, kind: k, golds: newClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
 	if compiled.Strategy.Counted {
 		compiled.Tally = registration.tally(k.Name)
@@ -349,7 +348,7 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	assert.Equal(t, v1alpha1.ReasonUnsuitable, late.Reason)
 	assert.Contains(t, late.Message, `"patch"`, "We should say what is missing.")
 	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
-	assert.Zero(t, r.binder.queue, "We should queue nothing that we cannot write.")
+	assert.Empty(t, r.binder.writers, "We should queue nothing that we cannot write.")
 
 	claims.Verbs = append(claims.Verbs, "patch")
 	serve()
@@ -367,7 +366,7 @@ func TestTermsOverlap(t *testing.T) {
 	reader.listErr = errors.New("the cache has stopped")
 	require.Error(t, r.binder.Start(t.Context()))
 	assert.False(t, r.claims.leading(), "We should not lead after a term that could not begin.")
-	assert.True(t, r.binder.queue.ShuttingDown(), "We should leave nothing behind.")
+	assert.Empty(t, r.binder.writers, "We should leave nothing behind.")
 	reader.listErr = nil
 
 	next := *r.binder
@@ -405,10 +404,9 @@ func TestLateBindingRefused(t *testing.T) {
 		r.claims.describe(r.kind, status)
 		return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding)
 	}
-	eventually(t, "We should say that we may not, and how to permit it.", func(c *assert.CollectT) {
+	eventually(t, "We should say that we may not, and how to permit it, and name no claim.", func(c *assert.CollectT) {
 		assert.Equal(c, v1alpha1.ReasonNotPermitted, condition().Reason)
-		assert.Contains(c, condition().Message, "claims without a class are not bound later: ")
-		assert.Contains(c, condition().Message, "label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true")
+		assert.Equal(c, "claims without a class are not bound later: claims.example.org is forbidden: the API server does not let classbind patch any: label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true", condition().Message)
 	})
 	assert.Never(t, func() bool { return s.tried() > lateWorkers }, lateRound, lateRound/10, "We should not try one claim after the other where none may be written.")
 
@@ -448,6 +446,11 @@ func TestLateBindingDenied(t *testing.T) {
 }
 
 func TestWhyNotWritten(t *testing.T) {
+	denied := func(message string) error { // By a webhook, as kube-apiserver has it.
+		status := apierrors.NewForbidden(schema.GroupResource{}, "", nil).ErrStatus
+		status.Message = `admission webhook "other" denied the request: ` + message
+		return apierrors.FromObject(&status)
+	}
 	claims, kind := schema.GroupResource{Group: "example.org", Resource: "claims"}, schema.GroupKind{Group: "example.org", Kind: "Claim"}
 	for name, tc := range map[string]struct {
 		reason                 string
@@ -460,6 +463,9 @@ func TestWhyNotWritten(t *testing.T) {
 		"Conflict":     {"We should try again where two writes met.", apierrors.NewConflict(claims, "db", errors.New("changed")), false, false},
 		"Unauthorized": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(`User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace "team-a"`)), false, true},
 		"Denied":       {"We should take a webhook's word for one claim alone.", apierrors.NewForbidden(claims, "db", errors.New(`admission webhook "other" denied the request`)), false, false},
+		"Denied403":    {"We should know a webhook's word by whatever it quotes.", denied(`claims.example.org "db" is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org"`), false, false},
+		"Quoted":       {"We should know a policy's word by whatever it quotes.", apierrors.NewForbidden(claims, "db", errors.New(`ValidatingAdmissionPolicy 'other' denied request: "db" is forbidden: User "classbind" cannot patch resource "claims"`)), false, false},
+		"ClusterScope": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(`User "system:serviceaccount:a:b" cannot patch resource "claims" in API group "example.org" at the cluster scope: no`)), false, true},
 		"Unreachable":  {"We should try again where there is no answer.", errors.New("connection refused"), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -490,7 +496,7 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	require.NoError(t, r.claims.Ready(time.Now()), "We should not hold up a replica for what we are refused.")
 	s.refuse("list", 0)
 	r.awaitCounts(t, ClaimCounts{Waiting: claims})
-	assert.Equal(t, 3, s.pages, "We should list by pages.")
+	assert.Equal(t, claims/v1alpha1.LateListPage, s.pages, "We should list by pages.")
 	eventually(t, "We should say that all is well.", func(c *assert.CollectT) {
 		r.claims.describe(r.kind, status)
 		assert.EqualValues(c, claims, *status.WaitingClaims)
@@ -518,7 +524,7 @@ func TestNoMatchingClass(t *testing.T) {
 		})
 		view := r.binder.view(w)
 		r.binder.Events.tell(t.Context(), w, view, time.Now())
-		assert.Empty(t, r.binder.Events.ahead, "We should wait for a while before we say that a claim waits.")
+		assert.Zero(t, r.binder.Events.ahead.len(), "We should wait for a while before we say that a claim waits.")
 		for range 2 {
 			r.binder.Events.tell(t.Context(), w, view, time.Now().Add(stayGrace+time.Second))
 		}
@@ -564,7 +570,7 @@ func TestNoMatchingClassIsToldInTheEnd(t *testing.T) {
 	n := s.creations()
 	tell(view)
 	tell(view)
-	assert.Empty(t, r.binder.Events.ahead)
+	assert.Zero(t, r.binder.Events.ahead.len())
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
@@ -683,11 +689,36 @@ func TestLeastClaimsCounted(t *testing.T) {
 	assert.Len(t, seen, 2, "We should count nothing that is watched no more.")
 }
 
-func selectAll(t *testing.T) labels.Selector {
+// newLateWatch of claims, with somebody who binds them.
+func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch {
 	t.Helper()
-	all, err := metav1.LabelSelectorAsSelector(labelSelector(v1alpha1.NamespaceSelector{}))
+	k := selector.NewClaimKind(lateClaimKind(change...))
+	k.Tally = &selector.Tally{}
+	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, labels.Everything(), "", func() {})
+	w.serve(&LateBinder{}, time.Now())
+	return w
+}
+
+// claimJSON with this uid, of team-a unless told otherwise.
+func claimJSON(uid int, spec string, namespace ...string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":%q,"name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
+		append(namespace, "team-a")[0], uid, uidOf(uid), uid, strings.Repeat("x", 100), spec)
+}
+
+func addClaim(t testing.TB, w *claimWatch, raw []byte) {
+	t.Helper()
+	seen, err := w.read(raw)
 	require.NoError(t, err)
-	return all
+	require.NoError(t, w.Add(seen))
+}
+
+// heap that is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	m := runtime.MemStats{}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // It is far from that.
 }
 
 // TestClaimMemory measures what is held of a claim.
@@ -699,37 +730,22 @@ func TestClaimMemory(t *testing.T) {
 		later  v1alpha1.WhenUnmatched
 		spec   string // in which %d is a number
 		claims int
-		most   uint64
+		most   int64
 	}{
 		"Waiting":      {"We should hold little of a claim that waits.", v1alpha1.BindLater, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 600},
 		"Bound":        {"We should hold little of a claim that is bound.", v1alpha1.BindLater, `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`, 10_000, 600},
 		"WaitsForNone": {"We should hold nothing of a claim that is not bound later.", v1alpha1.Admit, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 150},
-		"Long":         {"We should not hold a selector as long as an author likes.", v1alpha1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 30_000},
+		"Long":         {"We should hold a long selector as its text alone.", v1alpha1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
 		"Malformed":    {"We should not hold what is wrong with it as long as an author likes.", v1alpha1.BindLater, `{"classSelector":{"%d` + long + `":{}}}`, 20, 30_000},
-		"Dense":        {"We should hold of no selector more than this.", v1alpha1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 25_000},
+		"Dense":        {"We should hold of no selector more than this.", v1alpha1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := selector.NewClaimKind(lateClaimKind(func(k *v1alpha1.ClaimKind) {
-				k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, tc.later
-			}))
-			k.Tally = &selector.Tally{}
-			w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
-			w.binder = &LateBinder{} // On the leader, which holds more.
-			used := func() uint64 {
-				runtime.GC()
-				runtime.GC()
-				m := runtime.MemStats{}
-				runtime.ReadMemStats(&m)
-				return m.HeapAlloc
-			}
-			before := used()
+			w := newLateWatch(t, func(k *v1alpha1.ClaimKind) { k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, tc.later })
+			before := heap()
 			for i := range tc.claims {
-				object := &unstructured.Unstructured{}
-				require.NoError(t, object.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-%d","name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
-					i%1000, i, uidOf(i), i, strings.Repeat("x", 100), fmt.Sprintf(tc.spec, i%50))))
-				require.NoError(t, w.Add(object))
+				addClaim(t, w, claimJSON(i, fmt.Sprintf(tc.spec, i%50), fmt.Sprintf("team-%d", i%10)))
 			}
-			each := (max(used(), before) - before) / uint64(tc.claims)
+			each := (heap() - before) / int64(tc.claims)
 			n, _ := w.counts()
 			t.Logf("%d bytes for each of %d", each, n.Bound+n.Waiting)
 			assert.Less(t, each, tc.most, tc.reason)
@@ -739,24 +755,19 @@ func TestClaimMemory(t *testing.T) {
 }
 
 func TestLateClaimsAreGrouped(t *testing.T) {
-	w := newClaimWatch(t.Context(), selector.NewClaimKind(lateClaimKind()), resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
-	w.serve(&LateBinder{}, time.Now())
-	add := func(uid int, selector string) {
-		u := &unstructured.Unstructured{}
-		require.NoError(t, u.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","name":"c-%d","uid":%q,"resourceVersion":"1"},"spec":{"classSelector":%s}}`, uid, uidOf(uid), selector)))
-		require.NoError(t, w.Add(u))
-	}
+	w := newLateWatch(t)
+	add := func(uid int, selector string) { addClaim(t, w, claimJSON(uid, `{"classSelector":`+selector+`}`)) }
 	for i := range 100 {
 		add(i, fmt.Sprintf(`{"matchLabels":{"tier":"%d"}}`, i%4))
 	}
-	require.Len(t, w.groups, 4, "We should hold each selector once.")
+	require.Len(t, w.room.namespaces["team-a"].groups, 4, "We should hold each selector once.")
 	golds := newClassKind("golds.example.org", "Gold")
 	view := func(classes ...string) *selector.View {
 		return selector.NewView(w.kind, []*selector.Classes{labelled(golds, classes...)})
 	}
 	none := view()
 	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
-	assert.Empty(t, w.fresh)
+	assert.Empty(t, w.room.namespaces["team-a"].lines[lineFresh])
 	one := view("one tier=1")
 	assert.Len(t, w.due(t.Context(), one), 25, "We should find the claims of the selector that matches now.")
 	assert.Empty(t, w.due(t.Context(), one), "We should give out no claim twice for the same classes.")
@@ -765,7 +776,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
 	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
-	w.missed(uidOf(1))
+	w.missed(waitingAttempt{uid: uidOf(1)})
 	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
 	assert.Empty(t, w.due(t.Context(), none))
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
@@ -773,21 +784,18 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 
 // TestAskingEnds has more groups of claims than can be asked in one round.
 func TestAskingEnds(t *testing.T) {
-	w := newClaimWatch(t.Context(), selector.NewClaimKind(lateClaimKind()), resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, selectAll(t), "", func() {})
-	w.serve(&LateBinder{}, time.Now())
+	w := newLateWatch(t)
 	const groups = 50
 	for i := range groups {
-		u := &unstructured.Unstructured{}
-		require.NoError(t, u.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","name":"c-%d","uid":%q,"resourceVersion":"1"},"spec":{"classSelector":{"matchExpressions":[{"key":"none-%d","operator":"DoesNotExist"}]}}}`, i, uidOf(i), i)))
-		require.NoError(t, w.Add(u))
+		addClaim(t, w, claimJSON(i, fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"none-%d","operator":"DoesNotExist"}]}}`, i)))
 	}
 	view := selector.NewView(w.kind, []*selector.Classes{labelled(newClassKind("golds.example.org", "Gold"), "gold")})
 	over, end := context.WithCancel(t.Context())
 	end()
 	found := map[types.UID]bool{}
 	for i := range groups {
-		for _, uid := range w.due(over, view) {
-			found[uid] = true
+		for _, item := range w.due(over, view) {
+			found[item.uid] = true
 		}
 		assert.Len(t, found, i+1, "We should ask no more when the time is over, and yet go on in each round.")
 	}
@@ -800,7 +808,8 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })
 	r := newLateReplica(t, s, k)
 	now := time.Now()
-	unwatched := NewClaims(r.registration, "")
+	unwatched, err := NewClaims(r.registration, s.config(), "", v1alpha1.DefaultLateMemory)
+	require.NoError(t, err)
 	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
 	status := &v1alpha1.ClaimKindStatus{}
 	unwatched.describe(k, status)

@@ -4,43 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"net/url"
+	"strings"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // Live returns the view with the classes that a claim asks for read from the
-// API server now: all class kinds at once, the selector pushed down. A kind that
-// the API server refuses to list keeps its last known classes, so that it
-// blocks no claim; that the API server does not answer is an error.
+// API server now, of all class kinds that serve it. A kind that the API server
+// refuses to list keeps its last known classes, so that it blocks no claim; that
+// the API server does not answer is an error.
 func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
-	labelSelector := ""
-	if claim.Selector != nil {
-		labelSelector = claim.Selector.String()
-	}
-	read, ctx := errgroup.WithContext(ctx)
 	classes := make([]*selector.Classes, len(view.Classes))
+	var keys []readKey
 	for i, known := range view.Classes {
-		read.Go(func() error {
-			var err error
-			classes[i], err = r.reads.do(ctx, readKey{known.Kind, labelSelector}, r.read)
-			if r.refused(known.Kind.Name, err) {
-				classes[i], err = known, nil
-			}
-			return err
-		})
+		if k, reachable := liveKey(view.Kind, known.Kind, claim); reachable {
+			keys = append(keys, k)
+		} else {
+			classes[i] = selector.NewClasses(known.Kind, nil)
+		}
 	}
-	if err := read.Wait(); err != nil {
+	asked, err := r.reads.ask(claim.Namespace, claim.Selector, keys...) //nolint:contextcheck // A shared read has no claim's context.
+	if err != nil {
 		return nil, err
 	}
+	defer r.reads.leave(claim.Namespace, asked...)
+	for i, known := range view.Classes {
+		if classes[i] != nil {
+			continue
+		}
+		if classes[i], err = r.reads.wait(ctx, asked[0]); r.refused(known.Kind.Name, err) {
+			classes[i], err = known, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		asked = asked[1:]
+	}
 	return selector.NewView(view.Kind, classes), nil
+}
+
+// liveKey of the classes that a claim asks for; false where it can get none of the kind.
+func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
+	k := readKey{kind: classKind, defaults: claim.Selector == nil}
+	if claim.Selector != nil {
+		k.selector = claim.Selector.String()
+	}
+	if classKind.Namespaced {
+		names, all := claimKind.ClassNamespaces(claim.Namespace)
+		if !all && len(names) == 0 {
+			return k, false
+		}
+		k.namespaces = strings.Join(names, ",")
+	}
+	return k, true
 }
 
 // refused says whether an error is the API server's word that the classes of a
@@ -51,79 +74,51 @@ func (r *Registration) refused(classKind string, err error) bool {
 		errors.As(err, &answered) && r.state(classKind).reason != v1alpha1.ReasonServed
 }
 
-func (r *Registration) read(ctx context.Context, k readKey) (*selector.Classes, error) {
-	list, err := r.classes.list(ctx, k.kind, metav1.ListOptions{LabelSelector: k.selector})
-	if apierrors.IsNotFound(err) { // Its CRD was deleted a moment ago.
-		return selector.NewClasses(k.kind, nil), nil
+// read the classes that a read asks for.
+func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+	var found []*selector.Class
+	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
+		err := r.readNamespace(ctx, s, namespace, func(c *selector.Class) {
+			if s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels) {
+				found = append(found, c)
+			}
+		})
+		switch {
+		case apierrors.IsNotFound(err): // Its CRD was deleted a moment ago.
+		case err != nil && namespace != "":
+			return nil, fmt.Errorf("cannot list the classes of %q in namespace %q: %w", s.key.kind.Name, namespace, err)
+		case err != nil:
+			return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, err)
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, err)
-	}
-	found, err := classes(k.kind, list)
-	if err != nil {
-		return nil, err
-	}
-	return selector.NewClasses(k.kind, found), nil
+	return selector.NewClasses(s.key.kind, found), nil
 }
 
-// reads shares equal reads. One is under way at a time; those who come
-// meanwhile share the next, because the one under way may have begun before
-// what they look for was there.
-type reads struct {
-	mu   sync.Mutex
-	next map[readKey]*sharedRead
-	busy map[readKey]bool
-}
-
-type readKey struct {
-	kind     *selector.ClassKind
-	selector string
-}
-
-type sharedRead struct {
-	done    chan struct{}
-	classes *selector.Classes
-	err     error
-}
-
-func (r *reads) do(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Classes, error)) (*selector.Classes, error) {
-	r.mu.Lock()
-	s := r.next[k]
-	if s == nil {
-		s = &sharedRead{done: make(chan struct{})}
-		r.next[k] = s
+// readNamespace page by page, so that only one is held as whole objects.
+func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
+	o := metav1.ListOptions{Limit: v1alpha1.LiveReadPage}
+	if len(url.QueryEscape(s.key.selector)) <= v1alpha1.MaxPushedSelectorBytes {
+		o.LabelSelector = s.key.selector
 	}
-	if !r.busy[k] {
-		r.busy[k] = true
-		// No claim's context: those who share a read do not share its end.
-		go r.run(context.WithoutCancel(ctx), k, read)
-	}
-	r.mu.Unlock()
-	select {
-	case <-s.done:
-		return s.classes, s.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot list the classes of %q: %w", k.kind.Name, context.Cause(ctx))
-	}
-}
-
-// run reads until nobody has come during the last read.
-func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, readKey) (*selector.Classes, error)) {
 	for {
-		r.mu.Lock()
-		s := r.next[k]
-		delete(r.next, k)
-		if s == nil {
-			delete(r.busy, k)
+		list, err := r.classes.list(ctx, s.key.kind, namespace, o)
+		if err != nil {
+			return err
 		}
-		r.mu.Unlock()
-		if s == nil {
-			return
+		page, err := classes(s.key.kind, list)
+		if err != nil {
+			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, v1alpha1.WebhookTimeoutSeconds*time.Second)
-		s.classes, s.err = read(ctx, k)
-		cancel()
-		close(s.done)
+		for _, c := range page {
+			visit(c)
+		}
+		m, err := meta.ListAccessor(list)
+		if err != nil {
+			return fmt.Errorf("cannot read a list of classes: %w", err)
+		}
+		if o.Continue = m.GetContinue(); o.Continue == "" {
+			return nil
+		}
 	}
 }
 
@@ -132,13 +127,13 @@ func (r *reads) run(ctx context.Context, k readKey, read func(context.Context, r
 // at last the entries that have us called: one that we have seen deleted, and may
 // not look for, is gone.
 func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
-	err := r.api.Get(ctx, client.ObjectKey{Name: claimKind}, &v1alpha1.ClaimKind{})
+	err := r.get(ctx, claimKind, &v1alpha1.ClaimKind{})
 	_, deleted := r.deleted.Load(claimKind)
 	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot get claim kind %q: %w", claimKind, err)
+		return false, fmt.Errorf("cannot get claim kind %q: %w", claimKind, brief.Error(err))
 	}
 	return true, nil
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	defaultClasses = prometheus.NewDesc("classbind_default_classes",
-		"Classes marked default for a claim kind that are not being deleted. More than one is for admins to mend.",
+		"The most classes marked default for a claim kind and not being deleted, of all namespaces or of one. More than one is for admins to mend.",
 		[]string{"claim_kind"}, nil)
 	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
 		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
@@ -25,6 +25,9 @@ var (
 		[]string{"class_kind"}, nil)
 	knownClasses = prometheus.NewDesc("classbind_classes",
 		"Classes of a kind that this replica knows.",
+		[]string{"class_kind"}, nil)
+	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
+		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. A claim may get a class that stopped matching within it.",
 		[]string{"class_kind"}, nil)
 )
 
@@ -38,7 +41,7 @@ func (r *Registration) RegisterMetrics() error {
 
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses} {
+	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge} {
 		to <- d
 	}
 }
@@ -49,7 +52,11 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind)
 	}
 	for name, view := range m.Inventory.Snapshot() {
-		gauge(defaultClasses, float64(len(view.Defaults())), name)
+		most := 0 // Not of each namespace: there may be thousands.
+		for _, defaults := range view.DefaultsBySeat() {
+			most = max(most, len(defaults))
+		}
+		gauge(defaultClasses, float64(most), name)
 	}
 	m.mu.Lock()
 	names := slices.Collect(maps.Keys(m.kinds))
@@ -62,6 +69,9 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			known = state.classes.Len()
 		}
 		gauge(knownClasses, float64(known), name)
+		if !state.heard.IsZero() {
+			gauge(viewAge, time.Since(state.heard).Seconds(), name)
+		}
 	}
 	// From the cache, which does not answer before it has been filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

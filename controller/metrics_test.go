@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -42,9 +44,14 @@ func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
+	synctest.Test(t, testMetrics) // For a clock that we set.
+}
+
+func testMetrics(t *testing.T) {
 	golds, silvers := newClassKind("golds.example.org", "Gold"), newClassKind("silvers.example.org", "Silver")
 	reader := &cached{}
 	r := &Registration{Inventory: selector.NewInventory(), reader: reader, kinds: map[string]*registered{}}
+	unheard := newClassKind("irons.example.org", "Iron")
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(registrationMetrics{r}))
 	claimKind := func(name string) {
@@ -53,7 +60,7 @@ func TestMetrics(t *testing.T) {
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
 		x := newClasses(kind, classes)
-		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err}}, classes: x, synced: true}
+		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err, heard: time.Now()}}, classes: x, synced: true}
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")
@@ -68,13 +75,22 @@ func TestMetrics(t *testing.T) {
 	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
 	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
 	r.kinds["bronzes.example.org"] = &registered{err: errNotInstalled}
+	r.kinds[unheard.Name] = &registered{watch: &watch{kind: unheard}}
+	time.Sleep(7 * time.Second)
 	want := map[string]float64{
 		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
 		"default_classes claim_kind=claims.example.org": 2, "default_classes claim_kind=others.example.org": 0,
-		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0,
-		"classes class_kind=golds.example.org": 2, "classes class_kind=silvers.example.org": 1, "classes class_kind=bronzes.example.org": 0,
+		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0, "class_kind_ready class_kind=irons.example.org": 0,
+		"view_age_seconds class_kind=golds.example.org": 7, "view_age_seconds class_kind=silvers.example.org": 7,
+		"classes class_kind=golds.example.org": 2, "classes class_kind=silvers.example.org": 1, "classes class_kind=bronzes.example.org": 0, "classes class_kind=irons.example.org": 0,
 	}
 	assert.Equal(t, want, scraped(t, registry), "We should count the defaults of all class kinds that serve a claim kind, and say that there is none, and tell classes of now from those last seen.")
+
+	nears := newClassKind("nears.example.org", "Near")
+	nears.Namespaced = true
+	r.Inventory.SetClasses(defaultsOf(nears, "one/a", "two/a", "three/a", "three/b", "three/c"))
+	want["default_classes claim_kind=claims.example.org"] = 3
+	assert.Equal(t, want, scraped(t, registry), "We should count the most defaults that a claim can get, and not add up those of namespaces.")
 
 	r.Inventory.DeleteClaimKind("others.example.org")
 	r.reader = unfilled{}
@@ -112,7 +128,7 @@ func TestClaimMetrics(t *testing.T) {
 	want := map[string]float64{
 		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
-		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}
 	assert.Equal(t, want, scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
 
@@ -122,6 +138,6 @@ func TestClaimMetrics(t *testing.T) {
 	clear(counts)
 	assert.Equal(t, map[string]float64{
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
-		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}, scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
 }

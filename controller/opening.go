@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,36 +13,107 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
-// refusalGrace is how long a class kind that was offered before may be refused
-// to a replica that starts before that is believed: an API server that starts
-// itself refuses everything until it knows its roles, and serves no CRD until it
-// has read it.
-const refusalGrace = 30 * time.Second
+const (
+	// refusalGrace is how long a class kind that was offered before may be refused
+	// to a replica that starts before that is believed: an API server that starts
+	// itself refuses everything until it knows its roles, and serves no CRD until it
+	// has read it.
+	refusalGrace = 30 * time.Second
+	// openingInterval is how often it is seen, until the inventory is open, whether
+	// all is there, and missingInterval how often afterwards.
+	openingInterval = 50 * time.Millisecond
+	missingInterval = time.Second
+)
 
-// openWhenComplete opens the inventory once nothing that is registered is
-// missing from it.
+// openWhenComplete opens the inventory once nothing that is registered is missing
+// from it, or once that has lasted. Then only the claims of those kinds are not
+// bound that a missing class kind serves, until it is there.
 func (r *Registration) openWhenComplete(ctx context.Context) error {
-	log := logf.FromContext(ctx)
-	before := ""
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		missing := r.missing(ctx)
-		if missing != nil && missing.Error() != before {
-			before = missing.Error()
-			log.Info("Not ready yet", "because", before)
-		}
-		return missing == nil, nil
-	})
-	if err != nil {
-		return nil //nolint:nilerr // The only error is that the process is to stop.
+	missing, ok := r.awaitComplete(ctx)
+	if !ok {
+		return nil // The process is to stop.
 	}
+	r.setMissing(missing, nil)
 	r.Inventory.Open()
 	debug.FreeOSMemory() // To list all classes took several times what is held of them.
-	log.Info("Ready to bind claims")
+	logf.FromContext(ctx).Info("Ready to bind claims")
 	close(r.opened)
+	r.followMissing(ctx, missing)
 	<-ctx.Done()
 	return nil
+}
+
+// awaitComplete returns the class kinds that are missing after StartPatience. It
+// is false if the context has ended.
+func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind, ok bool) {
+	log := logf.FromContext(ctx)
+	before, began := "", time.Time{}
+	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
+		a, err := r.awaited(ctx)
+		if err != nil {
+			began = time.Time{} // Without the registrations, nobody knows what is missing.
+		} else if began.IsZero() {
+			began = time.Now()
+		}
+		why := errors.Join(err, a.problem())
+		if why == nil {
+			return true, nil
+		}
+		if why.Error() != before {
+			before = why.Error()
+			log.Info("Not ready yet", "because", before)
+		}
+		if err != nil || time.Since(began) < v1alpha1.StartPatience {
+			return false, nil //nolint:nilerr // It is logged, and tried again.
+		}
+		for _, k := range a.classKinds {
+			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known", "classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
+		}
+		missing = a.classKinds
+		return true, nil
+	})
+	return missing, err == nil
+}
+
+// followMissing until nothing is missing any more. The classes of a kind that come
+// make an end of it by themselves; here it is seen that a kind is refused for good, or
+// not registered any more, what it serves now, and why it is missing now.
+func (r *Registration) followMissing(ctx context.Context, missing []missingKind) {
+	for len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(missingInterval):
+		}
+		a, err := r.awaited(ctx)
+		if err != nil {
+			continue
+		}
+		// What is registered since is not waited for.
+		still := slices.DeleteFunc(a.classKinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
+		r.setMissing(still, missing)
+		missing = still
+	}
+}
+
+// setMissing in the inventory, and clear those that were missing before.
+func (r *Registration) setMissing(missing, before []missingKind) {
+	for _, k := range before {
+		if !slices.ContainsFunc(missing, k.sameName) {
+			r.Inventory.ClearMissing(k.Name)
+			r.notify(k.ClassKind)
+		}
+	}
+	for _, k := range missing {
+		r.Inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
+		if !slices.ContainsFunc(before, k.equal) {
+			r.notify(k.ClassKind)
+		}
+	}
 }
 
 // Opened is closed once the inventory is open.
@@ -52,33 +124,63 @@ func (r *Registration) Ready(ctx context.Context) error {
 	if r.Inventory.Snapshot() != nil {
 		return nil
 	}
-	if err := r.missing(ctx); err != nil {
+	a, err := r.awaited(ctx)
+	if err = errors.Join(err, a.problem()); err != nil {
 		return err
 	}
 	return errors.New("all that is registered is known, and is about to be used")
 }
 
-// missing says what of all that is registered is not in the inventory yet.
-func (r *Registration) missing(ctx context.Context) error {
+// awaited is what of all that is registered is not in the inventory yet.
+type awaited struct {
+	claimKinds []string
+	classKinds []missingKind
+}
+
+// missingKind is a class kind that was offered before and is not known.
+type missingKind struct {
+	*selector.ClassKind // its name and claim kinds
+	why                 string
+}
+
+func (k missingKind) sameName(o missingKind) bool { return k.Name == o.Name }
+
+func (k missingKind) equal(o missingKind) bool {
+	return k.Name == o.Name && k.why == o.why && slices.Equal(k.ClaimKinds, o.ClaimKinds)
+}
+
+// problem names the first of it, nil if there is none.
+func (a awaited) problem() error {
+	switch {
+	case len(a.claimKinds) > 0:
+		return fmt.Errorf("claim kind %q is not registered yet", a.claimKinds[0])
+	case len(a.classKinds) > 0:
+		return fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", a.classKinds[0].Name, a.classKinds[0].why)
+	}
+	return nil
+}
+
+// awaited reads from the cache what is registered.
+func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	if err := r.reader.List(ctx, claimKinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
+		return a, fmt.Errorf("cannot list claim kinds: %w", brief.Error(err))
 	}
 	if err := r.reader.List(ctx, classKinds); err != nil {
-		return fmt.Errorf("cannot list class kinds: %w", err)
+		return a, fmt.Errorf("cannot list class kinds: %w", brief.Error(err))
 	}
 	for i := range claimKinds.Items {
 		if name := claimKinds.Items[i].Name; !r.Inventory.HasClaimKind(name) {
-			return fmt.Errorf("claim kind %q is not registered yet", name)
+			a.claimKinds = append(a.claimKinds, name)
 		}
 	}
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
 		if s := r.state(k.Name); pending(k, s) {
-			return fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.message)
+			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.message})
 		}
 	}
-	return nil
+	return a, nil
 }
 
 // pending says whether a class kind has yet to join the view. It is waited for

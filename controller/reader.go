@@ -51,7 +51,7 @@ func NotServed(err error) bool {
 func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
 	var all []*selector.Class
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.classes.list(ctx, kind, o)
+		return r.classes.list(ctx, kind, "", o)
 	})
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		c, err := class(kind, o)

@@ -67,13 +67,7 @@ func (r *Registration) lookUpAgain(classKind string) {
 
 // publish puts classes into the inventory, unless its watch has been replaced.
 func (r *Registration) publish(from *registered, classes *selector.Classes) {
-	r.mu.Lock()
-	current, before := r.kinds[classes.Kind.Name] == from, from.classes
-	if current {
-		from.classes, from.synced = classes, true
-		r.Inventory.SetClasses(classes)
-	}
-	r.mu.Unlock()
+	before, current := r.put(from, classes)
 	if !current || before != nil && before.Resemble(classes) {
 		return // Nobody who listens would see a difference.
 	}
@@ -81,6 +75,20 @@ func (r *Registration) publish(from *registered, classes *selector.Classes) {
 		r.notify(before.Kind)
 	}
 	r.notify(classes.Kind)
+}
+
+// put classes into the inventory, in the place of those before. It is called where a
+// panic is recovered from, which must not leave mu locked.
+func (r *Registration) put(from *registered, classes *selector.Classes) (before *selector.Classes, current bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds[classes.Kind.Name] != from {
+		return nil, false
+	}
+	before = from.classes
+	from.classes, from.synced = classes, true
+	r.Inventory.SetClasses(classes)
+	return before, true
 }
 
 // leave takes the classes of a kind out, because the API server says that there are none.
@@ -146,6 +154,8 @@ type state struct {
 	// that this may yet change.
 	refused bool
 	since   time.Time
+	// heard is when the API server last said how the classes are; zero, never.
+	heard time.Time
 }
 
 func (r *Registration) state(name string) state {
@@ -159,7 +169,7 @@ func (r *Registration) state(name string) state {
 		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
 	}
 	since, err := k.watch.lastError()
-	s := state{classes: k.classes, revision: k.watch.kind.Revision, since: since}
+	s := state{classes: k.classes, revision: k.watch.kind.Revision, since: since, heard: k.watch.lastHeard()}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):

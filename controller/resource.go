@@ -2,16 +2,22 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // errNotInstalled says that the API server answered, and serves no such resource.
@@ -53,7 +59,7 @@ func (r resolver) resolve(ctx context.Context, name string, verbs ...string) (re
 	result := errNotInstalled
 	for _, v := range versions {
 		list := &metav1.APIResourceList{}
-		err := r.client.Get().AbsPath(prefix(group), v).Do(ctx).Into(list)
+		err := r.get(ctx, list, prefix(group), v)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -80,7 +86,7 @@ func (r resolver) versions(ctx context.Context, group string) ([]string, error) 
 		return []string{"v1"}, nil
 	}
 	g := &metav1.APIGroup{}
-	err := r.client.Get().AbsPath(prefix(group)).Do(ctx).Into(g)
+	err := r.get(ctx, g, prefix(group))
 	if apierrors.IsNotFound(err) {
 		return nil, errNotInstalled
 	}
@@ -94,6 +100,24 @@ func (r resolver) versions(ctx context.Context, group string) ([]string, error) 
 		}
 	}
 	return versions, nil
+}
+
+// get reads one answer into an object. An aggregated API server is a vendor's,
+// and may answer at any length.
+func (r resolver) get(ctx context.Context, object any, path ...string) error {
+	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+	if err != nil {
+		return brief.Error(err)
+	}
+	defer func() { _ = body.Close() }() // It was read, or is of no interest any more.
+	answer, err := io.ReadAll(io.LimitReader(body, v1alpha1.MaxDiscoveryBytes+1))
+	if err != nil {
+		return brief.Error(err)
+	}
+	if len(answer) > v1alpha1.MaxDiscoveryBytes {
+		return fmt.Errorf("the API server answered with more than %d bytes", v1alpha1.MaxDiscoveryBytes)
+	}
+	return brief.Error(json.Unmarshal(answer, object))
 }
 
 func prefix(group string) string {

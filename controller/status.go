@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // statusDelay gathers what changes within it into one write.
@@ -113,8 +115,10 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		status.Classes = int32(state.classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready = metav1.ConditionTrue
 		setCondition(&status.Conditions, weightsValid(state.classes), k.Generation)
+		setCondition(&status.Conditions, labelsHeld(state.classes), k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
 	setCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready, Reason: state.reason, Message: state.message}, k.Generation)
 	guarded, err := s.guarded(ctx, name)
@@ -130,7 +134,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		return result, nil
 	}
 	k.Status = *status
-	return result, s.update(ctx, k)
+	return s.update(ctx, k, result)
 }
 
 // guarded says whether the API server asks us before it stores a default class.
@@ -144,29 +148,16 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused"
 	}
 	problem := s.Configurator.classes.sharedProblem()
+	tooLarge := s.Configurator.classes.tooLarge(classKind)
 	switch {
+	case tooLarge != "" && c.Status == metav1.ConditionFalse:
+		c.Reason, c.Message = v1alpha1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
 	case problem != "" && c.Status == metav1.ConditionTrue:
 		c.Message += "; a change of the registration may not be in force: " + problem
 	case problem != "":
 		c.Message += ": " + problem
 	}
 	return c, nil
-}
-
-func weightsValid(classes *selector.Classes) metav1.Condition {
-	malformed := classes.Malformed()
-	count := len(malformed)
-	if count == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}
-	}
-	counted := "1 class counts"
-	if count > 1 {
-		counted = fmt.Sprintf("%d classes count", count)
-	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, malformed[0], malformed[0].WeightErr),
-	}
 }
 
 func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
@@ -184,9 +175,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
-	single, text := singleDefault(view)
-	status.DefaultClass = text
-	setCondition(&status.Conditions, single, k.Generation)
+	setDefaults(status, view, k.Generation)
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	if view.Fault != nil {
 		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
@@ -203,28 +192,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return result, nil
 	}
 	k.Status = *status
-	return result, s.update(ctx, k)
-}
-
-func singleDefault(view *selector.View) (condition metav1.Condition, column string) {
-	defaults := view.Defaults()
-	condition = metav1.Condition{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}
-	switch len(defaults) {
-	case 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonNoDefault, "a claim without a selector finds no class"
-		return condition, ""
-	case 1:
-		condition.Reason, condition.Message = v1alpha1.ReasonOneDefault, "a claim without a selector gets the default class"
-		return condition, defaults[0].String()
-	}
-	names := make([]string, len(defaults))
-	for i, c := range defaults {
-		names[i] = c.String()
-	}
-	condition.Status = metav1.ConditionFalse
-	condition.Reason = v1alpha1.ReasonSeveralDefaults
-	condition.Message = fmt.Sprintf("a claim without a selector gets any of %d classes; leave the mark on one of %s", len(names), selector.List(names))
-	return condition, fmt.Sprintf("%s +%d", names[0], len(names)-1)
+	return s.update(ctx, k, result)
 }
 
 // webhookReady says in the condition whether the API server asks us about the
@@ -239,6 +207,10 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 		if problem := s.Configurator.claims.sharedProblem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
+		return nil
+	}
+	if problem := s.Configurator.claims.tooLarge(claimKind); problem != "" {
+		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+problem
 		return nil
 	}
 	_, err := s.Registration.lookUp(ctx, claimKind, "create")
@@ -269,11 +241,16 @@ func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation
 	meta.SetStatusCondition(conditions, c)
 }
 
-// update writes a status with the resourceVersion that was read: whoever lost
-// the leadership without knowing it overwrites nothing.
-func (s *StatusWriter) update(ctx context.Context, object client.Object) error {
-	if err := s.Client.Status().Update(ctx, object, client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot write the status of %q: %w", object.GetName(), err)
+// update writes a status with the resourceVersion that was read: whoever lost the
+// leadership without knowing it overwrites nothing. A conflict is no fault: the
+// cache is about to have the next version.
+func (s *StatusWriter) update(ctx context.Context, object client.Object, result ctrl.Result) (ctrl.Result, error) {
+	err := s.Client.Status().Update(ctx, object, client.FieldOwner(v1alpha1.FieldManager))
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of %q: %w", object.GetName(), brief.Error(err))
 	}
-	return nil
+	return result, nil
 }

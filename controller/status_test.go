@@ -21,12 +21,15 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-func TestSingleDefault(t *testing.T) {
-	golds, silvers := newClassKind("golds.example.org", "Gold"), newClassKind("silvers.example.org", "Silver")
+func TestSetDefaults(t *testing.T) {
+	golds, silvers, nears := newClassKind("golds.example.org", "Gold"), newClassKind("silvers.example.org", "Silver"), newClassKind("nears.example.org", "Near")
+	nears.Namespaced = true
 	isDefault := []string{"default", "true"}
 	type want struct {
-		condition metav1.Condition
-		column    string
+		status          metav1.ConditionStatus
+		reason, message string
+		column          string
+		own             int32
 	}
 	for name, tc := range map[string]struct {
 		reason  string
@@ -36,31 +39,101 @@ func TestSingleDefault(t *testing.T) {
 		"None": {
 			reason:  "We should say what becomes of a claim without a selector where there is no default.",
 			classes: []*selector.Classes{newClasses(golds, map[string][]string{"a": nil})},
-			want: want{metav1.Condition{
-				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoDefault,
-				Message: "a claim without a selector finds no class",
-			}, ""},
+			want:    want{metav1.ConditionTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0},
 		},
 		"One": {
 			reason:  "We should name the default class.",
 			classes: []*selector.Classes{newClasses(golds, map[string][]string{"a": isDefault, "b": nil}), newClasses(silvers, nil)},
-			want: want{metav1.Condition{
-				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOneDefault,
-				Message: "a claim without a selector gets the default class",
-			}, "Gold/a"},
+			want:    want{metav1.ConditionTrue, v1alpha1.ReasonOneDefault, "a claim without a selector gets the default class", "Gold/a", 0},
 		},
 		"Several": {
 			reason:  "We should name the default classes of all kinds in their order, and say what would help.",
 			classes: []*selector.Classes{newClasses(silvers, map[string][]string{"a": isDefault}), newClasses(golds, map[string][]string{"b": isDefault, "a": isDefault})},
-			want: want{metav1.Condition{
-				Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults,
-				Message: "a claim without a selector gets any of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a",
-			}, "Gold/a +2"},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				"a claim without a selector gets any of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0,
+			},
+		},
+		"OfNamespaces": {
+			reason:  "We should count the namespaces that have a default of their own, and take none of these for a second default.",
+			classes: []*selector.Classes{newClasses(golds, map[string][]string{"a": isDefault}), defaultsOf(nears, "one/a", "two/a")},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
+				"a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2,
+			},
+		},
+		"OfNamespacesAlone": {
+			reason:  "We should say what becomes of the claims of the other namespaces.",
+			classes: []*selector.Classes{defaultsOf(nears, "one/a")},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
+				"a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1,
+			},
+		},
+		"SeveralOfNamespaces": {
+			reason:  "We should name the namespaces that have several, and the classes of one.",
+			classes: []*selector.Classes{defaultsOf(nears, "one/a", "two/a", "two/b", "three/a", "three/b")},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				`a claim of namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 namespaces: three, two`, "", 3,
+			},
+		},
+		"SeveralOfAllAndOfNamespaces": {
+			reason: "We should tell of both.",
+			classes: []*selector.Classes{
+				newClasses(golds, map[string][]string{"a": isDefault, "b": isDefault}), defaultsOf(nears, "one/a", "one/b"),
+			},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				`a claim without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 namespaces that have defaults of their own: one`, "Gold/a +1", 1,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			condition, column := singleDefault(selector.NewView(&selector.ClaimKind{}, tc.classes))
-			assert.Equal(t, tc.want, want{condition, column}, tc.reason)
+			status := &v1alpha1.ClaimKindStatus{}
+			setDefaults(status, selector.NewView(&selector.ClaimKind{}, tc.classes), 7)
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
+			require.NotNil(t, c)
+			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)
+			assert.EqualValues(t, 7, c.ObservedGeneration)
+		})
+	}
+}
+
+// defaultsOf a namespaced kind, each NAMESPACE/NAME.
+func defaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
+	var all []*selector.Class
+	for _, n := range names {
+		namespace, name, _ := strings.Cut(n, "/")
+		all = append(all, kind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}, nil))
+	}
+	return selector.NewClasses(kind, all)
+}
+
+func TestLabelsHeld(t *testing.T) {
+	golds := newClassKind("golds.example.org", "Gold")
+	over := func(name string) *selector.Class {
+		return golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": strings.Repeat("x", v1alpha1.MaxClassLabelBytes)}}, nil)
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		classes []*selector.Class
+		want    metav1.Condition
+	}{
+		"Held": {
+			reason: "We should complain of nothing where all labels are held.", classes: []*selector.Class{golds.NewClass(&metav1.ObjectMeta{Name: "a"}, nil)},
+			want: metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"},
+		},
+		"TooMany": {
+			reason: "We should name a few of the classes, whoever makes how many of them.", classes: []*selector.Class{over("f"), over("e"), over("d"), over("c"), over("b"), over("a")},
+			want: metav1.Condition{
+				Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
+				Message: "6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, labelsHeld(selector.NewClasses(golds, tc.classes)), tc.reason)
 		})
 	}
 }
@@ -221,6 +294,33 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+		})
+	}
+}
+
+func TestStatusWriteFails(t *testing.T) {
+	resource := schema.GroupResource{Group: "classbind.io", Resource: "classkinds"}
+	refused := errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		again  time.Duration
+		want   error
+	}{
+		"Conflict": {
+			reason: "We should take it for no fault that somebody was faster, and look again.",
+			err:    apierrors.NewConflict(resource, "golds.example.org", errors.New("the object has been modified")), again: statusDelay,
+		},
+		"NotFound": {reason: "We should take it for no fault that it was deleted.", err: apierrors.NewNotFound(resource, "golds.example.org")},
+		"Refused":  {reason: "We should say that we cannot write.", err: refused, want: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cached{updateErr: tc.err, classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
+			r := &Registration{kinds: map[string]*registered{"golds.example.org": {err: errNotInstalled}}}
+			result, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), "golds.example.org")
+			require.ErrorIs(t, err, tc.want, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Len(t, c.updated, 1)
 		})
 	}
 }

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // ClassKind is one as this replica knows it, nil if it is not registered or its
@@ -19,17 +23,22 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	k := &v1alpha1.ClassKind{}
 	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) { // Either it was deleted, or we are about to hear of it.
-		if err = r.api.Get(ctx, client.ObjectKey{Name: name}, k); apierrors.IsNotFound(err) {
+		if err = r.get(ctx, name, k); apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot get class kind %q: %w", name, err)
+		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
 	}
 	if watched := r.watched(name); watched != nil && watched.Revision.UID == k.UID {
 		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced), nil
 	}
+	done, err := r.getInTurn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
+	}
 	found, err := r.lookUp(ctx, name, "list")
+	done()
 	if errors.Is(err, errNotInstalled) {
 		return nil, nil
 	}
@@ -37,6 +46,55 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
 	}
 	return selector.NewClassKind(k, found.GroupVersionKind, found.namespaced), nil
+}
+
+// Namespace says whether the API server has one now.
+func (r *Registration) Namespace(ctx context.Context, name string) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	err := r.get(ctx, name, namespace)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot get namespace %q: %w", name, brief.Error(err))
+	}
+	return true, nil
+}
+
+// get what a review names from the API server itself.
+func (r *Registration) get(ctx context.Context, name string, object client.Object) error {
+	done, err := r.getInTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return r.api.Get(ctx, client.ObjectKey{Name: name}, object)
+}
+
+// gets are the turns of what reviews have us ask the API server. Whoever reaches our
+// port can have us ask, for whatever he makes up.
+type gets struct{ running, waiting *semaphore.Weighted }
+
+func newGets() gets {
+	return gets{semaphore.NewWeighted(v1alpha1.MaxRegistrationReads), semaphore.NewWeighted(v1alpha1.MaxWaitingRegistrationReads)}
+}
+
+var errOthersFirst = errors.New("other reads of the API server are before it")
+
+// getInTurn waits for a turn, unless too many do.
+func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
+	if !r.gets.waiting.TryAcquire(1) {
+		return nil, fmt.Errorf("%w, and too many wait; try again in a moment", errOthersFirst)
+	}
+	if err := r.gets.running.Acquire(ctx, 1); err != nil {
+		r.gets.waiting.Release(1)
+		return nil, fmt.Errorf("%w: %w", errOthersFirst, err)
+	}
+	return func() {
+		r.gets.running.Release(1)
+		r.gets.waiting.Release(1)
+	}, nil
 }
 
 // watched is the kind as it is watched, nil if it is not.
@@ -49,9 +107,9 @@ func (r *Registration) watched(classKind string) *selector.ClassKind {
 	return nil
 }
 
-// Class is one as the API server has it now, nil if there is none. That the API
-// server does not serve the resource, in this version and scope, is no word
-// about the class: it begins and ends to serve each of them at its own time.
+// Class is one as the API server has it now, nil if there is none. Where the API
+// server does not serve the resource in this version and scope, the class may still
+// be there: it begins and ends to serve each of them at its own time.
 func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
 	object, err := r.classes.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
@@ -63,3 +121,7 @@ func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, name
 	c, err := class(kind, object)
 	return object, c, err
 }
+
+// OnStored has a function called with each default class that a watch shows, and
+// its uid. It is for before the start.
+func (r *Registration) OnStored(f func(*selector.Class, types.UID)) { r.classes.stored = f }

@@ -110,7 +110,7 @@ func TestClassKind(t *testing.T) {
 		t.Run(tcName, func(t *testing.T) {
 			resolver, err := newResolver(newAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			r := &Registration{api: cmp.Or(tc.api, tc.client), reader: tc.client, resolver: resolver, kinds: map[string]*registered{}}
+			r := &Registration{api: cmp.Or(tc.api, tc.client), reader: tc.client, resolver: resolver, kinds: map[string]*registered{}, gets: newGets()}
 			if tc.watched != nil {
 				r.kinds[name] = tc.watched
 			}
@@ -128,6 +128,30 @@ func TestClassKind(t *testing.T) {
 			assert.Equal(t, tc.want, want{kind: kind.GroupVersionKind.Kind, namespaced: kind.Namespaced}, tc.reason)
 			assert.Equal(t, stored.Spec.ClaimKinds, kind.ClaimKinds, "We should say which claim kinds it serves now.")
 			assert.Equal(t, stored.Spec.Default, kind.DefaultMark, "We should say where it is marked now.")
+		})
+	}
+}
+
+func TestNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		api    *cached
+		want   bool
+		err    string
+	}{
+		"There":       {reason: "We should find one that is there.", api: &cached{namespaces: []string{"team"}}, want: true},
+		"NotThere":    {reason: "We should take the API server's word that there is none.", api: &cached{}},
+		"NotAnswered": {reason: "We should not say that there is none when we could not ask.", api: &cached{err: errors.New("connection refused")}, err: `cannot get namespace "team": connection refused`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registration{api: tc.api, gets: newGets()}
+			there, err := r.Namespace(t.Context(), "team")
+			if tc.err != "" {
+				require.EqualError(t, err, tc.err, tc.reason)
+			} else {
+				require.NoError(t, err, tc.reason)
+			}
+			assert.Equal(t, tc.want, there, tc.reason)
 		})
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,6 +20,7 @@ import (
 type watch struct {
 	kind    *selector.ClassKind
 	publish func(*selector.Classes)
+	stored  func(*selector.Class, types.UID)
 	stop    context.CancelFunc
 	answers
 
@@ -32,11 +33,11 @@ type watch struct {
 // watch when it answers otherwise than before, are called from its own goroutines.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stop: stop, classes: selector.NewClasses(kind, nil)}
+	w := &watch{kind: kind, publish: publish, stored: client.stored, stop: stop, classes: selector.NewClasses(kind, nil)}
 	objects{
 		name: kind.Name, client: client.metadata,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.list(ctx, kind, o)
+			return client.list(ctx, kind, "", o)
 		},
 		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, kind, o)
@@ -60,7 +61,15 @@ func (w *watch) Add(object any) error {
 	if classes := w.classes.With(c); classes != w.classes {
 		w.set(classes)
 	}
+	w.seen(c, object)
 	return nil
+}
+
+// seen says that a default class was stored.
+func (w *watch) seen(c *selector.Class, object any) {
+	if m, err := meta.Accessor(object); err == nil && c.Default && w.stored != nil {
+		w.stored(c, m.GetUID())
+	}
 }
 
 // Update a class.
@@ -85,6 +94,7 @@ func (w *watch) Replace(objects []any, _ string) error {
 			return err
 		}
 		all = append(all, c)
+		w.seen(c, object)
 	}
 	w.set(selector.NewClasses(w.kind, all))
 	return nil
@@ -93,19 +103,15 @@ func (w *watch) Replace(objects []any, _ string) error {
 // Resync has nothing to do.
 func (w *watch) Resync() error { return nil }
 
-// Transformer takes off an object what takes the most room and nobody reads: a
-// Reflector holds all that there are until it has seen the last one.
+// Transformer takes off an object what nobody reads: a Reflector holds all that are
+// streamed to it until it has seen the last one, and their authors may write much.
 func (w *watch) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		m, err := meta.Accessor(object)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a class of %q: %w", w.kind.Name, err)
 		}
-		m.SetManagedFields(nil)
-		if annotations := m.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
-			delete(annotations, corev1.LastAppliedConfigAnnotation)
-			m.SetAnnotations(annotations)
-		}
+		w.kind.Strip(m)
 		return object, nil
 	}
 }

@@ -14,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -103,4 +105,24 @@ func TestWatchHasNews(t *testing.T) {
 		}
 		assert.Equal(t, step.has, has, step.reason)
 	}
+}
+
+// A default class that is gone again was stored all the same.
+func TestWatchTellsOfStoredDefaults(t *testing.T) {
+	kind := selector.NewClassKind(&v1alpha1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "default"}},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	var stored []string
+	w := &watch{
+		kind: kind, classes: selector.NewClasses(kind, nil), publish: func(*selector.Classes) {},
+		stored: func(c *selector.Class, uid types.UID) { stored = append(stored, c.Name+" "+string(uid)) },
+	}
+	gold := func(uid, mark string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: types.UID(uid), Annotations: map[string]string{"default": mark}}}
+	}
+	require.NoError(t, w.Replace([]any{gold("1", "true")}, "1"))
+	require.NoError(t, w.Delete(gold("1", "true")))
+	require.NoError(t, w.Add(gold("2", "true")))
+	require.NoError(t, w.Update(gold("3", "false")))
+	assert.Equal(t, []string{"gold 1", "gold 2"}, stored, "We should tell of each default that was stored, and of no other class.")
 }

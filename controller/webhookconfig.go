@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -30,11 +27,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 const (
-	// applyTimeout is for one round of the configurator.
+	// applyTimeout is for one write of a claim's class.
 	applyTimeout = 30 * time.Second
+
+	// roundTimeout is for one round of the configurator, and longer than an API server
+	// takes for its two writes (34 s each): where any match condition changes, it
+	// compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
+	roundTimeout = 75 * time.Second
+	// rulesTimeout is for the look-ups within it, so that entries, and their CA, are
+	// written however many kinds there are whose API server does not answer.
+	rulesTimeout = 10 * time.Second
 
 	// outdatedEvery is how often it is seen whether an entry carries another
 	// bundle than is due.
@@ -74,6 +81,8 @@ type rounds struct {
 	problem string
 	since   time.Time
 	shared  atomic.Pointer[string]
+	// leftOut are the kinds that have no entry for want of room, and why.
+	leftOut atomic.Pointer[map[string]string]
 }
 
 // sharedProblem is why the configuration as a whole is not as it should be, empty if it is.
@@ -116,9 +125,12 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, wr
 		WatchesMetadata(CRD(), toConfiguration).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
-				if w.outdated(ctx) {
-					queue.Add(request)
-				}
+				_ = recovered(func() error { // A panic is logged, and nothing else here fails.
+					if w.outdated(ctx) {
+						queue.Add(request)
+					}
+					return nil
+				})
 			}, outdatedEvery)
 			return nil
 		})).
@@ -144,9 +156,9 @@ func ready(k *v1alpha1.ClassKind) bool {
 }
 
 func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write func(context.Context) error) (ctrl.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	err := write(ctx)
+	err := brief.Error(write(ctx)) // It ends in conditions, and an API server says a lot of what it refuses.
 	problem, shared := "", ""
 	if err != nil {
 		problem, shared = err.Error(), err.Error()
@@ -186,13 +198,27 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	for i := range kinds.Items {
 		names[i] = kinds.Items[i].Name
 	}
-	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.claimRule(ctx, name, current) })
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) })
 	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
+	var sizes []sized
 	for i := range kinds.Items {
-		if rules[i] != nil {
-			entries = append(entries, w.claimEntry(&kinds.Items[i], rules[i], ca))
+		if rules[i] == nil {
+			continue
 		}
+		k := &kinds.Items[i]
+		e := w.claimEntry(k, rules[i], ca)
+		size, err := sizeOf(k.Name, e, e.MatchConditions)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		sizes = append(sizes, sized{k.Name, k.CreationTimestamp.Time, claimEntryOf(current, k.Name) != nil, size})
 	}
+	out := leftOut(sizes)
+	w.claims.leave(out, func(kind string) { w.Registration.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
+	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
+		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
+	})
 	var leftovers []string
 	for _, e := range current.Webhooks {
 		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
@@ -224,13 +250,27 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	rules, incomplete := rulesOf(names, func(name string) (*rule, error) { return w.classRule(ctx, name, current) })
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) })
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
+	var sizes []sized
 	for i := range guarded {
-		if rules[i] != nil {
-			entries = append(entries, w.classEntry(&guarded[i], rules[i], ca))
+		if rules[i] == nil {
+			continue
 		}
+		k := &guarded[i]
+		e := w.classEntry(k, rules[i], ca)
+		size, err := sizeOf(k.Name, e, e.MatchConditions)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		sizes = append(sizes, sized{k.Name, k.CreationTimestamp.Time, classEntryOf(current, k.Name) != nil, size})
 	}
+	out := leftOut(sizes)
+	w.classes.leave(out, func(kind string) { w.Registration.notify(&selector.ClassKind{Name: kind}) })
+	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
+		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
+	})
 	var leftovers []string
 	for _, e := range current.Webhooks {
 		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
@@ -278,60 +318,19 @@ func (w *WebhookConfigurator) served(now time.Time) time.Duration {
 	return now.Sub(*w.serving.Load())
 }
 
-// remove entries of which we want none. To apply the others would do, if nobody
-// else, such as who restores a backup, could own them, too: they would stay, with
-// a CA of their time, and their kinds would be refused for ever.
-func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	entries := make([]map[string]string, len(names))
-	for i, name := range names {
-		entries[i] = map[string]string{"$patch": "delete", "name": name}
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": current.GetUID(), "resourceVersion": current.GetResourceVersion()},
-		"webhooks": entries,
-	})
-	if err != nil {
-		return fmt.Errorf("cannot encode the entries to remove: %w", err)
-	}
-	return written(w.Client.Patch(ctx, current, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)))
-}
-
-// apply what is desired. It has the uid and the version of the object that was
-// read, so that the API server refuses to create the object anew, if it was
-// deleted meanwhile, as it is by an uninstallation, and to take back what another
-// leader wrote.
-func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyConfiguration, incomplete error) error {
-	if err := written(w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)); err != nil {
-		return err
-	}
-	return incomplete
-}
-
-// written is the error of a write.
-func written(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return &waiting{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
-	}
-	return fmt.Errorf("cannot write the webhook configuration: %w", err)
-}
-
-// rulesOf all kinds, nil for one that is to have no entry. One that is not
-// there, or does not answer, keeps the others waiting for a moment only; the
-// error says what is to be looked at again.
-func rulesOf(names []string, ruleOf func(name string) (*rule, error)) ([]*rule, error) {
+// rulesOf all kinds, nil for one that is to have no entry. Those that are not
+// there, or do not answer, keep the others waiting for a moment only; the error
+// says what is to be looked at again.
+func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
+	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
+	defer cancel()
 	rules := make([]*rule, len(names))
 	errs := make([]error, len(names))
 	var all errgroup.Group
 	all.SetLimit(lookUps)
 	for i := range names {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(names[i])
+			rules[i], errs[i] = ruleOf(ctx, names[i])
 			return nil
 		})
 	}

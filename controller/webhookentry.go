@@ -95,12 +95,21 @@ func (w *WebhookConfigurator) claimEntry(k *v1alpha1.ClaimKind, r *rule, ca []by
 		WithRules(r).
 		WithMatchConditions(claimConditions(k)...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
-		WithFailurePolicy(admissionregistrationv1.FailurePolicyType(k.Spec.FailurePolicy)).
+		WithFailurePolicy(failurePolicy(k)).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
 		WithReinvocationPolicy(admissionregistrationv1.NeverReinvocationPolicy).
 		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
 		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
 		WithAdmissionReviewVersions("v1")
+}
+
+// failurePolicy of a claim kind. One that this release does not know would spoil
+// the configuration, which all share.
+func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyType {
+	if k.Spec.FailurePolicy == v1alpha1.Ignore {
+		return admissionregistrationv1.Ignore
+	}
+	return admissionregistrationv1.Fail
 }
 
 // classEntry fails where we cannot be asked, because there would be two

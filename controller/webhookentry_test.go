@@ -61,6 +61,10 @@ func TestClaimEntry(t *testing.T) {
 			reason: "We should take over the failure policy.",
 			policy: v1alpha1.Ignore, want: service,
 		},
+		"PolicyOfAnotherRelease": {
+			reason: "We should not spoil the configuration, which all share, with a failure policy that we do not know.",
+			policy: "Retry", want: service,
+		},
 		"URL": {
 			reason: "We should have a URL called, and no Service.",
 			url:    "https://localhost:9443", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
@@ -82,7 +86,11 @@ func TestClaimEntry(t *testing.T) {
 				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("claims").WithScope(admissionregistrationv1.NamespacedScope)
 			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM")))
 			require.NoError(t, err)
-			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, tc.policy, noReference, noResource), string(got), tc.reason)
+			policy := tc.policy
+			if policy == "Retry" {
+				policy = v1alpha1.Fail
+			}
+			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, policy, noReference, noResource), string(got), tc.reason)
 		})
 	}
 }

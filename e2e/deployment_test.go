@@ -144,7 +144,7 @@ func isReady(p *corev1.Pod) bool {
 func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (report load.Report) {
 	t.Helper()
 	l := load.Start(t.Context(), load.Options{
-		Client: d.Client, Kind: schema.GroupVersionKind{Group: deploymentGroup, Version: "v1", Kind: "Claim"}, Namespace: deploymentNamespace,
+		Client: d.Client, Kinds: []schema.GroupVersionKind{{Group: deploymentGroup, Version: "v1", Kind: "Claim"}}, Namespace: deploymentNamespace,
 		Spec: map[string]any{"classSelector": map[string]any{}},
 	})
 	defer func() { // Also if the test fails there.

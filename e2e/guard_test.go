@@ -47,11 +47,11 @@ func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
 	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
 }
 
-// lease of a claim kind.
-func (w *world) lease(t *testing.T, claimKind string) *coordinationv1.Lease {
+// lease of that name.
+func (w *world) lease(t *testing.T, name string) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: claimKind}, l)
+	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: name}, l)
 	require.NoError(t, client.IgnoreNotFound(err))
 	return l
 }
@@ -64,7 +64,7 @@ func TestGuard(t *testing.T) {
 	r := w.serve(t, "--in-flight-window="+window.String())
 	w.resources(t, "Claim claims.guard.test Namespaced", "Red reds.guard.test Cluster", "Blue blues.guard.test Namespaced", "Old olds.guard.test Cluster")
 	w.apply(t, vendor("guard.test")+
-		claimKind("claims.guard.test", "{}")+
+		claimKind("claims.guard.test", "{classNamespaces: {from: All}}")+
 		classKind("reds.guard.test", "{claimKinds: [claims.guard.test]}")+
 		classKind("blues.guard.test", "{claimKinds: [claims.guard.test], default: {path: .spec.default}, weight: {path: .spec.weight}}"))
 	w.awaitGuard(t, "guard.test", "Red", "reds.guard.test")
@@ -100,7 +100,7 @@ func TestGuard(t *testing.T) {
 		w.kubectl(t, "label", "red,blue", "weighted", "tier=gold")
 		w.kubectl(t, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight-")
 		assert.Equal(t, before+2, asked(), "We should not be asked about an update that changes no weight, or takes it away.")
-		assert.Empty(t, w.lease(t, "claims.guard.test").Name, "We should write no Lease for any of these.")
+		assert.Empty(t, w.lease(t, "default.claims.guard.test").Name, "We should write no Lease for any of these.")
 	})
 
 	t.Run("MalformedWeight", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGuard(t *testing.T) {
 	t.Run("DryRun", func(t *testing.T) {
 		_, _, err := w.create(t, class("guard.test", "Red", "dry", isDefault), client.DryRunAll)
 		require.NoError(t, err)
-		assert.Empty(t, w.lease(t, "claims.guard.test").Name, "We should write nothing in a dry run.")
+		assert.Empty(t, w.lease(t, "default.claims.guard.test").Name, "We should write nothing in a dry run.")
 	})
 
 	t.Run("FailsAfterwards", func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestGuard(t *testing.T) {
 			_, _, err := w.create(t, blue("next", "{default: true}"))
 			require.NoError(c, err)
 		}, wait+5*time.Second, 100*time.Millisecond, "We should accept the next default after the time that we gave.")
-		held := w.lease(t, "claims.guard.test")
+		held := w.lease(t, "default.claims.guard.test")
 		assert.Equal(t, "blues.guard.test/default/next", *held.Spec.HolderIdentity)
 	})
 
@@ -160,11 +160,11 @@ func TestGuard(t *testing.T) {
 	})
 
 	t.Run("Ratchet", func(t *testing.T) {
-		before, held := asked(), w.lease(t, "claims.guard.test").ResourceVersion
+		before, held := asked(), w.lease(t, "default.claims.guard.test").ResourceVersion
 		w.kubectl(t, "label", "blue", "next", "tier=gold")
 		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"spec":{"weight":7}}`)
 		assert.Equal(t, before+1, asked(), "We should be asked about the weight alone.")
-		assert.Equal(t, held, w.lease(t, "claims.guard.test").ResourceVersion, "We should write no Lease for a class that is default already.")
+		assert.Equal(t, held, w.lease(t, "default.claims.guard.test").ResourceVersion, "We should write no Lease for a class that is default already.")
 	})
 
 	t.Run("AlreadyThere", func(t *testing.T) {
@@ -250,4 +250,21 @@ func TestGuard(t *testing.T) {
 		_, _, err := w.create(t, blue("fifth", "{default: true}"))
 		refused(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
 	})
+}
+
+// TestCreatedAndDeleted has a default deleted as soon as classbind has seen it.
+func TestCreatedAndDeleted(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	w.resources(t, "Claim claims.brief.test Namespaced", "Class classes.brief.test Cluster")
+	w.apply(t, vendor("brief.test")+claimKind("claims.brief.test", "{}")+classKind("classes.brief.test", "{claimKinds: [claims.brief.test]}"))
+	w.awaitClaims(t, "claims.brief.test")
+	w.awaitGuard(t, "brief.test", "Class", "classes.brief.test")
+	for _, name := range []string{"first", "second", "third"} {
+		_, _, err := w.create(t, class("brief.test", "Class", name, isDefault))
+		require.NoError(t, err, "We should accept the next default at once: the one before was stored, and is in flight no more.")
+		w.awaitClasses(t, "classes.brief.test", 1)
+		w.kubectl(t, "delete", "classes.brief.test", name)
+		w.awaitClasses(t, "classes.brief.test", 0)
+	}
 }

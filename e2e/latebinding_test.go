@@ -31,7 +31,7 @@ func lateVendor(group string) string {
 func (w *world) createMany(t *testing.T, group string, n int) {
 	t.Helper()
 	var creations errgroup.Group
-	creations.SetLimit(64)
+	creations.SetLimit(32)
 	for i := range n {
 		creations.Go(func() error {
 			claim := &unstructured.Unstructured{Object: map[string]any{
@@ -118,7 +118,7 @@ func TestLateBinding(t *testing.T) {
 	}, patience, time.Second, "We should say that a claim waits.")
 
 	others := load.Start(t.Context(), load.Options{
-		Client: w.Client, Kind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"}, Namespace: "load", PerSecond: 20,
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
 		Spec: map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "ready"}}},
 	})
 	begin := time.Now()
@@ -183,6 +183,31 @@ func TestLateBindingAfterAnOutage(t *testing.T) {
 	}
 	w.serve(t)
 	w.awaitWaiting(t, kind, 0, patience)
+	w.boundOnce(t, group, claims)
+}
+
+// TestLateBindingBeyondMemory has more selectors wait than the leader holds.
+func TestLateBindingBeyondMemory(t *testing.T) {
+	const claims, group, kind = 60, "beyond.test", "claims.beyond.test"
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t, "--late-binding-memory=1Mi") // For one namespace, a quarter: some thirty of these.
+	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.beyond.test Cluster")
+	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.beyond.test", "{claimKinds: ["+kind+"]}"))
+	w.awaitClaims(t, kind)
+	w.awaitClasses(t, "classes.beyond.test", 0)
+	value := func(n int) string { return fmt.Sprintf("%03d-%s", n, strings.Repeat("x", 59)) }
+	manifest := ""
+	for i := range claims {
+		values := []string{fmt.Sprintf("%q", fmt.Sprint("claim-", i))}
+		for n := range 100 {
+			values = append(values, fmt.Sprintf("%q", value(n)))
+		}
+		manifest += fmt.Sprintf("---\napiVersion: beyond.test/v1\nkind: Claim\nmetadata: {namespace: default, name: claim-%d}\nspec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [%s]}]}}\n", i, strings.Join(values, ", "))
+	}
+	w.apply(t, manifest)
+	w.awaitWaiting(t, kind, claims, patience)
+	w.apply(t, class(group, "Class", "all", "labels: {tier: "+value(7)+"}, "))
+	w.awaitWaiting(t, kind, 0, 2*patience)
 	w.boundOnce(t, group, claims)
 }
 

@@ -9,6 +9,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -104,6 +105,8 @@ type world struct {
 	// runs in pods.
 	plane      *controlplane.ControlPlane
 	kubeconfig string
+	// anybody is answered by the replicas to come, as where nobody can tell the API server to present a certificate.
+	anybody bool
 }
 
 // newWorld is for one test, which may do with it as it likes.
@@ -230,12 +233,30 @@ type replica struct {
 	log *lockedBuffer
 }
 
-// run a replica, which the caller stops.
+// run a replica, which the caller stops. It answers the API server alone.
 func (w *world) run(flags ...string) (*replica, error) {
 	r := &replica{log: &lockedBuffer{}}
+	if !w.anybody {
+		flags = append(w.plane.Clients.Flags(), flags...)
+	}
 	var err error
 	r.Process, err = classbind.Start(command, w.kubeconfig, r.log, flags...)
 	return r, err
+}
+
+// caller of the webhooks is who has the API server's certificate, if it has one, and takes any that it is shown.
+func (w *world) caller() (*tls.Config, error) {
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // It is the answers that are tested.
+	files := podClients
+	if w.plane != nil {
+		files = w.plane.Clients
+	}
+	if files == "" {
+		return config, nil
+	}
+	certificate, err := files.Certificate()
+	config.Certificates = []tls.Certificate{certificate}
+	return config, err
 }
 
 // start a replica; when the test ends it must end well, which it does not after a data race.

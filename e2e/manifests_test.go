@@ -39,6 +39,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/clientcert"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -51,7 +52,7 @@ const (
 var installations = []string{selfSigned, certManager}
 
 // components are those that an overlay adds.
-var components = []string{"horizontal-pod-autoscaler", "monitoring", "network-policy"}
+var components = []string{"client-certificates", "horizontal-pod-autoscaler", "monitoring", "network-policy"}
 
 // foreignCRDs are of the kinds that installations use and others define.
 var foreignCRDs = []struct{ module, files string }{
@@ -146,6 +147,7 @@ func TestManifests(t *testing.T) {
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy")))
+			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates")))
 		})
 		t.Run("PodSecurity/"+installation, func(t *testing.T) { w.podSecurity(t, installation) })
 	}
@@ -226,12 +228,28 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	assert.Equal(t, "classbind", all[corev1.ServiceAccount](t, objects, "ServiceAccount")[0].Name)
 	assert.Equal(t, "classbind", pod.Spec.ServiceAccountName)
 	assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
-	for _, volume := range pod.Spec.Volumes {
-		require.Len(t, container.VolumeMounts, 1)
-		assert.Equal(t, byDefault("cert-dir"), container.VolumeMounts[0].MountPath, "We should mount the certificate where serve looks for it.")
-		assert.Equal(t, v1alpha1.TLSSecret, volume.Secret.SecretName)
+	mounts := map[string]string{}
+	for _, mount := range container.VolumeMounts {
+		mounts[mount.Name] = mount.MountPath
 	}
-	assert.Equal(t, slices.Contains(container.Args, "--certs=cert-manager"), len(pod.Spec.Volumes) > 0)
+	ca := v1alpha1.CASecret
+	for _, volume := range pod.Spec.Volumes {
+		switch {
+		case volume.Secret != nil:
+			ca = v1alpha1.TLSSecret
+			assert.Equal(t, ca, volume.Secret.SecretName)
+			assert.Equal(t, byDefault("cert-dir"), mounts[volume.Name], "We should mount the certificate where serve looks for it.")
+			assert.Contains(t, container.Args, "--certs=cert-manager")
+		default:
+			assert.Equal(t, "classbind-clients", volume.ConfigMap.Name)
+			assert.Contains(t, container.Args, "--client-ca-file="+mounts[volume.Name]+"/ca.crt", "We should mount the CA where serve looks for it.")
+			assert.Contains(t, container.Args, "--client-name="+clientcert.Name)
+		}
+	}
+	assert.Len(t, mounts, len(pod.Spec.Volumes))
+	assert.Equal(t, slices.Contains(container.Args, "--certs=cert-manager"), ca == v1alpha1.TLSSecret)
+	assert.Contains(t, container.Args, "--metrics-secure", "We should let the API server say who reads metrics.")
+	scraped(t, objects, ca)
 
 	// Everything about the flags is checked before a cluster is looked for.
 	serve := exec.CommandContext(t.Context(), command, container.Args...)
@@ -239,6 +257,27 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	out, err := serve.CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), "cannot find a cluster", "We should start it with flags that it takes.")
+}
+
+// scraped proves that Prometheus finds the metrics, and knows whom to trust there.
+func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() != "ServiceMonitor" {
+			continue
+		}
+		endpoints, _, err := unstructured.NestedSlice(object.Object, "spec", "endpoints")
+		require.NoError(t, err)
+		assert.Equal(t, []any{map[string]any{
+			"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			"tlsConfig": map[string]any{
+				"serverName": "classbind." + classbind.Namespace + ".svc",
+				"ca":         map[string]any{"secret": map[string]any{"name": ca, "key": "ca.crt"}},
+			},
+		}}, endpoints)
+		return
+	}
+	t.Error("We should have a ServiceMonitor.")
 }
 
 // podSecurity has an API server that enforces the restricted profile judge the pods.
@@ -276,7 +315,9 @@ var everywhere = []string{
 	"customresourcedefinitions.apiextensions.k8s.io: list watch",
 	"events.events.k8s.io: create",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
-	"namespaces: list watch",
+	"namespaces: get list watch",
+	"subjectaccessreviews.authorization.k8s.io: create",
+	"tokenreviews.authentication.k8s.io: create",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
 }
 
@@ -288,14 +329,14 @@ func (w *world) rights(t *testing.T) {
 	}{
 		{selfSigned, "classbind-self-signed", []string{
 			"events: create patch",
-			"leases.coordination.k8s.io: create get update",
+			"leases.coordination.k8s.io: create get list update watch",
 			"secrets classbind-ca: get list update watch",
 			"secrets classbind-tls: get",
 			"secrets: create",
 		}},
 		{certManager, "classbind-cert-manager", []string{
 			"events: create patch",
-			"leases.coordination.k8s.io: create get update",
+			"leases.coordination.k8s.io: create get list update watch",
 			"secrets classbind-ca: get",
 			"secrets classbind-tls: get list watch",
 		}},

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/clientcert"
 )
 
 // What tells of a cluster with pods. Nothing else is needed there: neither Go nor
@@ -40,6 +40,8 @@ var (
 	podDeploy = os.Getenv("DEPLOY")
 	// podCerts is who issues the certificates.
 	podCerts = os.Getenv("CERTS")
+	// podClients is the folder of the API server's certificate, where it has one.
+	podClients = clientcert.Files(os.Getenv("CLIENTS"))
 )
 
 const (
@@ -138,11 +140,16 @@ func overlayOf(certs, image string, arguments ...string) (string, error) {
 		return "", err
 	}
 	colon := strings.LastIndex(image, ":")
+	component, err := clientCertificates(folder, from)
+	if err != nil {
+		return "", err
+	}
 	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%q]
 images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 `, base, image[:colon], image[colon+1:])
+	text += component
 	if certs == certsCertManager {
 		// As README has it; kustomize's own order has to do, too.
 		text += "sortOptions: {order: fifo}\n"
@@ -154,6 +161,29 @@ images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 		}
 	}
 	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it.
+func clientCertificates(folder, from string) (string, error) {
+	if podClients == "" {
+		return "", nil
+	}
+	ca, err := os.ReadFile(podClients.CA())
+	if err != nil {
+		return "", err
+	}
+	deploy, err := filepath.EvalSymlinks(podDeploy)
+	if err != nil {
+		return "", err
+	}
+	component, err := filepath.Rel(from, filepath.Join(deploy, "components", "client-certificates"))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`components: [%q]
+configMapGenerator:
+- {name: classbind-clients, namespace: %s, files: [ca.crt], options: {disableNameSuffixHash: true}}
+`, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600)
 }
 
 // pods of classbind that run and are not about to end.
@@ -187,7 +217,7 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 		require.NotEmpty(c, pods)
 		var answers []string
 		for i := range pods {
-			answer, err := ask(t.Context(), pods[i].Status.PodIP, review)
+			answer, err := w.ask(t.Context(), pods[i].Status.PodIP, review)
 			require.NoError(c, err)
 			answers = append(answers, answer)
 			require.Equal(c, answers[0], answer)
@@ -217,14 +247,18 @@ func (w *world) review(claimKind string) ([]byte, error) {
 }
 
 // ask a replica as the API server does, but whoever it says that it is.
-func ask(ctx context.Context, ip string, review []byte) (string, error) {
-	anybody := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // It is the answers that are compared.
+func (w *world) ask(ctx context.Context, ip string, review []byte) (string, error) {
+	config, err := w.caller()
+	if err != nil {
+		return "", err
+	}
+	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1alpha1.BindPath, bytes.NewReader(review))
 	if err != nil {
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := anybody.Do(request)
+	response, err := caller.Do(request)
 	if err != nil {
 		return "", err
 	}

@@ -136,7 +136,7 @@ spec:
 	t.Run("ClusterScopedClaim", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
-		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{}")+classKind("classes.wide.test", "{claimKinds: [claims.wide.test]}")+
+		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{classNamespaces: {from: Names, names: [default]}}")+classKind("classes.wide.test", "{claimKinds: [claims.wide.test]}")+
 			class("wide.test", "Class", "only", "namespace: default, "))
 		w.awaitClaims(t, "claims.wide.test")
 		w.awaitClasses(t, "classes.wide.test", 1)
@@ -146,20 +146,56 @@ spec:
 			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
 	})
 
-	t.Run("NamespacedClassOutOfReach", func(t *testing.T) {
+	t.Run("ClassesOfOtherNamespaces", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.local.test Namespaced", "Class classes.local.test Namespaced")
-		w.apply(t, vendor("local.test")+claimKind("claims.local.test", "{classRefFormat: LocalObjectReference}")+
+		isDefault := "annotations: {resourceclass.crossplane.io/is-default-class: 'true', resourceclass.crossplane.io/weight: '1000000'}, "
+		w.apply(t, vendor("local.test")+claimKind("claims.local.test", "{}")+
 			classKind("classes.local.test", "{claimKinds: [claims.local.test]}")+
-			class("local.test", "Class", "near", "namespace: default, ")+class("local.test", "Class", "far", "namespace: classbind-system, "))
+			class("local.test", "Class", "far", "namespace: kube-public, "+isDefault))
 		w.awaitClaims(t, "claims.local.test")
+		w.awaitClasses(t, "classes.local.test", 1)
+		for _, spec := range []string{"{}", "{classSelector: {}}", "{classSelector: {matchExpressions: [{key: a, operator: DoesNotExist}]}}"} {
+			unbound, warnings, err := w.create(t, "apiVersion: local.test/v1\nkind: Claim\nmetadata: {namespace: default, generateName: a-}\nspec: "+spec+"\n")
+			require.NoError(t, err)
+			assert.Empty(t, classOf(unbound), "We should not have the author of classes in another namespace attract the claims of this one.")
+			assert.Contains(t, fmt.Sprint(warnings), `among 0 classes of classes.local.test that claims of namespace "default" are offered`)
+			assert.NotContains(t, fmt.Sprint(warnings), "dropped", "We should tell nothing of classes that its author may not get.")
+		}
+
+		w.apply(t, class("local.test", "Class", "near", "namespace: default, "))
 		w.awaitClasses(t, "classes.local.test", 2)
 		for i := range 10 {
 			bound, _, err := w.create(t, claim("local.test", fmt.Sprint("claim-", i)))
 			require.NoError(t, err)
-			assert.Equal(t, map[string]any{"name": "near"}, bound.Object["spec"].(map[string]any)["classRef"],
-				"We should offer classes of the claim's own namespace only, where the reference can name no other.")
+			assert.Equal(t, "Class/near", classOf(bound), "We should offer classes of the claim's own namespace only.")
 		}
+		k := &v1alpha1.ClaimKind{}
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.local.test"}, k))
+			require.EqualValues(c, 1, k.Status.NamespaceDefaults, "We should count the namespaces that have a default.")
+		}, patience, 50*time.Millisecond)
+		assert.Empty(t, k.Status.DefaultClass, "We should not take a namespace's default for that of all.")
+	})
+
+	t.Run("TooManyLabels", func(t *testing.T) {
+		t.Parallel()
+		w.resources(t, "Claim claims.labels.test Namespaced", "Class classes.labels.test Cluster")
+		many := make([]string, v1alpha1.MaxClassLabels+1)
+		for i := range many {
+			many[i] = fmt.Sprintf("label-%d: x", i)
+		}
+		w.apply(t, vendor("labels.test")+claimKind("claims.labels.test", "{}")+classKind("classes.labels.test", "{claimKinds: [claims.labels.test]}")+
+			class("labels.test", "Class", "many", "labels: {"+strings.Join(many, ", ")+"}, "))
+		w.awaitClaims(t, "claims.labels.test")
+		w.awaitClasses(t, "classes.labels.test", 1)
+		unbound, warnings, err := w.create(t, claim("labels.test", "one"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(unbound), "We should not offer a class whose labels we do not hold.")
+		assert.Contains(t, fmt.Sprint(warnings), "dropped: 1 over the limit of labels")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Contains(c, w.condition(t, "classes.labels.test", v1alpha1.ConditionLabelsHeld), "1 class is offered to no claim, for more than 64 labels, or 8192 bytes of them: Class/many")
+		}, patience, 50*time.Millisecond, "We should tell the admin.")
 	})
 
 	t.Run("AmbiguousReference", func(t *testing.T) {
@@ -291,6 +327,25 @@ func TestSchema(t *testing.T) {
 		"PathDeep":            {claimKind("a.test", "{paths: {classRef: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
 		"SkipsEverything":     {claimKind("a.test", "{paths: {skipIfSet: [.metadata.name]}}"), "must not name what every claim has"},
 		"Nodes":               {claimKind("nodes", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"ServiceAccounts":     {claimKind("serviceaccounts", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"EndpointSlices":      {claimKind("endpointslices.discovery.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"SigningRequests":     {claimKind("certificatesigningrequests.certificates.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"CSINodes":            {claimKind("csinodes.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"VolumeAttachments":   {claimKind("volumeattachments.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"FlowSchemas":         {claimKind("flowschemas.flowcontrol.apiserver.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
+		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [a."+strings.Repeat("a", 177)+"]}"), "spec.claimKinds[0]: Too long"},
+		"NamespacesFrom":      {claimKind("a.test", "{classNamespaces: {from: Selector}}"), `spec.classNamespaces.from: Unsupported value: "Selector"`},
+		"NamespacesAll":       {claimKind("a.test", "{classRefFormat: Name, classNamespaces: {from: All}}"), "All needs a reference that carries a namespace"},
+		"NamespacesNoNames":   {claimKind("a.test", "{classNamespaces: {from: Names}}"), "names are needed with Names"},
+		"NamespacesEmpty":     {claimKind("a.test", "{classNamespaces: {from: Names, names: []}}"), "names are needed with Names"},
+		"NamespacesNamesOnly": {claimKind("a.test", "{classNamespaces: {names: [a]}}"), "not allowed with SameAsClaim and All"},
+		"NamespacesAllNames":  {claimKind("a.test", "{classNamespaces: {from: All, names: [a]}}"), "not allowed with SameAsClaim and All"},
+		"NamespacesTwoNames":  {claimKind("a.test", "{classRefFormat: LocalObjectReference, classNamespaces: {from: Names, names: [a, b]}}"), "a reference that carries no namespace needs exactly one name"},
+		"NamespacesTwice":     {claimKind("a.test", "{classNamespaces: {from: Names, names: [a, a]}}"), "spec.classNamespaces.names[1]: Duplicate value"},
+		"NamespacesName":      {claimKind("a.test", "{classNamespaces: {from: Names, names: [a.b]}}"), "spec.classNamespaces.names[0]: Invalid value"},
+		"NamespacesNameEmpty": {claimKind("a.test", "{classNamespaces: {from: Names, names: ['']}}"), "spec.classNamespaces.names[0]: Invalid value"},
+		"NamespacesMany":      {claimKind("a.test", "{classNamespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}"), "spec.classNamespaces.names: Too many"},
 		"AccessReviews":       {claimKind("subjectaccessreviews.authorization.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
 		"OwnKind":             {claimKind("claimkinds.classbind.io", "{}"), "classbind itself needs this resource to work"},
@@ -310,6 +365,17 @@ func TestSchema(t *testing.T) {
 			assert.ErrorContains(t, err, tc.want)
 		})
 	}
+	for name, spec := range map[string]string{
+		"All":     "{classNamespaces: {from: All}}",
+		"Names":   "{classNamespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}",
+		"OneName": "{classRefFormat: Name, classNamespaces: {from: Names, names: [a]}}",
+		"Nothing": "{classNamespaces: {}}",
+	} {
+		t.Run("Takes"+name, func(t *testing.T) {
+			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			require.NoError(t, err)
+		})
+	}
 	t.Run("Defaults", func(t *testing.T) {
 		_, _, err := w.create(t, claimKind("a.test", "{}"))
 		require.NoError(t, err)
@@ -317,10 +383,19 @@ func TestSchema(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1alpha1.ClaimKindSpec{
 			Paths:          v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
-			ClassRefFormat: v1alpha1.ObjectReference, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
+			ClassRefFormat: v1alpha1.ObjectReference, ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
 			WhenUnmatched: v1alpha1.Admit, FailurePolicy: v1alpha1.Fail,
 		}, got.Spec, "We should have a default for everything.")
 	})
+}
+
+// numbered names of namespaces.
+func numbered(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	return names
 }
 
 func (w *world) awaitReason(t *testing.T, object client.Object, name, reason string) {

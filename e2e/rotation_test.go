@@ -205,10 +205,12 @@ func (s *connections) connect(ctx context.Context, pod *corev1.Pod, bundle []byt
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	var leaf *x509.Certificate
-	config := &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // It is verified below, after it is noted.
-		ServerName:         "classbind." + classbind.Namespace + ".svc",
+	config, err := s.d.caller() // The server is verified below, after it is noted.
+	if err != nil {
+		s.problem(ctx, err)
+		return
 	}
+	config.ServerName = "classbind." + classbind.Namespace + ".svc"
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		leaf = state.PeerCertificates[0]
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: config.ServerName})

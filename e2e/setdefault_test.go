@@ -67,7 +67,7 @@ func TestSetDefault(t *testing.T) {
 	w.resources(t, "Claim claims.move.test Namespaced", "Other others.move.test Namespaced",
 		"A as.move.test Cluster", "B bs.move.test Cluster", "Wide wides.move.test Cluster", "Plain plains.move.test Cluster", "Field fields.move.test Namespaced")
 	w.apply(t, setDefaultKinds+vendor("move.test")+
-		claimKind("claims.move.test", "{}")+claimKind("others.move.test", "{}")+
+		claimKind("claims.move.test", "{classNamespaces: {from: All}}")+claimKind("others.move.test", "{}")+
 		classKind("as.move.test", "{claimKinds: [claims.move.test]}")+
 		classKind("bs.move.test", "{claimKinds: [claims.move.test]}")+
 		classKind("plains.move.test", "{claimKinds: [others.move.test]}")+
@@ -89,7 +89,7 @@ func TestSetDefault(t *testing.T) {
 		assert.Equal(t, "as.move.test/old: no longer the default for claims.move.test\nbs.move.test/new: the default for claims.move.test\n", out)
 		assert.Equal(t, "bs.move.test/new", w.marked(t))
 		assert.Equal(t, "B/new True", w.status(t, "claims.move.test"), "We should have waited for the status.")
-		assert.Equal(t, "bs.move.test/new", *w.lease(t, "claims.move.test").Spec.HolderIdentity, "We should have asked the guard.")
+		assert.Equal(t, "bs.move.test/new", *w.lease(t, "default.claims.move.test").Spec.HolderIdentity, "We should have asked the guard.")
 
 		versions := w.versions(t)
 		out, _, err = w.setDefault(t, "bs.move.test/new", "--for=claims.move.test")
@@ -253,7 +253,7 @@ func TestSetDefault(t *testing.T) {
 		require.ErrorContains(t, err, "cannot mark bs.move.test/new as the default: admission webhook \"hook.move.test\" denied the request: not yet\nas.move.test/old is the default again")
 		assert.Equal(t, "as.move.test/old: no longer the default for claims.move.test\nas.move.test/old: the default for claims.move.test again\n", out)
 		assert.Equal(t, "as.move.test/old", w.marked(t))
-		assert.Equal(t, "as.move.test/old", *w.lease(t, "claims.move.test").Spec.HolderIdentity, "We should have asked in a dry run, which holds nobody back.")
+		assert.Equal(t, "as.move.test/old", *w.lease(t, "default.claims.move.test").Spec.HolderIdentity, "We should have asked in a dry run, which holds nobody back.")
 	})
 
 	t.Run("PutsBackAfterTheWindow", func(t *testing.T) {
@@ -322,8 +322,8 @@ func TestSetDefault(t *testing.T) {
 				require.ErrorContains(c, err, "no rivals")
 			}, patience, 100*time.Millisecond)
 			versions := w.versions(t)
-			_, _, err := w.setDefault(t, "B/new", "--for=claims", "--timeout=1s")
-			require.ErrorContains(t, err, `timed out after 1s: cannot mark bs.move.test/new as the default`)
+			_, _, err := w.setDefault(t, "B/new", "--for=claims", "--timeout=2s")
+			require.ErrorContains(t, err, `timed out after 2s: cannot mark bs.move.test/new as the default`)
 			assert.Equal(t, versions, w.versions(t), "We should have written nothing.")
 		})
 	})

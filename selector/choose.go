@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,15 +17,13 @@ type View struct {
 	Classes []*Classes
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
+	// Missing is the fault that some of the classes are not known, nil if all are.
+	// Where the registration has a fault of its own, Fault is that.
+	Missing *Fault
 
 	// index of all classes; nil where they are too few, or asked too seldom, to make one.
 	index *index
 }
-
-// Fault of a registration, as a reason of its Ready condition and a text.
-type Fault struct{ Reason, Text string }
-
-func (f *Fault) Error() string { return f.Text }
 
 // NewView puts the classes of several kinds together. It has no index: to choose
 // takes as long as there are classes.
@@ -33,48 +32,71 @@ func NewView(kind *ClaimKind, classes []*Classes) *View {
 	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
 }
 
-// Len is the number of all classes.
+// Len is the number of all classes that claims of the kind are offered, whatever
+// their namespace.
 func (v *View) Len() int {
 	n := 0
 	for _, s := range v.Classes {
-		n += s.Len()
+		if v.Kind.own() {
+			n += s.Len()
+		} else {
+			n += s.lenOffered(&v.Kind.reach, "")
+		}
 	}
 	return n
 }
 
-// Defaults are the classes marked default that are not being deleted.
-func (v *View) Defaults() []*Class {
-	var defaults []*Class
+// lenOffered is how many classes the claims of a namespace are offered.
+func (v *View) lenOffered(namespace string) int {
+	n := 0
 	for _, s := range v.Classes {
-		for _, c := range s.Defaults() {
-			if !c.Terminating {
-				defaults = append(defaults, c)
-			}
-		}
+		n += s.lenOffered(&v.Kind.reach, namespace)
 	}
-	return defaults
+	return n
 }
 
-// each visits the classes that a claim asks for, before any is dropped.
+// each visits the classes that a claim asks for and is offered, before any is dropped.
 func (v *View) each(claim Claim, visit func(*Class)) {
 	if claim.Selector == nil {
-		for _, s := range v.Classes {
-			s.defaults.each(func(c *Class, _ struct{}) { visit(c) })
-		}
+		v.eachDefault(claim, visit)
 		return
 	}
-	if v.index != nil {
-		if q := newQuery(claim.Selector); v.index.each(&q, visit) {
-			return
-		}
+	var room queryRoom
+	q := newQuery(claim.Selector, &room)
+	switch {
+	case v.index == nil:
+		q.resolve()
+	case v.eachIndexed(claim.Namespace, &q, visit):
+		return
+	}
+	if q.nothing {
+		return
 	}
 	for _, s := range v.Classes {
-		s.byName.each(func(_ className, c *Class) {
-			if claim.Selector.Matches(&c.Labels) {
+		s.eachOffered(&v.Kind.reach, claim.Namespace, func(c *Class) {
+			if q.matches(c.Labels) {
 				visit(c)
 			}
 		})
 	}
+}
+
+// eachIndexed does so for a query by way of the index. It is false, and visits
+// none, where to look at each class that the claim is offered is no longer.
+func (v *View) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
+	if !v.partly() {
+		return v.index.each(q, math.MaxInt, visit)
+	}
+	return v.index.each(q, v.lenOffered(namespace), func(c *Class) {
+		if v.Kind.offers(namespace, c) {
+			visit(c)
+		}
+	})
+}
+
+// partly says that a claim may not be offered some of the classes.
+func (v *View) partly() bool {
+	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // dropping is the place in filters of the first that drops a candidate, -1 if none does.
@@ -160,19 +182,20 @@ func (d Decision) Warning() string {
 	if d.Claim.Selector != nil || d.Candidates == 1 {
 		return ""
 	}
-	candidates := make([]*Class, 0, d.Candidates)
+	var first []*Class // There may be thousands.
 	d.View.each(d.Claim, func(c *Class) {
 		if d.View.dropping(d.Claim, c) < 0 {
-			candidates = append(candidates, c)
+			i, _ := slices.BinarySearchFunc(first, c, compare)
+			first = slices.Insert(first, i, c)
+			first = first[:min(len(first), mostListed)]
 		}
 	})
-	slices.SortFunc(candidates, compare)
-	names := make([]string, len(candidates))
-	for i, c := range candidates {
+	names := make([]string, len(first))
+	for i, c := range first {
 		names[i] = c.String()
 	}
 	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
-		d.Candidates, d.View.Kind.Name, d.Class, List(names))
+		d.Candidates, d.View.Kind.Name, d.Class, list(names, d.Candidates))
 }
 
 // unmatched says what was looked for, where, and what would help.
@@ -189,6 +212,9 @@ func (d Decision) unmatched() string {
 		"change the selector, or create or label a class"
 	if d.Claim.Selector == nil {
 		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default", kind.Name)
+		if d.Dropped.Total() > 0 {
+			what = fmt.Sprintf("this claim of %q has no class selector, and no class that is marked default can be had", kind.Name)
+		}
 		remedy = fmt.Sprintf("set %s or the annotation %s, or mark a class default", kind.selector, v1alpha1.ClassSelectorAnnotation)
 	}
 	if len(d.View.Classes) == 0 {
@@ -198,7 +224,13 @@ func (d Decision) unmatched() string {
 	for i, s := range d.View.Classes {
 		kinds[i] = s.Kind.Name
 	}
-	where := fmt.Sprintf("among %d classes of %s", d.View.Len(), List(kinds))
+	where := fmt.Sprintf("among %d classes of %s", d.View.lenOffered(d.Claim.Namespace), List(kinds))
+	switch {
+	case d.View.partly() && d.Claim.Namespace == "":
+		where += " that claims without a namespace are offered"
+	case d.View.partly():
+		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
+	}
 	if dropped := d.dropped(func(f *filter, n int) string { return fmt.Sprintf("%d %s", n, f.text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
@@ -218,11 +250,16 @@ func (d Decision) selectorText() string {
 	return text
 }
 
-// List is short enough for a warning, which clients may cut off: a few names and a count.
-func List(names []string) string {
-	const most = 4
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+// mostListed are named in a warning, which clients may cut off.
+const mostListed = 4
+
+// List is short enough for a warning: a few names and a count.
+func List(names []string) string { return list(names, len(names)) }
+
+func list(first []string, all int) string {
+	names := strings.Join(first[:min(len(first), mostListed)], ", ")
+	if all > mostListed {
+		return fmt.Sprintf("%s and %d more", names, all-mostListed)
 	}
-	return strings.Join(names, ", ")
+	return names
 }

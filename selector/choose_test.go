@@ -123,12 +123,6 @@ func TestViewFault(t *testing.T) {
 			classKinds: []string{"as.example.org", "bs.example.org"},
 			want:       "a reference of the form LocalObjectReference cannot tell apart",
 		},
-		"StrategyOfALaterRelease": {
-			reason:     "We should say that we do not know the strategy, and not panic in the first claim",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "External" },
-			classKinds: []string{"as.example.org"},
-			want:       "External",
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -144,6 +138,64 @@ func TestViewFault(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, fault, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestViewFaultOfAnotherRelease(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		spec   func(*v1alpha1.ClaimKindSpec)
+		want   string
+	}{
+		"Absent": {
+			reason: "We should take what is absent for the default, which the API server fills in",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { *s = v1alpha1.ClaimKindSpec{Paths: s.Paths} },
+		},
+		"ClassRefFormat": {
+			reason: "We should write no reference of another form",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = "GroupKindReference" },
+			want:   `has the classRefFormat "GroupKindReference", which this release of classbind does not know: set spec.classRefFormat to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
+		},
+		"ClassNamespacesFrom": {
+			reason: "We should offer no classes of other namespaces",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = "Selector" },
+			want:   `has the classNamespaces.from "Selector", which this release of classbind does not know: set spec.classNamespaces.from to one of All, Names, SameAsClaim`,
+		},
+		"Strategy": {
+			reason: "We should not draw otherwise, nor panic in the first claim",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "External" },
+			want:   `has the strategy "External", which this release of classbind does not know: set spec.strategy to one of HighestWeight, LeastClaims, Random, RoundRobin, WeightedRandom`,
+		},
+		"Seed": {
+			reason: "We should not draw with another seed",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Namespace" },
+			want:   `has the seed "Namespace", which`,
+		},
+		"WhenUnmatched": {
+			reason: "We should not admit what may have to be refused",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = "Hold" },
+			want:   `has the whenUnmatched "Hold", which`,
+		},
+		"FailurePolicy": {
+			reason: "We should not pass over a claim that may have to be refused",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.FailurePolicy = "Retry" },
+			want:   `has the failurePolicy "Retry", which`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			tc.spec(&k.Spec)
+			view := newView(NewClaimKind(k), []*Classes{NewClasses(newKind("as.example.org", "Class"), nil)})
+			if tc.want == "" {
+				require.Nil(t, view.Fault, tc.reason)
+				assert.Equal(t, v1alpha1.WeightedRandom, view.Kind.Strategy.Name, tc.reason)
+				return
+			}
+			require.NotNil(t, view.Fault, tc.reason)
+			assert.Equal(t, v1alpha1.ReasonUnknownValue, view.Fault.Reason, tc.reason)
+			assert.Contains(t, view.Fault.Text, tc.want, tc.reason)
 		})
 	}
 }

@@ -1,12 +1,9 @@
 package selector
 
 import (
-	"fmt"
-	"slices"
-	"strings"
+	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,31 +26,37 @@ type ClaimKind struct {
 	// Tally of the claims, for the strategies that count them. Nil counts none.
 	Tally *Tally
 
+	reach
+	// unknown is what this release does not know of the registration, nil if it knows all.
+	unknown       *Fault
 	format        v1alpha1.ClassRefFormat
 	classRef      path
 	selector      path
 	selectorField *field.Path
-	settledBy     []path // classRef and skipIfSet
-	fields        fields // that lead to any of these
+	settledBy     []path   // classRef and skipIfSet
+	reading       *reading // of what leads to any of these
 	freshSeeds    bool
 	turns         *Turns
 }
 
 // NewClaimKind compiles a ClaimKind.
 func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
+	strategy := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	c := &ClaimKind{
 		Name:       k.Name,
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
-		Strategy:   strategies[k.Spec.Strategy],
+		Strategy:   strategies[strategy],
+		reach:      newReach(k.Spec.ClassNamespaces),
+		unknown:    unknownValue(k),
 		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
 		format:     k.Spec.ClassRefFormat,
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
-	c.Strategy.Name = k.Spec.Strategy
+	c.Strategy.Name = strategy
 	if c.Strategy.InTurn {
 		c.turns = &Turns{}
 	}
@@ -61,7 +64,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.Paths.SkipIfSet {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
-	c.fields = newFields(slices.Concat(c.settledBy, []path{c.selector}, claimFields)...)
+	c.reading = c.newReading()
 	return c
 }
 
@@ -86,7 +89,9 @@ type Claim struct {
 	Settled string
 }
 
-// NewClaim reads a claim of this kind. Its errors are its author's.
+// NewClaim reads a claim of this kind, from an object that any decoder may have
+// made. The errors are for the author of the claim. There are MaxErrors at most, and
+// each is short, whatever the claim holds.
 func (k *ClaimKind) NewClaim(namespace, name string, object map[string]any) (Claim, field.ErrorList) {
 	c := Claim{Namespace: namespace, Name: name}
 	var errs field.ErrorList
@@ -132,126 +137,6 @@ func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field
 	return nil, nil
 }
 
-func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be an object, a label selector")}
-	}
-	s, wrong := readSelector(object, at)
-	if wrong != nil {
-		return nil, field.ErrorList{wrong}
-	}
-	if errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at); len(errs) > 0 {
-		return nil, errs
-	}
-	if len(s.MatchExpressions) == 0 {
-		return labels.SelectorFromValidatedSet(s.MatchLabels), nil
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(s) // It validates everything again.
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, value, err.Error())}
-	}
-	return parsed, nil
-}
-
-// readSelector strictly: an unknown field that is passed over would widen the
-// selector, at worst to every class.
-func readSelector(object map[string]any, at *field.Path) (*metav1.LabelSelector, *field.Error) {
-	if err := onlyFields(object, at, "matchLabels", "matchExpressions"); err != nil {
-		return nil, err
-	}
-	matchLabels, ok := orZero[map[string]any](object["matchLabels"])
-	if !ok {
-		return nil, field.TypeInvalid(at.Child("matchLabels"), object["matchLabels"], "must be an object")
-	}
-	matchExpressions, ok := orZero[[]any](object["matchExpressions"])
-	if !ok {
-		return nil, field.TypeInvalid(at.Child("matchExpressions"), object["matchExpressions"], "must be a list")
-	}
-	s := &metav1.LabelSelector{}
-	if len(matchLabels) > 0 {
-		s.MatchLabels = make(map[string]string, len(matchLabels))
-	}
-	for key, value := range matchLabels {
-		if s.MatchLabels[key], ok = orZero[string](value); !ok {
-			return nil, field.TypeInvalid(at.Child("matchLabels").Key(key), value, "must be a string")
-		}
-	}
-	for i, value := range matchExpressions {
-		requirement, err := readRequirement(value, at.Child("matchExpressions").Index(i))
-		if err != nil {
-			return nil, err
-		}
-		s.MatchExpressions = append(s.MatchExpressions, requirement)
-	}
-	return s, nil
-}
-
-func readRequirement(value any, at *field.Path) (r metav1.LabelSelectorRequirement, _ *field.Error) {
-	object, ok := orZero[map[string]any](value)
-	if !ok {
-		return r, field.TypeInvalid(at, value, "must be an object")
-	}
-	if err := onlyFields(object, at, "key", "operator", "values"); err != nil {
-		return r, err
-	}
-	if r.Key, ok = orZero[string](object["key"]); !ok {
-		return r, field.TypeInvalid(at.Child("key"), object["key"], "must be a string")
-	}
-	operator, ok := orZero[string](object["operator"])
-	if !ok {
-		return r, field.TypeInvalid(at.Child("operator"), object["operator"], "must be a string")
-	}
-	r.Operator = metav1.LabelSelectorOperator(operator)
-	values, ok := orZero[[]any](object["values"])
-	if !ok {
-		return r, field.TypeInvalid(at.Child("values"), object["values"], "must be a list")
-	}
-	for i, v := range values {
-		text, ok := orZero[string](v)
-		if !ok {
-			return r, field.TypeInvalid(at.Child("values").Index(i), v, "must be a string")
-		}
-		r.Values = append(r.Values, text)
-	}
-	return r, nil
-}
-
-func onlyFields(object map[string]any, at *field.Path, names ...string) *field.Error {
-	for name := range object {
-		if !slices.Contains(names, name) {
-			return field.Invalid(at, object, fmt.Sprintf("unknown field %q", name))
-		}
-	}
-	return nil
-}
-
-// orZero is a value of that type, which null stands for, too.
-func orZero[T any](value any) (t T, ok bool) {
-	if value == nil {
-		return t, true
-	}
-	t, ok = value.(T)
-	return t, ok
-}
-
-func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
-	text, ok := value.(string)
-	if !ok {
-		return nil, field.ErrorList{field.TypeInvalid(at, value, "must be a string")}
-	}
-	// kubectl takes an empty selector for that of everything. In an annotation it
-	// is more likely a template's unset value, and binding is for good.
-	if strings.TrimSpace(text) == "" {
-		return nil, field.ErrorList{field.Required(at, "must be a selector, such as tier=gold; leave the annotation out for the default class")}
-	}
-	parsed, err := labels.Parse(text)
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, text, err.Error())}
-	}
-	return parsed, nil
-}
-
 // Seed of the draw for a claim: the claim's identity, or the fresh one where
 // it has none yet or the kind asks for it.
 func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
@@ -259,18 +144,6 @@ func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 		return fresh
 	}
 	return hashOf(k.Name, c.Namespace, c.Name)
-}
-
-// Group of the claims of this kind that have the same candidates.
-func (k *ClaimKind) Group(c Claim) string {
-	group := ""
-	if c.Selector != nil {
-		group = "=" + c.Selector.String()
-	}
-	if !k.namesNamespace() {
-		group = c.Namespace + group
-	}
-	return group
 }
 
 func (k *ClaimKind) drawsAfresh(c Claim) bool { return k.freshSeeds || c.Name == "" }

@@ -272,6 +272,11 @@ func TestNewClaim(t *testing.T) {
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`,
 			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
 		},
+		"AnnotationHasNUL": {
+			reason: "We should not pass over what follows it, for the selector would be a wider one",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,
+			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
+		},
 		"AnnotationIsANumber": {
 			reason: "We should refuse what no annotation can be",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: 3}}}`,
@@ -438,6 +443,9 @@ func FuzzSelector(f *testing.F) {
 		strict, err := kjson.UnmarshalStrict(raw, want)
 		wrong := err != nil || len(strict) > 0 || len(metav1validation.ValidateLabelSelector(want, metav1validation.LabelSelectorValidationOptions{}, at)) > 0
 		got, errs := parseSelector(object, at)
+		if len(errs) == 1 && (errs[0].Type == field.ErrorTypeTooMany || errs[0].Type == field.ErrorTypeTooLong) {
+			return // The API machinery has no limits.
+		}
 		require.Equal(t, wrong, len(errs) > 0, "%s: %s", raw, errs)
 		if !wrong {
 			selector, err := metav1.LabelSelectorAsSelector(want)

@@ -29,8 +29,7 @@ type ClassKind struct {
 	Revision Revision
 	// GroupVersionKind as the API server prefers it.
 	GroupVersionKind schema.GroupVersionKind
-	// Namespaced classes are offered where the reference can name a namespace,
-	// and otherwise to the claims of their own.
+	// Namespaced classes are offered as the ClaimKind says: see ClaimKind.SeatOf.
 	Namespaced bool
 	// ClaimKinds are the names of those that the classes can satisfy.
 	ClaimKinds []string
@@ -38,11 +37,12 @@ type ClassKind struct {
 	DefaultMark v1alpha1.Source
 
 	isDefault, weight source
+	reading           *reading // of what leads to these
 }
 
 // NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
 func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
-	return &ClassKind{
+	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),
 		GroupVersionKind: kind,
@@ -52,6 +52,8 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
+	c.reading = c.newReading()
+	return c
 }
 
 // Same says whether classes of both kinds are read and offered in the same way.
@@ -75,20 +77,25 @@ type Class struct {
 	// What the draw looks at comes first, so that it is mostly in one line of the
 	// processor's cache.
 
-	// sum of group, kind, namespace and name
+	// sum of group, kind, namespace and name, for the draw: the same in each replica.
 	sum uint64
+	// place is made of the same, for all that this process remembers of the class.
+	place uint64
 	// Weight is from 0 to 1000000.
 	Weight      int64
 	Default     bool
 	Cordoned    bool
 	Terminating bool
+	// TooManyLabels are not held, and the class is offered to no claim.
+	TooManyLabels bool
 
 	Namespace, Name string
 	Labels          Labels
-	// WeightErr says why the weight that the class has cannot be read; it counts as 1 then.
+	// WeightErr says why the weight that the class has cannot be read; it counts as
+	// 1 then. Of the weight it has no more than the beginning.
 	WeightErr *field.Error
 
-	// kindless is the sum for a reference that says no kind.
+	// kindless is the place for a reference that says no kind.
 	kindless uint64
 }
 
@@ -100,9 +107,13 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		Kind:        k,
 		Namespace:   meta.GetNamespace(),
 		Name:        meta.GetName(),
-		Labels:      NewLabels(meta.GetLabels()),
 		Cordoned:    annotations[v1alpha1.CordonedAnnotation] == "true",
 		Terminating: meta.GetDeletionTimestamp() != nil,
+	}
+	if labels := meta.GetLabels(); labelsFit(labels) {
+		c.Labels = NewLabels(labels)
+	} else {
+		c.TooManyLabels = true
 	}
 	switch v := k.isDefault.value(annotations, content).(type) {
 	case bool:
@@ -113,15 +124,17 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	weight := k.weight.value(annotations, content)
 	var err error
 	if c.Weight, err = parseWeight(weight); err != nil {
-		c.WeightErr = field.Invalid(k.weight.field(), weight, err.Error())
+		c.WeightErr = field.Invalid(k.weight.field(), badValue(weight), err.Error())
 	}
 	// The version is left out, so that a new preferred version moves no claim.
 	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
-	c.kindless = hashOf("", "", c.Namespace, c.Name)
+	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.kindless = placeOf("", "", c.Namespace, c.Name)
 	return c
 }
 
-// hashOf texts with a slash between each two.
+// hashOf texts with a slash between each two, for the draw. Authors can have it be one
+// for many names, so it is no place: see placeOf.
 func hashOf(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -137,7 +150,7 @@ func hashOf(texts ...string) uint64 {
 // equal to another class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
-		c.Weight == o.Weight && (c.WeightErr == nil) == (o.WeightErr == nil) &&
+		c.TooManyLabels == o.TooManyLabels && c.Weight == o.Weight && (c.WeightErr == nil) == (o.WeightErr == nil) &&
 		(c.WeightErr == nil || c.WeightErr.Error() == o.WeightErr.Error()) && slices.Equal(c.Labels, o.Labels)
 }
 
@@ -171,7 +184,9 @@ func parseWeight(value any) (int64, error) {
 			weight = int64(v)
 		}
 	case string:
-		weight, err = strconv.ParseInt(v, 10, 64)
+		if weight = -1; len(v) <= v1alpha1.MaxShownBytes { // The parser would copy it into its error.
+			weight, err = strconv.ParseInt(v, 10, 64)
+		}
 	default:
 		weight = -1
 	}

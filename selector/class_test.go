@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -133,11 +134,11 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.sum, want.kindless = got.sum, got.kindless
+	want.sum, want.place, want.kindless = got.sum, got.place, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, kindless: plain.kindless}, plain, "We should cordon no class that says false")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, place: plain.place, kindless: plain.kindless}, plain, "We should cordon no class that says false")
 	assert.NotEqual(t, got.sum, plain.sum, "We should tell classes of two namespaces apart")
 }
 
@@ -166,6 +167,62 @@ func TestClassHash(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.same, this == hash(tc.gvk, tc.namespace, tc.name), tc.reason)
+		})
+	}
+}
+
+// What a replica holds of one class is bounded, whatever its author writes.
+func TestNewClassOfAHostileAuthor(t *testing.T) {
+	byPath := NewClassKind(&v1alpha1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"},
+		Spec:       v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".spec.default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "A"}, false)
+	long := strings.Repeat("9", 1<<20)
+	object := map[string]any{}
+	for i := range 10_000 {
+		object[fmt.Sprint("field-", i)] = long[:100]
+	}
+	labelled := func(n, bytes int) map[string]string {
+		set := map[string]string{}
+		for i := range n {
+			set[fmt.Sprintf("%0*d", bytes/n, i)] = ""
+		}
+		return set
+	}
+	cases := map[string]struct {
+		reason    string
+		labels    map[string]string
+		spec      map[string]any
+		tooMany   bool
+		malformed string
+	}{
+		"MostLabels":     {reason: "We should hold as many labels as may be", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes)},
+		"TooManyLabels":  {reason: "We should hold none of too many labels", labels: labelled(v1alpha1.MaxClassLabels+1, 650), tooMany: true},
+		"TooLongLabels":  {reason: "We should hold none of too long labels", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes+v1alpha1.MaxClassLabels), tooMany: true},
+		"LongWeight":     {reason: "We should hold the beginning of a weight", spec: map[string]any{"weight": long}, malformed: `spec.weight: Invalid value: "` + long[:v1alpha1.MaxShownBytes-3] + `...": must be an integer from 0 to 1000000`},
+		"LongOne":        {reason: "We should not read a weight to its end", spec: map[string]any{"weight": strings.Repeat("0", 1<<20) + "1"}, malformed: `spec.weight: Invalid value: "` + strings.Repeat("0", v1alpha1.MaxShownBytes-3) + `...": must be an integer from 0 to 1000000`},
+		"CutCharacter":   {reason: "We should not cut a character in two", spec: map[string]any{"weight": "x" + strings.Repeat("é", 100)}, malformed: `spec.weight: Invalid value: "x` + strings.Repeat("é", 48) + `...": must be an integer from 0 to 1000000`},
+		"ObjectAsWeight": {reason: "We should hold nothing of an object", spec: map[string]any{"weight": object}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
+		"ListAsWeight":   {reason: "We should hold nothing of a list", spec: map[string]any{"weight": []any{long}}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
+		"LongDefault":    {reason: "We should take nothing but true for the mark", spec: map[string]any{"default": long}},
+		"ObjectDefault":  {reason: "We should take nothing but true for the mark", spec: map[string]any{"default": object}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := byPath.NewClass(&metav1.ObjectMeta{Name: "a", Labels: tc.labels}, map[string]any{"spec": tc.spec})
+			assert.Equal(t, tc.tooMany, got.TooManyLabels, tc.reason)
+			if tc.tooMany {
+				assert.Empty(t, got.Labels, tc.reason)
+			} else {
+				assert.Len(t, got.Labels, len(tc.labels), tc.reason)
+			}
+			assert.False(t, got.Default, tc.reason)
+			if tc.malformed == "" {
+				assert.Nil(t, got.WeightErr, tc.reason)
+				return
+			}
+			require.EqualError(t, got.WeightErr, tc.malformed, tc.reason)
+			assert.EqualValues(t, 1, got.Weight, tc.reason)
 		})
 	}
 }

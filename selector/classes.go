@@ -1,6 +1,9 @@
 package selector
 
-import "slices"
+import (
+	"hash/maphash"
+	"slices"
+)
 
 // Classes are those of one kind. They are immutable; others that differ in one
 // class share the rest with them.
@@ -9,8 +12,12 @@ type Classes struct {
 
 	byName   dict[className, *Class]
 	defaults classSet
+	// byNamespace are the classes of a namespaced kind; of another, it is empty.
+	byNamespace dict[text, namespaced]
 	// malformed have a weight that cannot be read.
 	malformed classSet
+	// overlabelled have more labels than are held.
+	overlabelled classSet
 }
 
 type (
@@ -18,24 +25,45 @@ type (
 	className struct{ namespace, name string }
 )
 
-func (c *Class) hash() uint64 { return c.sum }
+// namespaced are the classes of one namespace, and those of them that are default.
+type namespaced struct{ all, defaults classSet }
 
-func (n className) hash() uint64 { return hashOf(n.namespace, n.name) }
+func (c *Class) hash() uint64 { return c.place }
+
+func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
 
 // NewClasses of a kind, of which no two have one name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
-	var defaults, malformed []*Class
+	byNamespace := map[string][]*Class{}
+	var defaults, malformed, overlabelled []*Class
 	for i, c := range classes {
 		byName[i] = entry[className, *Class]{c, c.name()}
+		if kind.Namespaced {
+			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
+		}
 		if c.Default {
 			defaults = append(defaults, c)
 		}
 		if c.WeightErr != nil {
 			malformed = append(malformed, c)
 		}
+		if c.TooManyLabels {
+			overlabelled = append(overlabelled, c)
+		}
 	}
-	return &Classes{Kind: kind, byName: newDict(byName), defaults: newClassSet(defaults), malformed: newClassSet(malformed)}
+	s := &Classes{
+		Kind: kind, byName: newDict(byName), defaults: newClassSet(defaults),
+		malformed: newClassSet(malformed), overlabelled: newClassSet(overlabelled),
+	}
+	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
+	for namespace, all := range byNamespace {
+		of := namespaced{all: newClassSet(all)}
+		of.defaults = newClassSet(slices.DeleteFunc(all, func(c *Class) bool { return !c.Default }))
+		namespaces = append(namespaces, entry[text, namespaced]{of, text(namespace)})
+	}
+	s.byNamespace = newDict(namespaces)
+	return s
 }
 
 // With a class, in the place of the one of that name, if there is one. They are
@@ -49,12 +77,7 @@ func (s *Classes) With(c *Class) *Classes {
 		next.unmark(old)
 	}
 	next.byName = s.byName.with(c.name(), c)
-	if c.Default {
-		next.defaults = next.defaults.with(c, struct{}{})
-	}
-	if c.WeightErr != nil {
-		next.malformed = next.malformed.with(c, struct{}{})
-	}
+	next.mark(c)
 	return &next
 }
 
@@ -90,10 +113,14 @@ func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
 // Malformed are those whose weight cannot be read, in their order.
 func (s *Classes) Malformed() []*Class { return sorted(s.malformed) }
 
+// Overlabelled are those with more labels than are held, in their order.
+func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
+
 // Resemble others, of the same kind, that are as many, and of which the same are
-// default and malformed.
+// default, malformed and overlabelled.
 func (s *Classes) Resemble(o *Classes) bool {
-	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults && s.malformed == o.malformed
+	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
+		s.malformed == o.malformed && s.overlabelled == o.overlabelled
 }
 
 func (s *Classes) find(n className) *Class {
@@ -101,9 +128,47 @@ func (s *Classes) find(n className) *Class {
 	return c
 }
 
+// mark a class of byName wherever else it belongs.
+func (s *Classes) mark(c *Class) {
+	if s.Kind.Namespaced {
+		of := s.in(c.Namespace)
+		of.all = of.all.with(c, struct{}{})
+		if c.Default {
+			of.defaults = of.defaults.with(c, struct{}{})
+		}
+		s.byNamespace = s.byNamespace.with(text(c.Namespace), of)
+	}
+	if c.Default {
+		s.defaults = s.defaults.with(c, struct{}{})
+	}
+	if c.WeightErr != nil {
+		s.malformed = s.malformed.with(c, struct{}{})
+	}
+	if c.TooManyLabels {
+		s.overlabelled = s.overlabelled.with(c, struct{}{})
+	}
+}
+
 func (s *Classes) unmark(c *Class) {
+	if s.Kind.Namespaced {
+		of := s.in(c.Namespace)
+		of = namespaced{of.all.without(c), of.defaults.without(c)}
+		if of.all.size > 0 {
+			s.byNamespace = s.byNamespace.with(text(c.Namespace), of)
+		} else {
+			s.byNamespace = s.byNamespace.without(text(c.Namespace))
+		}
+	}
 	s.defaults = s.defaults.without(c)
 	s.malformed = s.malformed.without(c)
+	s.overlabelled = s.overlabelled.without(c)
+}
+
+// in a namespace: the classes of a namespaced kind.
+func (s *Classes) in(namespace string) namespaced {
+	n := text(namespace)
+	found, _ := s.byNamespace.get(n.hash(), n)
+	return found
 }
 
 func (c *Class) name() className { return className{c.Namespace, c.Name} }

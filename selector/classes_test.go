@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,6 +36,7 @@ func TestClassesOrder(t *testing.T) {
 func TestClassesChange(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	kinds := []*ClassKind{newKind("as.example.org", "A", "xs.example.org", "ys.example.org", "zs.example.org"), newKind("bs.example.org", "B", "xs.example.org", "ys.example.org")}
+	kinds[1].Namespaced = true
 	randomClass := func(kind *ClassKind) *Class {
 		i, annotations := random.IntN(150), map[string]string{}
 		if random.IntN(4) == 0 {
@@ -43,14 +45,22 @@ func TestClassesChange(t *testing.T) {
 		if random.IntN(4) == 0 {
 			annotations[weightAnnotation] = []string{"heavy", "7"}[random.IntN(2)]
 		}
-		return kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint("class-", i), Labels: randomLabels(random), Annotations: annotations}, nil)
+		set := randomLabels(random)
+		if random.IntN(4) == 0 {
+			set["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes)
+		}
+		m := &metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Labels: set, Annotations: annotations}
+		if kind.Namespaced {
+			m.Namespace = fmt.Sprint(i % 3)
+		}
+		return kind.NewClass(m, nil)
 	}
 	inventory := NewInventory()
 	inventory.Open()
 	claimKinds := map[string]*ClaimKind{}
 	for _, name := range kinds[0].ClaimKinds {
 		k := postgres()
-		k.Name = name
+		k.Name, k.Spec.ClassNamespaces.From = name, v1alpha1.FromAll
 		claimKinds[name] = NewClaimKind(k)
 		inventory.SetClaimKind(claimKinds[name])
 	}
@@ -81,6 +91,8 @@ func TestClassesChange(t *testing.T) {
 			require.Equal(t, want.All(), got.All(), "We should have each class as it was last put there (%d)", i)
 			require.Equal(t, want.Defaults(), got.Defaults(), "We should know the default classes (%d)", i)
 			require.Equal(t, want.Malformed(), got.Malformed(), "We should know the malformed classes (%d)", i)
+			require.Equal(t, want.Overlabelled(), got.Overlabelled(), "We should know the classes that have too many labels (%d)", i)
+			require.Equal(t, want.byNamespace, got.byNamespace, "We should know the classes of each namespace (%d)", i)
 		}
 		for name, v := range inventory.Snapshot() {
 			require.Equal(t, newIndex(v.Classes), v.index, "We should index what is there, and nothing else (%d)", i)
@@ -128,6 +140,7 @@ func TestClassesAreTheSame(t *testing.T) {
 		"Cordoned":      {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
 		"Terminating":   {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
 		"Default":       {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
+		"TooMany":       {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes) }, false, false},
 		"Malformed":     {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
 		"Another":       {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
 	} {

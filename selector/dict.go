@@ -9,6 +9,7 @@ import (
 // dictKey is what a dict finds its values by.
 type dictKey interface {
 	comparable
+	// hash that authors of keys cannot foresee: see placeSeed.
 	hash() uint64
 }
 

@@ -9,8 +9,12 @@
 //	has a class reference, or a skipIfSet path Untouched: it is not ours to bind
 //	selector with labels and/or expressions    one of the classes, of every class kind, that match all of it
 //	selector {}                                one of all classes
-//	no selector                                one of the classes marked default
+//	no selector                                one of the classes marked default, of its own namespace or else of all
 //	malformed selector                         an error that names the field
+//
+// Of a namespaced class kind, a claim is offered the classes of the namespaces that
+// its ClaimKind says, by default of its own. The others are not there for it: no
+// text of a decision, which the claim's author may read, names or counts them.
 //
 // A field that is null counts as absent, and any other value as set: the empty
 // storageClassName of a PersistentVolumeClaim says that it wants no class.

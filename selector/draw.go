@@ -61,7 +61,7 @@ func (d *draw) offer(c *Class) {
 	case d.strategy.Counted:
 		rank = -d.kind.Tally.claims(d.kind.countedAs(c))
 	case d.strategy.InTurn:
-		rank = -d.kind.turns.of(c.sum)
+		rank = -d.kind.turns.of(c.place)
 	}
 	if d.winner == nil || rank > d.rank ||
 		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {

@@ -61,7 +61,8 @@ type NearMiss struct {
 }
 
 // Explain decides as Choose does, with the work that the reasons take: it looks
-// at every class.
+// at every class that the claim is offered. Of others it tells nothing, as the
+// claim's author may not be allowed to know of them.
 func (v *View) Explain(claim Claim, fresh uint64) Explanation {
 	e := Explanation{Decision: v.Choose(claim, fresh)}
 	asked := map[*Class]bool{}
@@ -73,17 +74,18 @@ func (v *View) Explain(claim Claim, fresh uint64) Explanation {
 			e.Candidates = append(e.Candidates, Candidate{Class: c})
 		}
 	})
+	if claim.Selector == nil {
+		e.addDefaults(asked)
+	}
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return compare(a.Class, b.Class) })
 	v.Kind.Strategy.setOdds(e.Candidates)
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
 	})
 	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(claim)
-	if claim.Selector == nil {
-		e.NotDefault = v.Len() - len(asked)
-		return e
+	if claim.Selector != nil {
+		e.addMisses(asked)
 	}
-	e.addMisses(asked)
 	return e
 }
 
@@ -127,26 +129,42 @@ func (s Strategy) setOdds(candidates []Candidate) {
 	}
 }
 
+// addDefaults that were not asked for, because the claim's namespace has its own,
+// and count what is no default.
+func (e *Explanation) addDefaults(asked map[*Class]bool) {
+	claim, view := e.Decision.Claim, e.Decision.View
+	for _, s := range view.Classes {
+		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {
+			switch {
+			case !c.Default:
+				e.NotDefault++
+			case !asked[c]:
+				e.Dropped = append(e.Dropped, Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"})
+			}
+		})
+	}
+}
+
 // addMisses of the classes that were not asked for.
 func (e *Explanation) addMisses(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim, e.Decision.View
 	requirements, _ := claim.Selector.Requirements()
 	distances := map[*Class]int{}
 	for _, s := range view.Classes {
-		for _, c := range s.All() {
+		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {
 			if asked[c] {
-				continue
+				return
 			}
 			unmet := slices.DeleteFunc(slices.Clone(requirements), func(r labels.Requirement) bool { return r.Matches(c.Labels) })
 			if len(unmet) != 1 {
 				e.FarMisses++
-				continue
+				return
 			}
 			miss := NearMiss{Class: c, Unmet: unmet[0], Drop: view.drop(claim, c)}
 			miss.Value, miss.Has = c.Labels.Lookup(miss.Unmet.Key())
 			distances[c] = miss.distance()
 			e.NearMisses = append(e.NearMisses, miss)
-		}
+		})
 	}
 	slices.SortFunc(e.NearMisses, func(a, b NearMiss) int {
 		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), compare(a.Class, b.Class))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +20,7 @@ import (
 // own; what is told of those is held against a look at each of them alone.
 func TestExplainAgreesWithChoose(t *testing.T) {
 	seen := map[string]int{}
-	for i := range 1000 {
+	for i := range 4000 {
 		g := generator{rand.New(rand.NewPCG(5, uint64(i)))}
 		view, claim, fresh := g.view(), g.claim(), g.Uint64()
 
@@ -64,7 +65,10 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		for _, x := range view.Classes {
 			for _, c := range x.All() {
 				as, ok := told[c]
-				if !ok {
+				switch {
+				case !ok && !offered(view, claim, c):
+					as = "unoffered"
+				case !ok:
 					as = "rest"
 					rest++
 				}
@@ -81,24 +85,50 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 			seen["afresh"]++
 		}
 	}
-	for _, what := range []string{"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "", "near", "rest", "afresh", "Terminating", "Cordoned", "WeightZero", "OutOfReach"} {
+	for _, what := range []string{"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "", "near", "rest", "afresh", "Terminating", "Cordoned", "WeightZero", "TooManyLabels", "NotOfNamespace", "unoffered"} {
 		assert.GreaterOrEqual(t, seen[what], 20, "We should have come across %q often enough to say something of it", what)
+	}
+}
+
+// offered says whether a claim is offered a class, by its definition.
+func offered(view *View, claim Claim, c *Class) bool {
+	switch view.Kind.from {
+	case v1alpha1.FromAll:
+		return true
+	case v1alpha1.FromNames:
+		return !c.Kind.Namespaced || slices.Contains(view.Kind.names, c.Namespace)
+	default:
+		return !c.Kind.Namespaced || c.Namespace == claim.Namespace
 	}
 }
 
 // place of a class in an explanation, by its definition.
 func place(view *View, claim Claim, c *Class) string {
-	asked := c.Default
-	if claim.Selector != nil {
-		asked = claim.Selector.Matches(c.Labels)
+	if !offered(view, claim, c) {
+		return "unoffered"
 	}
-	if asked {
+	dropped := func(c *Class) string {
 		for _, f := range filters {
 			if f.drops(view, claim, c) {
 				return f.reason
 			}
 		}
 		return ""
+	}
+	if claim.Selector == nil && c.Default {
+		if !c.Kind.Namespaced && view.Kind.from == v1alpha1.FromSameAsClaim {
+			for _, s := range view.Classes {
+				for _, own := range s.All() {
+					if s.Kind.Namespaced && own.Namespace == claim.Namespace && own.Default && dropped(own) == "" {
+						return "NotOfNamespace"
+					}
+				}
+			}
+		}
+		return dropped(c)
+	}
+	if claim.Selector != nil && claim.Selector.Matches(c.Labels) {
+		return dropped(c)
 	}
 	if claim.Selector != nil {
 		requirements, _ := claim.Selector.Requirements()
@@ -254,7 +284,10 @@ func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 func (g generator) view() *View {
 	k := postgres()
 	k.Spec.Strategy = v1alpha1.Strategy(g.one(string(v1alpha1.Random), string(v1alpha1.WeightedRandom), string(v1alpha1.HighestWeight)))
-	k.Spec.ClassRefFormat = v1alpha1.ClassRefFormat(g.one(string(v1alpha1.ObjectReference), string(v1alpha1.TypedLocalObjectReference)))
+	k.Spec.ClassNamespaces.From = v1alpha1.ClassNamespacesFrom(g.one(string(v1alpha1.FromSameAsClaim), string(v1alpha1.FromSameAsClaim), string(v1alpha1.FromAll), string(v1alpha1.FromNames)))
+	if k.Spec.ClassNamespaces.From == v1alpha1.FromNames {
+		k.Spec.ClassNamespaces.Names = []v1alpha1.NamespaceName{"other", "third"}
+	}
 	if g.oneIn(4) {
 		k.Spec.Seed = v1alpha1.SeedRequest
 	}
@@ -266,7 +299,7 @@ func (g generator) view() *View {
 		for c := range g.IntN(8) {
 			m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", c), Labels: map[string]string{}, Annotations: map[string]string{}}
 			if kind.Namespaced {
-				m.Namespace = g.one("team", "other")
+				m.Namespace = g.one("team", "team", "other", "third")
 			}
 			for _, key := range []string{"tier", "region", "size"} {
 				if !g.oneIn(5) {
@@ -276,11 +309,17 @@ func (g generator) view() *View {
 			if !g.oneIn(2) {
 				m.Annotations[weightAnnotation] = g.one("0", "1", "5", "5", "1000000", "much")
 			}
-			if g.oneIn(6) {
+			if g.oneIn(3) {
 				m.Annotations[defaultAnnotation] = "true"
 			}
 			if g.oneIn(6) {
 				m.Annotations[v1alpha1.CordonedAnnotation] = "true"
+			}
+			if g.oneIn(20) {
+				for i := range v1alpha1.MaxClassLabels {
+					m.Labels[fmt.Sprint("more-", i)] = ""
+				}
+				m.Labels["one-more"] = ""
 			}
 			if g.oneIn(10) {
 				m.DeletionTimestamp = &metav1.Time{}
@@ -298,6 +337,9 @@ func (g generator) claim() Claim {
 		c.Name = ""
 	}
 	if g.oneIn(5) {
+		c.Namespace = ""
+	}
+	if g.oneIn(3) {
 		return c
 	}
 	c.Selector = labels.NewSelector() // {} asks for every class.

@@ -4,111 +4,152 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// fields are those that are read of an object, by name, and what is read of
-// each: nil is all of it.
-type fields map[string]fields
+// reading is what is read of a value. Nothing else of it is kept, however long it is.
+type reading struct {
+	// fields of it that are read, by name.
+	fields map[string]*reading
+	// as is what it is read as itself.
+	as form
+	// most bytes of it that are read, as JSON.
+	most int64
 
-// claimFields are what is read of every claim, beside the paths of its kind.
-var claimFields = []path{selectorAnnotation, {"metadata", "deletionTimestamp"}, {"metadata", "generateName"}}
-
-// newFields are those that lead to the paths, and all that is there.
-func newFields(paths ...path) fields {
-	f := fields{}
-	for _, p := range paths {
-		f.add(p)
-	}
-	return f
+	// name that it has in its parent, and its place among all that are read.
+	name  string
+	place int
+	// lengths that the names of its fields have, a bit each; those from 63 on share one.
+	lengths uint64
+	// places of it and of all below.
+	places int
 }
 
-func (f fields) add(p path) {
-	inner, there := f[p[0]]
-	switch {
-	case len(p) == 1:
-		f[p[0]] = nil
-	case there && inner == nil: // All of it is read already.
-	case inner == nil:
-		f[p[0]] = newFields(p[1:])
-	default:
-		inner.add(p[1:])
+// form in which a value is read. Of two, the greater reads more.
+type form int8
+
+const (
+	asParent form = iota // of fields that are read
+	asSet                // or as null
+	asScalar             // a text, a number or a boolean
+	asWhole
+)
+
+// unread is a value that is set, of which no more is known than its length.
+type unread struct{ length int64 }
+
+// escaped is how long JSON makes one byte of a text, at most: \u0000.
+const escaped = 6
+
+// What is read of every claim, beside the paths of its kind.
+var (
+	deletionTimestamp = path{"metadata", "deletionTimestamp"}
+	generateName      = path{"metadata", "generateName"}
+)
+
+func (r *reading) add(p path, as form, most int64) {
+	if len(p) == 0 {
+		r.as, r.most = max(r.as, as), max(r.most, most)
+		return
 	}
+	if r.fields == nil {
+		r.fields = map[string]*reading{}
+	}
+	if r.fields[p[0]] == nil {
+		r.fields[p[0]] = &reading{}
+	}
+	r.fields[p[0]].add(p[1:], as, most)
+}
+
+// compiled gives a reading and all below their places, from that one on.
+func (r *reading) compiled(place int) *reading {
+	r.place = place
+	r.places = 1
+	for name, field := range r.fields {
+		field.compiled(place + r.places).name = name
+		r.places += field.places
+		r.lengths |= lengthOf(len(name))
+	}
+	return r
+}
+
+func lengthOf(n int) uint64 { return 1 << min(n, 63) }
+
+// newReading of the claims of a kind.
+func (k *ClaimKind) newReading() *reading {
+	r := &reading{}
+	for _, p := range append(slices.Clone(k.settledBy), deletionTimestamp) {
+		r.add(p, asSet, 0)
+	}
+	r.add(k.selector, asWhole, v1alpha1.MaxSelectorBytes)
+	r.add(selectorAnnotation, asScalar, escaped*v1alpha1.MaxSelectorBytes+2)
+	const name = escaped*v1alpha1.MaxNameBytes + 2
+	r.add(generateName, asScalar, name)
+	r.add(k.classRef, asScalar, name) // The form Name.
+	for _, f := range referenceFields {
+		r.add(append(slices.Clone(k.classRef), f), asScalar, name)
+	}
+	return r.compiled(0)
 }
 
 // Decode reads a claim of this kind from JSON, and of it only what NewClaim,
-// Parents and BoundTo ask for, and in its metadata the deletionTimestamp and the
-// generateName. It is an error that the claim is no object. Of several fields of
-// one name the last counts, as it does for the API server, which never sends them.
+// Parents and BoundTo ask for, and in its metadata the deletionTimestamp and the generateName.
+// Of what is long, it keeps that it is. It is an error that the claim is no object.
+// Of several fields of one name the last counts, as it does for the API server,
+// which never sends them.
 func (k *ClaimKind) Decode(raw []byte) (map[string]any, error) {
-	d := decoding{fields: k.fields}
+	return k.reading.decode(raw)
+}
+
+// DecodeValid does so for what is known to be valid JSON, such as the object of a
+// review that was decoded. Of anything else, it makes something or other.
+func (k *ClaimKind) DecodeValid(raw []byte) (map[string]any, error) {
+	return k.reading.decodeValid(raw)
+}
+
+func (r *reading) decode(raw []byte) (map[string]any, error) {
+	var d decoding
 	if err := json.Unmarshal(raw, &d, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("cannot decode the claim: %w", err)
+		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
 	}
-	object, ok := d.value.(map[string]any)
+	return r.decodeValid(raw)
+}
+
+// decoding only proves that a value is valid, with a decoder that package json keeps
+// for the next.
+type decoding struct{}
+
+// UnmarshalJSONFrom is called by package json.
+func (*decoding) UnmarshalJSONFrom(from *jsontext.Decoder) error { return skip(from) }
+
+var errNoObject = errors.New("must be an object")
+
+func (r *reading) decodeValid(raw []byte) (map[string]any, error) {
+	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.places)}
+	object, ok := d.read(r).(map[string]any)
 	if !ok {
-		return nil, errors.New("must be an object")
+		return nil, errNoObject
 	}
+	d.readPostponed()
 	return object, nil
 }
 
-// decoding is a value in the making, in the form in which package json has it
-// made, with a decoder that it keeps for the next.
-type decoding struct {
-	fields fields
-	value  any
-}
-
-// UnmarshalJSONFrom is called by package json.
-func (d *decoding) UnmarshalJSONFrom(from *jsontext.Decoder) (err error) {
-	d.value, err = d.fields.decode(from)
-	return err
-}
-
-// decode a value as util/json does, and skip what is not read. What stands where
-// an object should is read whole, for the message that says so.
-func (f fields) decode(from *jsontext.Decoder) (any, error) {
-	if from.PeekKind() == jsontext.KindBeginObject {
-		return f.decodeObject(from)
-	}
-	token, err := from.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
-	case jsontext.KindBeginArray:
-		return decodeArray(from)
-	case jsontext.KindString:
-		return token.String(), nil
-	case jsontext.KindNumber:
-		return decodeNumber(token.String())
-	case jsontext.KindNull:
-		return nil, nil
-	default:
-		return token.Bool(), nil
-	}
-}
-
-func (f fields) decodeObject(from *jsontext.Decoder) (map[string]any, error) {
-	object := map[string]any{}
-	return object, EachField(from, func(name []byte) (err error) {
-		inner, ok := f[string(name)]
-		if !ok && f != nil {
-			return from.SkipValue()
-		}
-		object[string(name)], err = inner.decode(from)
-		return err
-	})
-}
-
-// EachField of the object that comes next has its value read, or skipped.
+// EachField of the object that comes next has its value read, or skipped. It is an
+// error that something else comes.
 func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
-	if _, err := from.ReadToken(); err != nil {
+	first, err := from.ReadToken()
+	if err != nil {
 		return err
 	}
+	if first.Kind() != jsontext.KindBeginObject {
+		return errNoObject
+	}
+	var unescaped []byte // is room for a name
 	for from.PeekKind() != jsontext.KindEndObject {
 		quoted, err := from.ReadValue()
 		if err != nil {
@@ -116,34 +157,21 @@ func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
 		}
 		name := quoted[1 : len(quoted)-1]
 		if bytes.IndexByte(name, '\\') >= 0 {
-			if name, err = jsontext.AppendUnquote(nil, quoted); err != nil {
+			if unescaped, err = jsontext.AppendUnquote(unescaped[:0], quoted); err != nil {
 				return err
 			}
+			name = unescaped
 		}
 		if err := read(name); err != nil {
 			return err
 		}
 	}
-	_, err := from.ReadToken()
+	_, err = from.ReadToken()
 	return err
 }
 
-func decodeArray(from *jsontext.Decoder) ([]any, error) {
-	array := []any{}
-	for from.PeekKind() != jsontext.KindEndArray {
-		element, err := fields(nil).decode(from)
-		if err != nil {
-			return nil, err
-		}
-		array = append(array, element)
-	}
-	_, err := from.ReadToken()
-	return array, err
-}
-
-func decodeNumber(text string) (any, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, nil
-	}
-	return strconv.ParseFloat(text, 64)
+// skip a value. It is all in memory, so that this is faster than by its tokens.
+func skip(from *jsontext.Decoder) error {
+	_, err := from.ReadValue()
+	return err
 }

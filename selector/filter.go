@@ -1,6 +1,7 @@
 package selector
 
-// filter drops candidates that a claim may not get.
+// filter drops candidates that a claim may not get, of those that it is offered:
+// the author of the claim is told how many, and why.
 type filter struct {
 	// reason in a word, for programs, and as it reads after a number of classes.
 	reason, text string
@@ -10,12 +11,10 @@ type filter struct {
 // filters in the order in which they are asked; the first that drops a
 // candidate gives the reason. A new filter is a new row.
 var filters = [...]filter{
+	{"TooManyLabels", "over the limit of labels", func(_ *View, _ Claim, c *Class) bool { return c.TooManyLabels }},
 	{"Terminating", "being deleted", func(_ *View, _ Claim, c *Class) bool { return c.Terminating }},
 	{"Cordoned", "cordoned", func(_ *View, _ Claim, c *Class) bool { return c.Cordoned }},
 	{"WeightZero", "of weight 0", func(v *View, _ Claim, c *Class) bool { return v.Kind.Strategy.Weighted && c.Weight == 0 }},
-	{"OutOfReach", "of a namespace that the reference cannot name", func(v *View, claim Claim, c *Class) bool {
-		return !v.Kind.namesNamespace() && c.Kind.Namespaced && c.Namespace != claim.Namespace
-	}},
 }
 
 // Dropped counts the candidates that each filter dropped.

@@ -1,84 +1,94 @@
 package selector
 
 import (
-	"slices"
+	"hash/maphash"
 	"unique"
-
-	"github.com/cespare/xxhash/v2"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 )
 
 // index is where each label occurs among classes of several kinds. Like them it
 // is immutable.
 type index struct {
-	byKey dict[text, labelled]
+	// classes that there are, labelled or not.
+	classes int
+	byKey   dict[text, labelled]
 }
 
 // labelled are the classes that have a label of one key.
 type labelled struct {
+	key     unique.Handle[string]
 	classes int
-	byValue dict[text, classSet]
+	byValue dict[text, labelledSo]
 }
 
+// labelledSo are the classes that have one label.
+type labelledSo struct {
+	label   unique.Handle[label]
+	classes classSet
+}
+
+// text is a key or a value of a label.
 type text string
 
-func (t text) hash() uint64 { return xxhash.Sum64String(string(t)) }
+func (t text) hash() uint64 { return maphash.String(placeSeed, string(t)) }
 
 func newIndex(kinds []*Classes) *index {
 	byLabel := map[unique.Handle[label]][]*Class{}
+	all := 0
 	for _, classes := range kinds {
+		all += classes.Len()
 		classes.byName.each(func(_ className, c *Class) {
 			for _, l := range c.Labels {
-				byLabel[l] = append(byLabel[l], c)
+				byLabel[l.label] = append(byLabel[l.label], c)
 			}
 		})
 	}
-	byValue := map[text][]entry[text, classSet]{}
+	byValue := map[unique.Handle[string]][]entry[text, labelledSo]{}
 	for l, classes := range byLabel {
-		key, value := text(l.Value().key), text(l.Value().value)
-		byValue[key] = append(byValue[key], entry[text, classSet]{newClassSet(classes), value})
+		key, value := l.Value().key, text(l.Value().value)
+		byValue[key] = append(byValue[key], entry[text, labelledSo]{labelledSo{l, newClassSet(classes)}, value})
 	}
 	var byKey []entry[text, labelled]
 	for key, values := range byValue {
-		of := labelled{}
+		of := labelled{key: key}
 		for _, e := range values {
-			of.classes += e.value.size
+			of.classes += e.value.classes.size
 		}
 		of.byValue = newDict(values)
-		byKey = append(byKey, entry[text, labelled]{of, key})
+		byKey = append(byKey, entry[text, labelled]{of, text(key.Value())})
 	}
-	return &index{newDict(byKey)}
+	return &index{all, newDict(byKey)}
 }
 
 // changed with the classes of one kind.
 func (x *index) changed(from, to *Classes) *index {
 	next := *x
+	next.classes += to.Len() - from.Len()
 	diff(from.byName.root, to.byName.root,
 		func(c *Class) {
 			for _, l := range c.Labels {
-				next.label(l.Value(), -1, func(s classSet) classSet { return s.without(c) })
+				next.label(l, -1, func(s classSet) classSet { return s.without(c) })
 			}
 		},
 		func(c *Class) {
 			for _, l := range c.Labels {
-				next.label(l.Value(), 1, func(s classSet) classSet { return s.with(c, struct{}{}) })
+				next.label(l, 1, func(s classSet) classSet { return s.with(c, struct{}{}) })
 			}
 		})
 	return &next
 }
 
 // label one class more, or less, in an index that nobody else has yet.
-func (x *index) label(l label, more int, change func(classSet) classSet) {
-	key, value := text(l.key), text(l.value)
-	of, _ := x.byKey.get(key.hash(), key)
+func (x *index) label(l keyed, more int, change func(classSet) classSet) {
+	key, value := text(l.key.Value()), text(l.label.Value().value)
+	of, _ := x.byKey.get(l.hash, key)
 	if of.classes += more; of.classes == 0 {
 		x.byKey = x.byKey.without(key)
 		return
 	}
-	classes, _ := of.byValue.get(value.hash(), value)
-	if classes = change(classes); classes.size > 0 {
-		of.byValue = of.byValue.with(value, classes)
+	of.key = l.key
+	has, _ := of.byValue.get(value.hash(), value)
+	if classes := change(has.classes); classes.size > 0 {
+		of.byValue = of.byValue.with(value, labelledSo{l.label, classes})
 	} else {
 		of.byValue = of.byValue.without(value)
 	}
@@ -87,96 +97,64 @@ func (x *index) label(l label, more int, change func(classSet) classSet) {
 
 // each visits the classes that a query asks for, by way of its most selective
 // term: the work grows with the classes that have that label, not with all
-// classes. It visits none and is false for a query without such a term, as of a
-// selector that only excludes.
-func (x *index) each(q *query, visit func(*Class)) bool {
-	t, of := x.shortest(q)
-	if t == nil {
+// classes. It is false for a query without such a term, as of a selector that only
+// excludes, and for one of which more than so many classes meet every term: it
+// visits none then, and has left in the query what is to be asked.
+func (x *index) each(q *query, most int, visit func(*Class)) bool {
+	way, of, fewest := x.way(q)
+	if q.nothing {
+		return true
+	}
+	if way < 0 || fewest > most {
+		q.sort()
 		return false
 	}
+	t := q.terms[way]
+	if len(q.terms) == 1 && t.asks <= exists { // All that are on the way match.
+		q.terms = nil
+	} else {
+		q.sort()
+	}
 	matching := func(c *Class, _ struct{}) {
-		if q.told || q.selector.Matches(&c.Labels) {
+		if q.matches(c.Labels) {
 			visit(c)
 		}
 	}
-	if t.values == nil {
-		of.byValue.each(func(_ text, classes classSet) { classes.each(matching) })
+	if t.asks != in {
+		of.byValue.each(func(_ text, has labelledSo) { has.classes.each(matching) })
+		return true
 	}
-	for _, v := range t.values { // A class has one value for a key: none is visited twice.
-		classes, _ := of.byValue.get(v.hash, v.text)
-		classes.each(matching)
+	for _, v := range q.valuesOf(&t) { // A class has one value for a key: none is visited twice.
+		has, _ := of.byValue.get(v.hash, v.text)
+		has.classes.each(matching)
 	}
 	return true
 }
 
-// shortest is the term that the fewest classes meet, nil where there is none, and
-// the classes that have a label of its key.
-func (x *index) shortest(q *query) (best *term, of labelled) {
-	fewest := 0
+// way is the term that the fewest classes can meet, negative where each only
+// excludes, with the classes that have its key, and with how many of them are to be
+// asked. On the way, it resolves the terms, and settles those that say the same of
+// every class.
+func (x *index) way(q *query) (best int, of labelled, fewest int) {
+	best = -1
+	kept := 0
 	for i := range q.terms {
 		t := &q.terms[i]
 		labelled, _ := x.byKey.get(t.key.hash, t.key.text)
-		count := labelled.classes
-		if t.values != nil {
-			count = 0
-			for _, v := range t.values {
-				classes, _ := labelled.byValue.get(v.hash, v.text)
-				count += classes.size
-			}
+		switch count, has := q.resolveTerm(t, &labelled), t.asks.byPresence(); {
+		case count == 0 && has, count == x.classes && !has:
+			q.terms, q.nothing = nil, true
+			return -1, of, 0
+		case count == 0, count == x.classes && t.asks != greater && t.asks != less:
+			continue // Every class meets it.
+		case has && (best < 0 || count < fewest):
+			best, of, fewest = kept, labelled, count
 		}
-		if best == nil || count < fewest {
-			best, of, fewest = t, labelled, count
+		if kept < i {
+			q.terms[kept] = *t
 		}
+		kept++
 	}
-	return best, of
-}
-
-// query is a selector with those of its requirements that the index knows.
-type query struct {
-	selector labels.Selector
-	terms    []term
-	// told says that the one term is all that the selector asks for.
-	told bool
-}
-
-// term asks for a key, with one of the values, or with any where there are none.
-type term struct {
-	key    hashed
-	values []hashed
-}
-
-// hashed is a text that is looked up.
-type hashed struct {
-	text text
-	hash uint64
-}
-
-func hash(s string) hashed { return hashed{text(s), text(s).hash()} }
-
-func newQuery(s labels.Selector) query {
-	q := query{selector: s}
-	requirements, _ := s.Requirements()
-	q.terms = make([]term, 0, len(requirements))
-	values := make([]hashed, 0, len(requirements)) // of all terms: mostly, each has one
-	for i := range requirements {
-		r := &requirements[i]
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			asked := r.ValuesUnsorted() // A copy, in which values may stand twice.
-			slices.Sort(asked)
-			from := len(values)
-			for _, value := range slices.Compact(asked) {
-				values = append(values, hash(value))
-			}
-			q.terms = append(q.terms, term{hash(r.Key()), values[from:len(values):len(values)]})
-			q.told = len(requirements) == 1
-		case selection.Exists:
-			q.terms = append(q.terms, term{key: hash(r.Key())})
-			q.told = len(requirements) == 1
-		case selection.GreaterThan, selection.LessThan:
-			q.terms = append(q.terms, term{key: hash(r.Key())})
-		default: // NotIn and DoesNotExist select by absence, which is not indexed.
-		}
-	}
-	return q
+	q.terms = q.terms[:kept]
+	return best, of, fewest
 }

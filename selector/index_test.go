@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // newView has an index, as those of an inventory.
@@ -24,28 +26,41 @@ func newView(kind *ClaimKind, classes []*Classes) *View {
 func TestIndexMatchesAsAScan(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
-	for range 50 {
+	kinds[1].Namespaced = true
+	for n := range 60 {
+		kind := postgres()
+		kind.Spec.ClassNamespaces = []v1alpha1.ClassNamespaces{{}, {From: v1alpha1.FromAll}, {From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"0", "2"}}}[n%3]
 		var offered []*Classes
 		for _, kind := range kinds {
 			var classes []*Class
 			for i := range random.IntN(40) {
-				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("class-%02d", i), Labels: randomLabels(random)}, nil))
+				m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%02d", i), Labels: randomLabels(random)}
+				if kind.Namespaced {
+					m.Namespace = fmt.Sprint(random.IntN(4))
+				}
+				classes = append(classes, kind.NewClass(m, nil))
 			}
 			offered = append(offered, NewClasses(kind, classes))
 		}
-		indexed, scanned := newView(NewClaimKind(postgres()), offered), NewView(NewClaimKind(postgres()), offered)
+		indexed, scanned := newView(NewClaimKind(kind), offered), NewView(NewClaimKind(kind), offered)
 		for range 50 {
-			s := randomSelector(t, random)
+			claim := Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
 			var want []*Class
+			most := 0
 			for _, classes := range offered {
 				for _, c := range classes.All() {
-					if s.Matches(c.Labels) {
+					reached := c.Namespace == "" || []bool{c.Namespace == claim.Namespace, true, c.Namespace == "0" || c.Namespace == "2"}[n%3]
+					if reached {
+						most++
+					}
+					if reached && claim.Selector.Matches(c.Labels) {
 						want = append(want, c)
 					}
 				}
 			}
-			require.Equal(t, names(want), names(matching(indexed, s)), "We should find each class that matches %q, and once", s)
-			require.Equal(t, names(want), names(matching(scanned, s)), "We should find each class that matches %q, and once", s)
+			require.Equal(t, names(want), names(visited(indexed, claim)), "We should find each class that %v is offered and matches, and once", claim)
+			require.Equal(t, names(want), names(visited(scanned, claim)), "We should find each class that %v is offered and matches, and once", claim)
+			require.Equal(t, most, indexed.lenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
 		}
 	}
 }
@@ -62,44 +77,71 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 	v := newView(NewClaimKind(postgres()), []*Classes{NewClasses(classes[0].Kind, classes)})
 	cases := map[string]struct {
 		reason, selector string
-		want             int
+		want, terms      int
 	}{
-		"Everything":    {"We should look at all classes where all match", "", 1000},
-		"Label":         {"We should look at the classes that have the label", "region=region-1", 50},
-		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10},
-		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100},
-		"Exists":        {"We should look at the classes that have the key", "nothing", 0},
-		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0},
-		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000},
-		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50},
+		"Everything":    {"We should look at all classes where all match", "", 1000, 0},
+		"Label":         {"We should look at the classes that have the label", "region=region-1", 50, 1},
+		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10, 2},
+		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100, 1},
+		"Exists":        {"We should look at the classes that have the key", "nothing", 0, 0},
+		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0, 0},
+		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000, 1},
+		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50, 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			counting := &countingSelector{Selector: s}
-			visited := 0
-			v.each(Claim{Selector: counting}, func(*Class) { visited++ })
-			assert.Equal(t, tc.want, max(counting.looked, visited), tc.reason) // One label is not looked at again.
+			q := newQuery(s, &queryRoom{})
+			way, _, count := v.index.way(&q)
+			if way < 0 && !q.nothing {
+				count = v.Len() // Each has to be asked.
+			}
+			assert.Equal(t, tc.want, count, tc.reason)
+			assert.Len(t, q.terms, tc.terms, "We should ask no class for what the index says of all of them")
 		})
 	}
 }
 
-// countingSelector counts the classes that are looked at.
-type countingSelector struct {
-	labels.Selector
-
-	looked int
+// A claim pays for the classes that it is offered, not for those of a thousand other namespaces.
+func TestIndexPassesOverOtherNamespaces(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	kind.Namespaced = true
+	var classes []*Class
+	for i := range 10_000 {
+		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
+			Namespace: fmt.Sprint("team-", i%1000), Name: fmt.Sprint("class-", i), Labels: map[string]string{"tier": "gold", "team": fmt.Sprint(i % 1000)},
+		}, nil))
+	}
+	v := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
+	for name, tc := range map[string]struct {
+		reason, namespace, selector string
+		indexed                     bool
+		offered                     int
+	}{
+		"Everything":    {"We should look at the classes of its own namespace", "team-7", "", false, 10},
+		"CommonLabel":   {"We should look at the classes of its own namespace rather than at all that have a label", "team-7", "tier=gold", false, 10},
+		"ExclusionOnly": {"We should look at the classes of its own namespace rather than at all", "team-7", "!nothing", false, 10},
+		"RareLabel":     {"We should take the label where that is shorter", "team-7", "nothing", true, 10},
+		"None":          {"We should look at nothing where it is offered nothing", "nobody", "tier=gold", false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := labels.Parse(tc.selector)
+			require.NoError(t, err)
+			q := newQuery(s, &queryRoom{})
+			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
+			looked := 0
+			v.Classes[0].eachOffered(&v.Kind.reach, tc.namespace, func(*Class) { looked++ })
+			assert.Equal(t, tc.offered, looked, tc.reason)
+		})
+	}
 }
 
-func (s *countingSelector) Matches(l labels.Labels) bool {
-	s.looked++
-	return s.Selector.Matches(l)
-}
+func matching(v *View, s labels.Selector) []*Class { return visited(v, Claim{Selector: s}) }
 
-func matching(v *View, s labels.Selector) []*Class {
+func visited(v *View, claim Claim) []*Class {
 	var found []*Class
-	v.each(Claim{Selector: s}, func(c *Class) { found = append(found, c) })
+	v.each(claim, func(c *Class) { found = append(found, c) })
 	slices.SortFunc(found, compare)
 	return found
 }

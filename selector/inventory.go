@@ -1,10 +1,14 @@
 package selector
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // Snapshot is what is registered and known at one moment, by claim kind.
@@ -15,16 +19,23 @@ type Snapshot map[string]*View
 type Inventory struct {
 	current atomic.Pointer[Snapshot]
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards all below
 	open       bool
 	views      Snapshot
 	claimKinds map[string]*ClaimKind
 	classes    map[string]*Classes
+	missing    map[string]missing // by class kind; none of them is among classes
+}
+
+// missing are the classes of a kind that were offered before, and are not known.
+type missing struct {
+	claimKinds []string
+	why        string
 }
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}}
+	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{}}
 }
 
 // Snapshot is nil until the inventory is opened: what is known until then may
@@ -73,11 +84,12 @@ func (i *Inventory) DeleteClaimKind(name string) {
 func (i *Inventory) SetClasses(s *Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old := i.classes[s.Kind.Name]
+	old, awaited := i.classes[s.Kind.Name], i.missing[s.Kind.Name].claimKinds
 	i.classes[s.Kind.Name] = s
+	delete(i.missing, s.Kind.Name)
 	switch {
 	case old == nil:
-		i.update(s.Kind.ClaimKinds...)
+		i.update(slices.Concat(s.Kind.ClaimKinds, awaited)...)
 	case old.Kind != s.Kind:
 		i.update(append(slices.Clone(s.Kind.ClaimKinds), old.Kind.ClaimKinds...)...)
 	default:
@@ -89,9 +101,39 @@ func (i *Inventory) SetClasses(s *Classes) {
 func (i *Inventory) DeleteClasses(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	touched := i.missing[classKind].claimKinds
 	if old := i.classes[classKind]; old != nil {
-		delete(i.classes, classKind)
-		i.update(old.Kind.ClaimKinds...)
+		touched = append(slices.Clone(touched), old.Kind.ClaimKinds...)
+	}
+	delete(i.classes, classKind)
+	delete(i.missing, classKind)
+	if len(touched) > 0 {
+		i.update(touched...)
+	}
+}
+
+// SetMissing says that the classes of a kind, which serves these claim kinds, were
+// offered before and are not known, and why. Until they are, no claim of these
+// kinds can be bound: a view without the classes would be part of what there is. It
+// does nothing where the classes are known.
+func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	old, known := i.missing[classKind]
+	if i.classes[classKind] != nil || known && old.why == why && slices.Equal(old.claimKinds, claimKinds) {
+		return
+	}
+	i.missing[classKind] = missing{claimKinds, why}
+	i.update(slices.Concat(old.claimKinds, claimKinds)...)
+}
+
+// ClearMissing says that nobody waits for the classes of a kind any more.
+func (i *Inventory) ClearMissing(classKind string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if old, known := i.missing[classKind]; known {
+		delete(i.missing, classKind)
+		i.update(old.claimKinds...)
 	}
 }
 
@@ -106,7 +148,7 @@ func (i *Inventory) change(from, to *Classes) {
 		if old == nil {
 			continue
 		}
-		v := &View{Kind: old.Kind, Fault: old.Fault}
+		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing}
 		if like := changed[old.index]; like != nil {
 			v.Classes, v.index = like.Classes, like.index
 		} else {
@@ -139,12 +181,25 @@ func (i *Inventory) update(claimKinds ...string) {
 			}
 		}
 		v := NewView(kind, classes)
+		v.Missing = i.missed(name)
+		v.Fault = cmp.Or(v.Fault, v.Missing)
 		if i.open { // Before, it would be made again for each kind that is listed.
 			v.index = i.indexOf(v.Classes)
 		}
 		i.views[name] = v
 	}
 	i.publish()
+}
+
+// missed is the fault of a claim kind that a missing class kind serves, nil
+// where none does.
+func (i *Inventory) missed(claimKind string) *Fault {
+	for _, classKind := range slices.Sorted(maps.Keys(i.missing)) {
+		if m := i.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
+			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf("the classes of %q, which were offered to claims of %q before, are not known yet: %s; to bind claims without these classes, delete the ClassKind", classKind, claimKind, m.why)}
+		}
+	}
+	return nil
 }
 
 // indexOf classes: that of another view which has the same, if there is one.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 func TestInventory(t *testing.T) {
@@ -142,6 +144,115 @@ func TestInventory(t *testing.T) {
 			for _, k := range []string{databases, queues, topics} {
 				assert.Equal(t, tc.want[k] != nil, closed.HasClaimKind(k), tc.reason)
 			}
+		})
+	}
+}
+
+func TestInventoryMissing(t *testing.T) {
+	const databases, queues, topics = "databases.example.org", "queues.example.org", "topics.example.org"
+	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`
+	set := func(i *Inventory, classKind string, claimKinds ...string) {
+		kind := newKind(classKind, classKind[:1], claimKinds...)
+		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		do     func(*Inventory)
+		want   map[string]string // the text of each fault
+	}{
+		"Missing": {
+			reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.",
+			do:     func(i *Inventory) { i.SetMissing("as", []string{databases}, "no answer") },
+			want:   map[string]string{databases: fault},
+		},
+		"ClassesOfAnother": {
+			reason: "We should not take another class kind's classes for those that are missing.",
+			do: func(i *Inventory) {
+				i.SetMissing("as", []string{databases}, "no answer")
+				set(i, "bs", databases)
+				set(i, "bs", databases)
+			},
+			want: map[string]string{databases: fault},
+		},
+		"ClaimKindLater": {
+			reason: "We should remember what is missing for a claim kind that is registered later, or anew.",
+			do: func(i *Inventory) {
+				i.DeleteClaimKind(databases)
+				i.SetMissing("as", []string{databases}, "no answer")
+				k := postgres()
+				k.Name = databases
+				i.SetClaimKind(NewClaimKind(k))
+			},
+			want: map[string]string{databases: fault},
+		},
+		"Found": {
+			reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.",
+			do: func(i *Inventory) {
+				i.SetMissing("as", []string{databases, topics}, "no answer")
+				set(i, "as", databases)
+			},
+			want: map[string]string{},
+		},
+		"Known": {
+			reason: "We should know better than one who says that classes are missing which are here.",
+			do: func(i *Inventory) {
+				set(i, "as", databases)
+				i.SetMissing("as", []string{databases}, "no answer")
+			},
+			want: map[string]string{},
+		},
+		"Deleted": {
+			reason: "We should wait no more for a class kind that is registered no more.",
+			do: func(i *Inventory) {
+				i.SetMissing("as", []string{databases}, "no answer")
+				i.DeleteClasses("as")
+			},
+			want: map[string]string{},
+		},
+		"Cleared": {
+			reason: "We should wait no more when we are told to.",
+			do: func(i *Inventory) {
+				i.SetMissing("as", []string{databases}, "no answer")
+				i.ClearMissing("as")
+				i.ClearMissing("unknown")
+			},
+			want: map[string]string{},
+		},
+		"Changed": {
+			reason: "We should go by what the class kind serves now, and say why it is missing now.",
+			do: func(i *Inventory) {
+				i.SetMissing("as", []string{topics}, "not looked up yet")
+				i.SetMissing("as", []string{databases}, "no answer")
+			},
+			want: map[string]string{databases: fault},
+		},
+		"Two": {
+			reason: "We should name the first while two are missing.",
+			do: func(i *Inventory) {
+				i.SetMissing("bs", []string{databases}, "refused")
+				i.SetMissing("as", []string{databases}, "no answer")
+			},
+			want: map[string]string{databases: fault},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := NewInventory()
+			for _, name := range []string{databases, queues, topics} {
+				k := postgres()
+				k.Name = name
+				i.SetClaimKind(NewClaimKind(k))
+			}
+			i.Open()
+			tc.do(i)
+			faults := map[string]string{}
+			for name, view := range i.Snapshot() {
+				assert.Equal(t, view.Fault, view.Missing, tc.reason)
+				if view.Fault != nil {
+					assert.Equal(t, v1alpha1.ReasonClassKindMissing, view.Fault.Reason)
+					faults[name] = view.Fault.Text
+				}
+			}
+			assert.Equal(t, tc.want, faults, tc.reason)
 		})
 	}
 }

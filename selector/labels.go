@@ -1,16 +1,46 @@
 package selector
 
 import (
-	"maps"
+	"cmp"
+	"math"
 	"slices"
+	"strconv"
 	"unique"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Labels of a class, by key. A label that many classes have is held once: they
-// are most of what is held of a class. They are what a labels.Selector matches.
-type Labels []unique.Handle[label]
+// Labels of a class, in the order of the hashes of their keys, so that a query
+// finds the keys that it asks for in one pass over numbers that are side by side:
+// authors may give many classes many labels, and to follow a pointer for each would
+// take most of the time. A label that many classes have is held once: they are most
+// of what is held of a class.
+type Labels []keyed
 
-type label struct{ key, value string }
+// keyed is a label by its key, and by the hash of that.
+type keyed struct {
+	hash  uint64
+	key   unique.Handle[string]
+	label unique.Handle[label]
+}
+
+// label of a class, with the number that its value is.
+type label struct {
+	key    unique.Handle[string]
+	value  string
+	number int64
+}
+
+// noNumber is that of a value which is none. A label cannot begin with a minus.
+const noNumber = math.MinInt64
+
+func newLabel(key unique.Handle[string], value string) unique.Handle[label] {
+	number, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		number = noNumber
+	}
+	return unique.Make(label{key, value, number})
+}
 
 // NewLabels of a class.
 func NewLabels(set map[string]string) Labels {
@@ -18,17 +48,53 @@ func NewLabels(set map[string]string) Labels {
 		return nil
 	}
 	l := make(Labels, 0, len(set))
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		l = append(l, unique.Make(label{key, set[key]}))
+	for key, value := range set {
+		h := unique.Make(key)
+		l = append(l, keyed{text(key).hash(), h, newLabel(h, value)})
 	}
+	slices.SortFunc(l, func(a, b keyed) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key.Value(), b.key.Value()))
+	})
 	return l
+}
+
+// labelsFit within what is held of a class.
+func labelsFit(set map[string]string) bool {
+	if len(set) > v1alpha1.MaxClassLabels {
+		return false
+	}
+	size := 0
+	for key, value := range set {
+		size += len(key) + len(value)
+	}
+	return size <= v1alpha1.MaxClassLabelBytes
+}
+
+// from is the labels whose hash is that hash, or greater. What is near is found
+// step by step, which is what the processor expects.
+func (l Labels) from(hash uint64) Labels {
+	const near = 16
+	for i := range min(len(l), near) {
+		if l[i].hash >= hash {
+			return l[i:]
+		}
+	}
+	if len(l) <= near {
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(l[near:], hash, func(k keyed, hash uint64) int { return cmp.Compare(k.hash, hash) })
+	return l[near+i:]
 }
 
 // Lookup the value of a key.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	for _, h := range l {
-		if label := h.Value(); label.key == key {
-			return label.value, true
+	hash := text(key).hash()
+	for _, k := range l.from(hash) {
+		if k.hash != hash {
+			break
+		}
+		if k.key.Value() == key {
+			return k.label.Value().value, true
 		}
 	}
 	return "", false

@@ -29,7 +29,7 @@ func (p path) lookup(object map[string]any) (any, *field.Error) {
 		case nil:
 			return nil, nil
 		default:
-			return nil, field.TypeInvalid(p[:i+1].field(), v, "must be an object")
+			return nil, field.TypeInvalid(p[:i+1].field(), field.OmitValueType{}, "must be an object")
 		}
 	}
 	return object[p[len(p)-1]], nil

@@ -1,13 +1,15 @@
 package selector
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
+
+// referenceFields are those that tell which class a reference names, in any form.
+var referenceFields = []string{"apiVersion", "apiGroup", "kind", "namespace", "name"}
 
 // Reference to a class in the form that claims of this kind take. It carries no
 // uid: restored from a backup, the class would have another.
@@ -52,33 +54,14 @@ func appendText(b []byte, text string) []byte {
 // ReferencePath is where the reference is.
 func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 
-func (k *ClaimKind) namesNamespace() bool {
-	return k.format == v1alpha1.ObjectReference
-}
-
 func (k *ClaimKind) namesKind() bool {
 	return k.format == v1alpha1.ObjectReference || k.format == v1alpha1.TypedLocalObjectReference
 }
 
-// fault is why no claim can be bound to these classes, nil if one can.
-func (k *ClaimKind) fault(classes []*Classes) *Fault {
-	if k.Strategy.place == nil {
-		return &Fault{v1alpha1.ReasonUnknownStrategy, fmt.Sprintf("claim kind %q has the strategy %q, which this release of classbind does not know", k.Name, k.Strategy.Name)}
-	}
-	if len(classes) <= 1 || k.namesKind() {
-		return nil
-	}
-	names := make([]string, len(classes))
-	for i, s := range classes {
-		names[i] = s.Kind.Name
-	}
-	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)}
-}
-
 // BoundTo says whether a claim has its class reference, and as the claims of
 // which classes it counts. A reference that names no namespace is to the
-// cluster-scoped class of that name, or to the one in the claim's own namespace:
-// a class kind has one of the two.
+// cluster-scoped class of that name, or to the one in the namespace whose classes
+// the claim is offered: a class kind has one of the two.
 func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
 	value, _ := k.classRef.lookup(object)
 	if value == nil {
@@ -101,20 +84,23 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 		if g, _, ok := strings.Cut(text("apiVersion"), "/"); ok {
 			group = g
 		}
-		classes[0] = hashOf(group, text("kind"), text("namespace"), text("name"))
+		classes[0] = placeOf(group, text("kind"), text("namespace"), text("name"))
 		return classes, true
 	}
-	classes[0] = hashOf(group, kind, "", name)
+	classes[0] = placeOf(group, kind, "", name)
+	if len(k.names) > 0 { // It is one: see the schema.
+		namespace = k.names[0]
+	}
 	if namespace != "" {
-		classes[1] = hashOf(group, kind, namespace, name)
+		classes[1] = placeOf(group, kind, namespace, name)
 	}
 	return classes, true
 }
 
-// countedAs is the class's hash among those that BoundTo gives.
+// countedAs is the class's place among those that BoundTo gives.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
 	if k.namesKind() {
-		return c.sum
+		return c.place
 	}
 	return c.kindless
 }

@@ -1,11 +1,10 @@
 package selector
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // InFlightWindow is how long a claim counts for the class that it was given
@@ -173,9 +172,12 @@ func (d Decision) Reserve(generateName string, now time.Time) {
 // were given the same class, for one.
 func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
-		return xxhash.Sum64String(namespace + "/" + name)
+		return maphash.Comparable(placeSeed, [...]string{namespace, name})
 	}
-	return xxhash.Sum64String(namespace+"//"+generateName) ^ class
+	return maphash.Comparable(placeSeed, struct {
+		namespace, generateName string
+		class                   uint64
+	}{namespace, generateName, class})
 }
 
 // Seen says that a claim is stored and bound, so that it is not in flight any more.

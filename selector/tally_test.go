@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -101,7 +102,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 	}
 	total := map[string]int{}
 	for _, c := range views[0].Classes[0].All() {
-		total[c.Name] = int(views[0].Kind.Tally.claims(c.sum))
+		total[c.Name] = int(views[0].Kind.Tally.claims(c.place))
 	}
 	for i := range claims {
 		now := time.Duration(i) * every
@@ -138,7 +139,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0).Add(2 * time.Hour))
 		for _, c := range v.Classes[0].All() {
-			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.sum), "We should know of every claim, and of none twice, in the end.")
+			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.place), "We should know of every claim, and of none twice, in the end.")
 		}
 	}
 	counts := slices.Collect(maps.Values(total))
@@ -189,7 +190,7 @@ func TestInFlight(t *testing.T) {
 				step(v)
 			}
 			classes := v.Classes[0].All()
-			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].sum), v.Kind.Tally.claims(classes[1].sum)}, tc.reason)
+			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].place), v.Kind.Tally.claims(classes[1].place)}, tc.reason)
 		})
 	}
 }
@@ -220,7 +221,11 @@ func TestBoundTo(t *testing.T) {
 			k.Spec.ClassRefFormat = tc.format
 			kind := NewClaimKind(k)
 			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
-			classes, bound := kind.BoundTo("team-a", object{"spec": object{"classRef": tc.reference}})
+			raw, err := json.Marshal(object{"spec": object{"classRef": tc.reference}})
+			require.NoError(t, err)
+			claim, err := kind.Decode(raw)
+			require.NoError(t, err)
+			classes, bound := kind.BoundTo("team-a", claim)
 			assert.Equal(t, tc.bound, bound, tc.reason)
 			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.countedAs(class)), tc.reason)
 		})
@@ -283,8 +288,8 @@ func TestManyOfOneGenerateName(t *testing.T) {
 		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
 		store(v, fmt.Sprint("db-", claims+i), "db-", classes[0])
 	}
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].sum), "We should count each once.")
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].sum))
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].place), "We should count each once.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].place))
 }
 
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
@@ -307,7 +312,7 @@ func TestLeastClaims(t *testing.T) {
 		assert.Equal(t, random.Choose(claim(i), 0).Class.Name, least.Choose(claim(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
 	for _, c := range least.Classes[0].All()[1:] {
-		least.Kind.Tally.Bind(c.sum)
+		least.Kind.Tally.Bind(c.place)
 	}
 	for i := range 100 {
 		assert.Equal(t, "gold-0", least.Choose(claim(i), 0).Class.Name, "We should choose the class with the fewest claims.")

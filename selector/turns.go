@@ -22,7 +22,7 @@ const mostTurns = 1 << 17
 // its candidates turns that differ by one at most, all together do by n.
 type Turns struct {
 	now  atomic.Int64
-	last sync.Map // hash of the class: *atomic.Int64
+	last sync.Map // place of the class: *atomic.Int64
 	size atomic.Int64
 }
 
@@ -42,7 +42,7 @@ func (t *Turns) of(class uint64) int64 {
 func (v *View) Decide(claim Claim, fresh uint64) Decision {
 	for {
 		d := v.Choose(claim, fresh)
-		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.sum, d.turn) {
+		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.place, d.turn) {
 			return d
 		}
 	}

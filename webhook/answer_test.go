@@ -118,7 +118,9 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 }
 
 func TestReviewWarnsOfSeveralDefaults(t *testing.T) {
-	inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.HighestWeight }),
+	inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) {
+		s.Strategy, s.ClassNamespaces.From = v1alpha1.HighestWeight, v1alpha1.FromAll
+	}),
 		index(sqlClasses, "gold @default=true @weight=2", "silver @default=true"), index(rdsClasses, "bronze @default=true"))
 	response, err := newBinder(t, inventory).Review(t.Context(), newRequest(`{}`))
 	require.NoError(t, err)

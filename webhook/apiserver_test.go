@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,13 +15,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	fakecoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook/onedefault"
 )
 
 const otherClaimKindName = "mysqlinstances.database.example.org"
@@ -76,6 +81,7 @@ type apiServer struct {
 	// fail is asked before each operation, such as "get lease" and its name.
 	fail func(operation, name string) error
 
+	mu sync.Mutex
 	// done are all operations on Leases, such as "get" and a name.
 	done    []string
 	version int
@@ -89,36 +95,46 @@ func newAPIServer() *apiServer {
 	}
 }
 
-// guard asks the API server, and knows what is in the inventory. Its clock stands still.
+// guard asks the API server, and knows what is in the inventory.
 func (s *apiServer) guard(i *selector.Inventory) *Guard {
-	i.SetClaimKind(selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName}}))
+	i.SetClaimKind(selector.NewClaimKind(&v1alpha1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName},
+		Spec:       v1alpha1.ClaimKindSpec{ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}},
+	}))
 	f := &clienttesting.Fake{}
 	f.AddReactor("*", "leases", s.lease)
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
 		Registered: func(context.Context, string) (bool, error) { return false, nil },
-		Leases:     (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
-		Window:     90 * time.Second, Now: func() time.Time { return now },
+		Namespace: func(_ context.Context, name string) (bool, error) {
+			return name != "made-up", s.fail("get namespace", name)
+		},
+		Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
+		Window: 90 * time.Second, Sightings: onedefault.NewSightings(),
 	}
 }
 
-var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
 func (s *apiServer) classKind(_ context.Context, name string) (*selector.ClassKind, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.kinds[name], s.fail("get class kind", name)
 }
 
 func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	text, ok := s.classes[strings.Join([]string{kind.Name, namespace, name}, "/")]
 	if err := s.fail("get class", name); err != nil || !ok {
 		return nil, nil, err
 	}
 	u, class, err := decodeClass(kind, name, []byte(text))
-	return &u, class, err
+	return u, class, err
 }
 
 // lease answers for the Leases, gives them versions, and compares these.
 func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	answer := func(verb, name string, write *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 		s.done = append(s.done, verb+" "+name)
 		if err := s.fail(verb+" lease", name); err != nil {
@@ -150,30 +166,54 @@ func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, er
 	return true, l, err
 }
 
-// holds the Lease of a claim kind: the class, its uid and its base, since then.
-func (s *apiServer) holds(claimKind, class, uid, base string, since time.Time) {
-	s.leases[claimKind] = newLease(claimKind, class, uid, base, since)
-	s.leases[claimKind].ResourceVersion = "7"
+// leaseOf a claim kind.
+func leaseOf(claimKind string) string {
+	return onedefault.LeaseName(selector.Seat{ClaimKind: claimKind})
 }
 
-func newLease(claimKind, class, uid, base string, since time.Time) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: claimKind, Annotations: map[string]string{v1alpha1.HolderUIDAnnotation: uid}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &class, RenewTime: &metav1.MicroTime{Time: since}, LeaseDurationSeconds: new(int32(90))},
-	}
+// holds the Lease of a claim kind: the class, its uid and its base.
+func (s *apiServer) holds(claimKind, class, uid, base string) {
+	s.leases[leaseOf(claimKind)] = newLease(claimKind, class, uid, base)
+	s.leases[leaseOf(claimKind)].ResourceVersion = "7"
+}
+
+// newLease with one write, whose id is "id".
+func newLease(claimKind, class, uid, base string) *coordinationv1.Lease {
+	pending := `[{"id":"id"}]`
 	if base != "" {
-		l.Annotations[v1alpha1.HolderBaseAnnotation] = base
+		pending = fmt.Sprintf(`[{"id":"id","from":%q}]`, base)
 	}
-	return l
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: leaseOf(claimKind), Annotations: map[string]string{
+			v1alpha1.HolderUIDAnnotation: uid, v1alpha1.HolderPendingAnnotation: pending,
+		}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &class},
+	}
 }
 
-// held are the Leases that have a holder, without their versions.
+var anyID = regexp.MustCompile(`"id":"[^"]+"`)
+
+// stores what a request updates, unless it has the class another way.
+func (s *apiServer) stores(request *admissionv1.AdmissionRequest) *apiServer {
+	old := unstructured.Unstructured{}
+	if request.OldObject.Raw == nil || json.Unmarshal(request.OldObject.Raw, &old.Object) != nil {
+		return s
+	}
+	key := strings.Join([]string{request.Resource.Resource + "." + request.Resource.Group, old.GetNamespace(), old.GetName()}, "/")
+	if s.classes[key] == "" {
+		s.classes[key] = string(request.OldObject.Raw)
+	}
+	return s
+}
+
+// held are the Leases that have a holder, without their versions and ids.
 func (s *apiServer) held() map[string]*coordinationv1.Lease {
 	held := map[string]*coordinationv1.Lease{}
 	for name, l := range s.leases {
 		if l.Spec.HolderIdentity != nil {
 			held[name] = l.DeepCopy()
 			held[name].ResourceVersion = ""
+			held[name].Annotations[v1alpha1.HolderPendingAnnotation] = anyID.ReplaceAllString(l.Annotations[v1alpha1.HolderPendingAnnotation], `"id":"id"`)
 		}
 	}
 	return held

@@ -89,7 +89,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")
 	}
-	object, err := view.Kind.Decode(request.Object.Raw)
+	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}

@@ -322,7 +322,7 @@ func TestReviewBinds(t *testing.T) {
 		},
 		"ObjectReferenceToANamespace": {
 			reason: "We should write the namespace of a class that has one.",
-			kind:   newClaimKind(), classes: index(rdsClasses, "gold tier=gold"), object: wantsGold,
+			kind:   newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll }), classes: index(rdsClasses, "gold tier=gold"), object: wantsGold,
 			want: `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"example.org/v1","kind":"RDSClass","namespace":"aws","name":"gold"}}]`,
 		},
 		"ObjectReferenceToTheCoreGroup": {

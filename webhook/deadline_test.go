@@ -57,7 +57,7 @@ func TestReviewsEndInTime(t *testing.T) {
 			return true, nil
 		}
 	}
-	claim, class := newRequest(wantsGold), newGuardRequest(sqlClasses, "", silverMarked)
+	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
 		"Live":       func(b *Binder, _ *selector.Inventory) { b.Live = live },
 		"Registered": func(b *Binder, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); b.Registered = registered },
@@ -77,12 +77,13 @@ func TestReviewsEndInTime(t *testing.T) {
 		},
 		"Registered": func(g *Guard, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); g.Registered = registered },
 		"Class": func(g *Guard, i *selector.Inventory) {
-			i.SetClasses(index(sqlClasses, "silver"))
+			i.SetClasses(index(rdsClasses, "gold"))
 			g.Class = func(ctx context.Context, _ *selector.ClassKind, _, _ string) (metav1.Object, *selector.Class, error) {
 				return nil, nil, unanswered(ctx)
 			}
 		},
-		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
+		"Namespace": func(g *Guard, _ *selector.Inventory) { g.Namespace = registered },
+		"Leases":    func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
 	}
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()
@@ -108,7 +109,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	for name, hang := range guards {
 		t.Run("Guard."+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inventory := newInventory(newClaimKind(), index(sqlClasses))
+				inventory := newInventory(newClaimKind(), index(rdsClasses))
 				guard := newAPIServer().guard(inventory)
 				hang(guard, inventory)
 				check(t, guard.Review, class)

@@ -1,14 +1,19 @@
 package webhook
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
+
+// escaped is how long JSON makes one byte of a text, at most: \u0000.
+const escaped = 6
 
 // reviewed is what is read of an AdmissionReview, field by field. What else is in
 // it, such as who asks and with which options, is skipped.
@@ -29,7 +34,7 @@ func (r *reviewed) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 		case "request":
 			return r.readRequest(from)
 		}
-		return from.SkipValue()
+		return skip(from)
 	})
 }
 
@@ -61,7 +66,7 @@ func (r *reviewed) readRequest(from *jsontext.Decoder) error {
 		case "oldObject":
 			return r.readRaw(from, &request.OldObject)
 		}
-		return from.SkipValue()
+		return skip(from)
 	})
 }
 
@@ -76,7 +81,7 @@ func readKind(from *jsontext.Decoder, last string, group, version, kind *string)
 		case last:
 			return readText(from, kind)
 		}
-		return from.SkipValue()
+		return skip(from)
 	})
 }
 
@@ -91,15 +96,26 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 	return unlike(from, "an object")
 }
 
-// readText into a string, which null leaves as it is.
+// readText into a string, which null leaves as it is. What is longer than any name
+// is refused before it is copied.
 func readText[T ~string](from *jsontext.Decoder, to *T) error {
 	switch from.PeekKind() {
 	case jsontext.KindString:
-		token, err := from.ReadToken()
-		if err == nil {
-			*to = T(token.String())
+		quoted, err := from.ReadValue()
+		if err != nil {
+			return err
 		}
-		return err
+		text := []byte(quoted[1 : len(quoted)-1])
+		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= escaped*v1alpha1.MaxNameBytes {
+			if text, err = jsontext.AppendUnquote(nil, quoted); err != nil {
+				return err
+			}
+		}
+		if len(text) > v1alpha1.MaxNameBytes {
+			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1alpha1.MaxNameBytes)
+		}
+		*to = T(text)
+		return nil
 	case jsontext.KindNull:
 		return from.SkipValue()
 	}
@@ -121,7 +137,7 @@ func readBool(from *jsontext.Decoder, to **bool) error {
 	return unlike(from, "true or false")
 }
 
-// readRaw keeps a value as it stands in the body.
+// readRaw keeps a value as it stands in the body, valid as it now is known to be.
 func (r *reviewed) readRaw(from *jsontext.Decoder, to *runtime.RawExtension) error {
 	value, err := from.ReadValue()
 	if err == nil && value.Kind() != jsontext.KindNull {
@@ -137,4 +153,10 @@ func unlike(from *jsontext.Decoder, what string) error {
 		return err
 	}
 	return fmt.Errorf("within %q: must be %s", from.StackPointer(), what)
+}
+
+// skip a value. It is all in memory, so that this is faster than by its tokens.
+func skip(from *jsontext.Decoder) error {
+	_, err := from.ReadValue()
+	return err
 }

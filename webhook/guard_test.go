@@ -21,6 +21,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -132,8 +133,8 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 // TestGuardAdmits a default class, from what the inventory, the API server and the Leases say of others.
 func TestGuardAdmits(t *testing.T) {
 	creation, update := newGuardRequest(sqlClasses, "", silverMarked), newGuardRequest(sqlClasses, silver, silverMarked)
-	created := []*coordinationv1.Lease{newLease(claimKindName, "sqlclasses.example.org/silver", "silver-1", "", now)}
-	updated := []*coordinationv1.Lease{newLease(claimKindName, "sqlclasses.example.org/silver", "silver-1", "10", now)}
+	created := []*coordinationv1.Lease{newLease(claimKindName, "sqlclasses.example.org/silver", "silver-1", "")}
+	updated := []*coordinationv1.Lease{newLease(claimKindName, "sqlclasses.example.org/silver", "silver-1", "10")}
 	goldKnown, awsKnown := index(sqlClasses, "gold @default=true"), index(rdsClasses, "gold @default=true")
 	for name, tc := range map[string]struct {
 		reason  string
@@ -143,7 +144,7 @@ func TestGuardAdmits(t *testing.T) {
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
 		"Creation": {
-			reason:  "We should record who is created as default, when, and for how long that may be in flight.",
+			reason:  "We should record who is created as default.",
 			request: creation, want: created,
 		},
 		"Update": {
@@ -153,32 +154,31 @@ func TestGuardAdmits(t *testing.T) {
 		"Namespaced": {
 			reason:  "We should record the namespace of a class that has one.",
 			request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")),
-			want:    []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "", now)},
+			want:    []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")},
 		},
 		"SeveralClaimKinds": {
 			reason:  "We should take the Leases of all claim kinds in the order of their names.",
 			request: newGuardRequest(pathClasses, "", pathMarked),
 			want: []*coordinationv1.Lease{
-				newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", "", now),
-				newLease(claimKindName, "pathclasses.example.org/path", "path-1", "", now),
+				newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", ""),
+				newLease(claimKindName, "pathclasses.example.org/path", "path-1", ""),
 			},
 		},
 		"AskedAgain": {
 			reason:  "We should admit a class again of which the API server asks again, with a newer version.",
 			request: update, want: updated,
-			there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "9", now) },
+			there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "9") },
 		},
 		"KnownItself": {
-			reason:  "We should not count a class against itself that our cache has as default already.",
+			reason:  "We should not count a class against itself that our cache has as default still.",
 			request: update, want: updated, known: []*selector.Classes{index(sqlClasses, "silver @default=true")},
-			there: func(s *apiServer) { s.classes["sqlclasses.example.org//silver"] = silverMarked },
 		},
 		"OtherBeingDeleted": {
 			reason:  "We should not count a default that is being deleted, whoever names it.",
 			request: creation, want: created, known: []*selector.Classes{goldKnown},
 			there: func(s *apiServer) {
 				s.classes["sqlclasses.example.org//gold"] = object("gold", marked+beingDeleted, "")
-				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now)
+				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 			},
 		},
 		"OtherDefaultNoMore": {
@@ -190,20 +190,13 @@ func TestGuardAdmits(t *testing.T) {
 			reason:  "We should believe the API server, rather than our cache, that a class is gone.",
 			request: creation, want: created, known: []*selector.Classes{goldKnown, awsKnown},
 		},
-		"OtherNotStored": {
-			reason:  "We should pass over a creation that did not land within its window.",
-			request: creation, want: created,
-			there: func(s *apiServer) {
-				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now.Add(-90*time.Second))
-			},
-		},
 		"OtherOfAKindThatIsGone": {
 			reason:  "We should not count a class whose kind is registered no more.",
 			request: creation, want: created, known: []*selector.Classes{awsKnown},
 			there: func(s *apiServer) {
 				delete(s.kinds, rdsClasses.Name)
 				s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "")
-				s.holds(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "10", now)
+				s.holds(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "10")
 			},
 		},
 		"OtherOfAKindThatServesOthers": {
@@ -214,7 +207,7 @@ func TestGuardAdmits(t *testing.T) {
 				elsewhere.ClaimKinds = []string{otherClaimKindName}
 				s.kinds[rdsClasses.Name] = &elsewhere
 				s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "")
-				s.holds(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "", now)
+				s.holds(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")
 			},
 		},
 	} {
@@ -223,22 +216,24 @@ func TestGuardAdmits(t *testing.T) {
 			if tc.there != nil {
 				tc.there(s)
 			}
-			held, done := s.held(), []string(nil)
+			held, gets, writes := s.held(), []string(nil), []string(nil)
 			for _, l := range tc.want {
 				verb := "create "
 				if s.leases[l.Name] != nil {
 					verb = "update "
 				}
-				done = append(done, "get "+l.Name)
+				gets = append(gets, "get "+l.Name)
 				if request.DryRun == nil {
-					done = append(done, verb+l.Name)
+					writes = append(writes, verb+l.Name)
 					held[l.Name] = l
 				}
 			}
-			response, err := s.guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
+			response, err := s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}, response, tc.reason)
-			assert.Equal(t, done, s.done, "We should read each Lease and, but for a dry run, write it.")
+			require.Len(t, s.done, len(gets)+len(writes))
+			assert.ElementsMatch(t, gets, s.done[:len(gets)], "We should read each Lease first.")
+			assert.Equal(t, writes, slices.Clip(append([]string(nil), s.done[len(gets):]...)), "We should then write each, in their order, but for a dry run.")
 			assert.Equal(t, held, s.held(), tc.reason)
 		})
 	}
@@ -253,7 +248,7 @@ func TestGuardRefuses(t *testing.T) {
 	)
 	goldHolds := func(s *apiServer) {
 		s.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
-		s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now)
+		s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 	}
 	update := newGuardRequest(sqlClasses, silver, silverMarked)
 	type want struct{ resource, name, other, first, class, unmark, inTheWay string }
@@ -281,10 +276,11 @@ func TestGuardRefuses(t *testing.T) {
 		},
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
-			request: update, known: []*selector.Classes{index(rdsClasses, "gold @default=true")},
-			there: func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
+			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")),
+			known:   []*selector.Classes{index(rdsClasses, "gold @default=true")},
+			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
 			want: want{
-				"sqlclasses", "silver", "RDSClass/aws/gold", "run", "sqlclasses.example.org/silver",
+				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze",
 				"kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold",
 			},
 		},
@@ -293,7 +289,7 @@ func TestGuardRefuses(t *testing.T) {
 			request: update,
 			there: func(s *apiServer) {
 				s.classes["pathclasses.example.org//path"] = pathMarked
-				s.holds(claimKindName, "pathclasses.example.org/path", "path-1", "9", now.Add(-time.Hour))
+				s.holds(claimKindName, "pathclasses.example.org/path", "path-1", "9")
 			},
 			want: want{
 				"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver",
@@ -305,7 +301,7 @@ func TestGuardRefuses(t *testing.T) {
 			request: newGuardRequest(pathClasses, path, pathMarked),
 			there: func(s *apiServer) {
 				goldHolds(s)
-				s.holds(otherClaimKindName, "sqlclasses.example.org/long-gone", "long-gone-1", "1", now.Add(-time.Hour))
+				s.holds(otherClaimKindName, "sqlclasses.example.org/long-gone", "long-gone-1", "1")
 			},
 			want: want{"pathclasses", "path", "SQLClass/gold", "run", "pathclasses.example.org/path", unmarkGold, "sqlclasses.example.org/gold"},
 		},
@@ -314,7 +310,7 @@ func TestGuardRefuses(t *testing.T) {
 			s := newAPIServer()
 			tc.there(s)
 			held := s.held()
-			response, err := s.guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
+			response, err := s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
 			w := tc.want
 			assert.Equal(t, &admissionv1.AdmissionResponse{
@@ -327,7 +323,7 @@ func TestGuardRefuses(t *testing.T) {
 			}, response, tc.reason)
 			assert.Equal(t, held, s.held(), "We should leave all Leases as they were.")
 			wrote := slices.ContainsFunc(s.done, func(operation string) bool { return !strings.HasPrefix(operation, "get ") })
-			assert.False(t, wrote && request.DryRun != nil, "We should write nothing in a dry run, not even to put it back.")
+			assert.False(t, wrote, "We should write nothing.")
 		})
 	}
 }
@@ -351,24 +347,31 @@ func TestGuardRefusesForNow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newAPIServer()
-				s.holds(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", tc.base, time.Now().Add(-tc.age))
+				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", tc.base)
 				if tc.base != "" {
-					s.classes["rdsclasses.example.org/aws/gold"] = object("gold", `,"namespace":"aws"`, "")
+					s.classes["sqlclasses.example.org//gold"] = object("gold", "", "")
 				}
-				guard := s.guard(newInventory(newClaimKind()))
-				guard.Now = time.Now
+				request := newGuardRequest(sqlClasses, silver, silverMarked)
+				guard := s.stores(request).guard(newInventory(newClaimKind()))
+				if tc.age > 0 { // It has seen the Lease for so long when it is asked.
+					over, cancel := context.WithCancel(t.Context())
+					cancel()
+					_, err := guard.Review(over, request)
+					require.NoError(t, err)
+					time.Sleep(tc.age)
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, time.Hour))
 				defer cancel()
-				response, err := guard.Review(ctx, newGuardRequest(sqlClasses, silver, silverMarked))
+				response, err := guard.Review(ctx, request)
 				require.NoError(t, err, tc.reason)
 				assert.Equal(t, &admissionv1.AdmissionResponse{
 					Result: &metav1.Status{
 						Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-						Message: `sqlclasses.example.org "silver" is forbidden: "rdsclasses.example.org/aws/gold" is being made the default class for ` +
+						Message: `sqlclasses.example.org "silver" is forbidden: "sqlclasses.example.org/gold" is being made the default class for ` +
 							`"postgresqlinstances.database.example.org" and may yet be stored: try again in ` + strconv.Itoa(int(tc.want)) + ` s`,
 						Details: &metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver", RetryAfterSeconds: tc.want},
 					},
-					AuditAnnotations: map[string]string{"reason": "DefaultInFlight", "inTheWay": "rdsclasses.example.org/aws/gold"},
+					AuditAnnotations: map[string]string{"reason": "DefaultInFlight", "inTheWay": "sqlclasses.example.org/gold"},
 				}, response, tc.reason)
 			})
 		})
@@ -379,10 +382,11 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	s := newAPIServer()
 	onlyOther := selector.NewInventory()
 	onlyOther.Open()
-	response, err := s.guard(onlyOther).Review(t.Context(), newGuardRequest(pathClasses, path, pathMarked))
+	request := newGuardRequest(pathClasses, path, pathMarked)
+	response, err := s.stores(request).guard(onlyOther).Review(t.Context(), request)
 	require.NoError(t, err)
 	assert.True(t, response.Allowed)
-	assert.Equal(t, []string{"get " + otherClaimKindName, "create " + otherClaimKindName}, s.done, "We should take no Lease of a claim kind that nobody registered.")
+	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.done, "We should take no Lease of a claim kind that nobody registered.")
 
 	response, err = s.guard(onlyOther).Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
 	require.NoError(t, err)
@@ -413,7 +417,7 @@ func TestGuardOfAClaimKindNotHeardOf(t *testing.T) {
 
 func TestGuardRefusesASecondCreation(t *testing.T) {
 	s := newAPIServer()
-	s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-0", "", now)
+	s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-0", "")
 	known := newInventory(newClaimKind())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -441,7 +445,7 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 		},
 		AuditAnnotations: map[string]string{"reason": "AlreadyExists"},
 	}, response, "We should answer as the API server would.")
-	assert.Empty(t, s.done, "We should hold no Lease for what cannot be stored.")
+	assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
 
 	delete(s.classes, "sqlclasses.example.org//silver")
 	response, err = s.guard(known).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
@@ -449,11 +453,42 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	assert.True(t, response.Allowed, "We should admit a class that was deleted a moment ago.")
 }
 
+// Whoever makes up namespaces would else have a Lease made for each.
+func TestGuardOfAMadeUpNamespace(t *testing.T) {
+	s, inventory := newAPIServer(), newInventory(newClaimKind(), index(rdsClasses))
+	creation := newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, ""))
+	creation.Namespace = "made-up"
+	response, err := s.guard(inventory).Review(t.Context(), creation)
+	require.NoError(t, err)
+	assert.Equal(t, &admissionv1.AdmissionResponse{
+		Result: &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: `namespaces "made-up" not found`, Details: &metav1.StatusDetails{Kind: "namespaces", Name: "made-up"},
+		},
+		AuditAnnotations: map[string]string{"reason": "NoNamespace"},
+	}, response, "We should answer as the API server would.")
+	assert.Empty(t, s.done, "We should not ask for a Lease.")
+
+	s.fail = func(operation, _ string) error {
+		if operation == "get namespace" {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	_, err = s.guard(inventory).Review(t.Context(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
+	require.EqualError(t, err, "connection refused", "We should not go on where we cannot tell.")
+	assert.Empty(t, s.done, "We should not ask for a Lease.")
+}
+
 // TestGuardCannotAnswer has a row for each of the guard's questions that may fail.
 func TestGuardCannotAnswer(t *testing.T) {
 	refused := errors.New("connection refused")
-	const unreadable = `cannot tell whether "sqlclasses.example.org/gold" is the default of claim kind "postgresqlinstances.database.example.org": ` +
-		`connection refused; let classbind read it, or delete the ClassKind "sqlclasses.example.org"`
+	const (
+		unreadable = `cannot tell whether "sqlclasses.example.org/gold" is a default class: ` +
+			`connection refused; let classbind read it, or delete the ClassKind "sqlclasses.example.org"`
+		unreadableItself = `cannot tell whether "pathclasses.example.org/path" is a default class: ` +
+			`connection refused; let classbind read it, or delete the ClassKind "pathclasses.example.org"`
+	)
 	creation, update := newGuardRequest(pathClasses, "", pathMarked), newGuardRequest(pathClasses, path, pathMarked)
 	// at the nth operation of that name.
 	at := func(n int, operation, name string, then func(*apiServer) error) func(*apiServer) {
@@ -488,27 +523,34 @@ func TestGuardCannotAnswer(t *testing.T) {
 		},
 		"WhetherItIsThere": {
 			reason:  "We should not go on where we cannot tell whether the class is there already.",
-			request: creation, there: at(1, "get class", "path", fail), want: "connection refused",
+			request: creation, there: at(1, "get class", "path", fail), want: unreadableItself,
 		},
 		"FirstLease": {
 			reason:  "We should not go on without the first Lease.",
-			request: update, there: at(1, "get lease", otherClaimKindName, fail),
+			request: update, there: at(1, "get lease", leaseOf(otherClaimKindName), fail),
 			want: `cannot get the Lease of claim kind "mysqlinstances.database.example.org": connection refused`,
+		},
+		"WhetherItIsUnchanged": {
+			reason:  "We should not believe what the class was before where we cannot tell.",
+			request: update, there: at(1, "get class", "path", fail), want: unreadableItself,
 		},
 		"FirstLeaseNotWritten": {
 			reason:  "We should not admit what we could not record.",
-			request: update, there: at(1, "create lease", otherClaimKindName, fail),
+			request: update, there: func(s *apiServer) {
+				delete(s.classes, "sqlclasses.example.org//gold")
+				at(1, "create lease", leaseOf(otherClaimKindName), fail)(s)
+			},
 			want: `cannot write the Lease of claim kind "mysqlinstances.database.example.org": connection refused`,
 		},
 		"SecondLease": {
 			reason:  "We should not go on without the second Lease.",
-			request: update, there: at(1, "get lease", claimKindName, fail),
+			request: update, there: at(1, "get lease", leaseOf(claimKindName), fail),
 			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": connection refused`,
 		},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
-			request: update, there: func(s *apiServer) { s.leases[claimKindName].Annotations = nil },
-			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": it is not as classbind writes it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease postgresqlinstances.database.example.org --namespace `,
+			request: update, there: func(s *apiServer) { s.leases[leaseOf(claimKindName)].Annotations = map[string]string{} },
+			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": it is not as classbind writes it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
 		},
 		"ClassKindOfTheOther": {
 			reason:  "We should not pass over another whose kind we cannot get.",
@@ -534,36 +576,54 @@ func TestGuardCannotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
 			s.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
-			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now.Add(-time.Hour))
+			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "9")
 			tc.there(s)
 			held, inventory := s.held(), newInventory(newClaimKind(), index(pathClasses, "path"))
 			if tc.closed {
 				inventory = selector.NewInventory()
 			}
-			response, err := s.guard(inventory).Review(t.Context(), tc.request)
+			response, err := s.stores(tc.request).guard(inventory).Review(t.Context(), tc.request)
 			require.EqualError(t, err, tc.want, tc.reason)
 			assert.Nil(t, response, "We should leave it to the failurePolicy.")
 			bad := (*badRequest)(nil)
 			assert.NotErrorAs(t, err, &bad, "We should not lay our fault at the caller's door.")
-			assert.Equal(t, held, s.held(), "We should put back all Leases that we took.")
+			assert.Equal(t, held, s.held(), "We should leave nothing in flight.")
 		})
 	}
 }
 
 func TestGuardRefusesWhatIsNoClass(t *testing.T) {
-	const incomplete = ": must have a name and a uid"
+	const (
+		name, uid, namespace = ": must have the name of a class", ": must have a uid", ": must have a namespace as classes of its kind have"
+		notBefore            = ": must be what the object was, with its resourceVersion"
+	)
+	long := strings.Repeat("a", 1<<20)
+	called := func(name, uid string) *admissionv1.AdmissionRequest {
+		return newGuardRequest(sqlClasses, "", fmt.Sprintf(`{"metadata":{"name":%q,"uid":%q,"annotations":{"default":"true"}}}`, name, uid))
+	}
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"NoObject":    {"We should tell a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object: unexpected end of JSON input"},
-		"NotAnObject": {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`), "request.object: must be an object: json: cannot unmarshal array into Go value of type map[string]interface {}"},
-		"Null":        {"We should tell a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object" + incomplete},
-		"NoName":      {"We should tell a caller that names no class.", newGuardRequest(sqlClasses, "", `{"metadata":{"uid":"gold-1"}}`), "request.object" + incomplete},
-		"NoUID":       {"We should record no class that we could not tell from another.", newGuardRequest(sqlClasses, "", `{"metadata":{"name":"gold"}}`), "request.object" + incomplete},
-		"NoOldObject": {"We should tell a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked), "request.oldObject" + incomplete},
-		"OldIsNone":   {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked), "request.oldObject: must be an object: json: cannot unmarshal string into Go value of type map[string]interface {}"},
+		"NoObject":         {"We should tell a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object"},
+		"NotAnObject":      {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`), "request.object: must be an object"},
+		"Null":             {"We should tell a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object: must be an object"},
+		"NoName":           {"We should tell a caller that names no class.", called("", "gold-1"), "request.object" + name},
+		"LongName":         {"We should record no name that cannot be.", called(long, "gold-1"), "request.object: metadata.name: must be a text, and no longer than a name may be"},
+		"PathName":         {"We should record no name that we could not read from a Lease.", called("a/b/c", "gold-1"), "request.object" + name},
+		"NoUID":            {"We should record no class that we could not tell from another.", called("gold", ""), "request.object" + uid},
+		"LongUID":          {"We should record no uid that cannot be.", called("gold", long), "request.object: metadata.uid: must be a text, and no longer than a name may be"},
+		"StrangeUID":       {"We should record no uid that cannot be.", called("gold", "a b\n"), "request.object" + uid},
+		"Namespace":        {"We should not take a class for one in a namespace whose kind has none.", newGuardRequest(sqlClasses, "", object("gold", markedInAWS, "")), "request.object" + namespace},
+		"NoNamespace":      {"We should ask for the namespace of a class.", newGuardRequest(rdsClasses, "", object("gold", marked, "")), "request.object" + namespace},
+		"NotANamespace":    {"We should record no namespace that cannot be.", newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"a.b"`+marked, "")), "request.object" + namespace},
+		"NoOldObject":      {"We should tell a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked), "request.oldObject: must be an object"},
+		"OldIsNone":        {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked), "request.oldObject: must be an object"},
+		"OldIsAnother":     {"We should not take another class for what it was.", newGuardRequest(sqlClasses, object("gold", "", ""), silverMarked), "request.oldObject" + notBefore},
+		"OldHasAnotherUID": {"We should not take another class for what it was.", newGuardRequest(sqlClasses, strings.Replace(silver, "silver-1", "silver-0", 1), silverMarked), "request.oldObject" + notBefore},
+		"OddVersion":       {"We should record no text that no API server has for a version.", newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"resourceVersion":"<10>"`, 1), silverMarked), "request.oldObject" + notBefore},
+		"NoVersion":        {"We should not take an update for a creation.", newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"generation":1`, 1), silverMarked), "request.oldObject" + notBefore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
@@ -578,17 +638,114 @@ func TestGuardRefusesWhatIsNoClass(t *testing.T) {
 	}
 }
 
+// TestGuardDoesNotBelieve what a review says of a class that it can read.
+func TestGuardDoesNotBelieve(t *testing.T) {
+	update := newGuardRequest(sqlClasses, silver, silverMarked)
+	for name, tc := range map[string]struct {
+		reason string
+		stored string
+	}{
+		"Gone":       {"We should not believe that there is a class to update.", ""},
+		"AnotherUID": {"We should not believe which class there is.", strings.Replace(silver, "silver-1", "silver-0", 1)},
+		"Newer":      {"We should not believe a version that is there no more.", strings.Replace(silver, `"10"`, `"11"`, 1)},
+		"Older":      {"We should not believe a version that is not there yet.", strings.Replace(silver, `"10"`, `"9"`, 1)},
+	} {
+		inDryRunToo(t, name, update, func(t *testing.T, request *admissionv1.AdmissionRequest) {
+			s := newAPIServer()
+			if tc.stored != "" {
+				s.classes["sqlclasses.example.org//silver"] = tc.stored
+			}
+			response, err := s.guard(newInventory(newClaimKind())).Review(t.Context(), request)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, &admissionv1.AdmissionResponse{
+				Result: &metav1.Status{
+					Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+					Message: `Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
+					Details: &metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"},
+				},
+				AuditAnnotations: map[string]string{"reason": "Conflict"},
+			}, response, "We should answer as the API server would: %s", tc.reason)
+			assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
+		})
+	}
+}
+
+// TestGuardKeepsTheHolder whose uid somebody else names.
+func TestGuardKeepsTheHolder(t *testing.T) {
+	s := newAPIServer()
+	s.classes["sqlclasses.example.org//gold"] = object("gold", "", "") // at version 10, from which it is being updated
+	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "10")
+	held := s.held()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	forged := strings.Replace(silverMarked, "silver-1", "gold-1", 1)
+	response, err := s.guard(newInventory(newClaimKind())).Review(ctx, newGuardRequest(sqlClasses, "", forged))
+	require.NoError(t, err)
+	assert.Equal(t, "DefaultInFlight", response.AuditAnnotations["reason"], "We should not take a class for the holder because it has its uid.")
+	assert.Equal(t, held, s.held())
+}
+
+func TestGuardOfAMissingClassKind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1alpha1.ClaimKindSpec)
+		fault  string
+	}{
+		"Alone": {
+			reason: "We should not decide without classes that may be default.",
+			change: func(*v1alpha1.ClaimKindSpec) {}, fault: v1alpha1.ReasonClassKindMissing,
+		},
+		"AmbiguousReference": {
+			reason: "We should not decide without them where no claim can be bound for another reason.",
+			change: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference }, fault: v1alpha1.ReasonAmbiguousReference,
+		},
+		"UnknownValue": {
+			reason: "We should not decide without them where no claim can be bound for another reason.",
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "Cheapest" }, fault: v1alpha1.ReasonUnknownValue,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer()
+			i := newInventory(newClaimKind(tc.change), index(sqlClasses), index(pathClasses))
+			i.SetMissing(rdsClasses.Name, rdsClasses.ClaimKinds, "no answer")
+			for range 2 { // The second has the view changed, and not made anew.
+				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
+				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
+				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`, tc.reason)
+				assert.Empty(t, s.done)
+				i.SetClasses(index(sqlClasses, "gold"))
+			}
+			i.SetClasses(index(rdsClasses))
+			request := newGuardRequest(sqlClasses, "", silverMarked)
+			response, err := s.stores(request).guard(i).Review(t.Context(), request)
+			require.NoError(t, err)
+			assert.True(t, response.Allowed, "We should decide when all classes are known, whatever else is wrong.")
+		})
+	}
+}
+
+// TestGuardDoesNotWaitForWhatItSawStored has a default that was created and deleted at once.
+func TestGuardDoesNotWaitForWhatItSawStored(t *testing.T) {
+	s := newAPIServer()
+	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
+	guard := s.guard(newInventory(newClaimKind()))
+	guard.Stored(&selector.Class{Kind: sqlClasses, Name: "gold"}, "gold-1")
+	response, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
+	require.NoError(t, err)
+	assert.True(t, response.Allowed, "We should know that its creation is over.")
+}
+
 func TestGuardSaysWhy(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	review := func(s *apiServer, request *admissionv1.AdmissionRequest) {
 		t.Helper()
-		_, err := s.guard(newInventory(newClaimKind())).Review(logr.NewContext(t.Context(), log), request)
+		_, err := s.stores(request).guard(newInventory(newClaimKind())).Review(logr.NewContext(t.Context(), log), request)
 		require.NoError(t, err)
 	}
 	busy := newAPIServer()
 	busy.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
-	busy.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "", now)
+	busy.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 
 	review(busy, newGuardRequest(sqlClasses, "", silver))
 	assert.Empty(t, lines, "We should not log what is no concern of ours.")

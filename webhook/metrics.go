@@ -46,7 +46,7 @@ var readOutcomeNames = [readOutcomes]string{"found", "none", "failed"}
 // one for which the class is left alone.
 var guardOutcomes = map[string]string{
 	"OneDefault": "admitted", "SecondDefault": "second_default", "DefaultInFlight": "in_flight",
-	"AlreadyExists": "already_exists", "MalformedWeight": "malformed_weight",
+	"AlreadyExists": "already_exists", "Conflict": "conflict", "NoNamespace": "no_namespace", "MalformedWeight": "malformed_weight",
 }
 
 const (
@@ -108,7 +108,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		}),
 		guarded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_guard_decisions_total",
-			Help: "Classes that were judged before they were stored, by class kind and outcome: admitted, second_default, in_flight, already_exists, malformed_weight, untouched or unavailable.",
+			Help: "Classes that were judged before they were stored, by class kind and outcome: admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
 	}
 	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})

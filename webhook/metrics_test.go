@@ -164,8 +164,9 @@ func TestMetricsOfClasses(t *testing.T) {
 		"MalformedMark":  {reason: "We should count a weight that is refused.", request: newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"weight":"much"}`, "")), want: fmt.Sprintf(guarded, sqlClasses.Name, "malformed_weight")},
 		"Unavailable":    {reason: "We should count a class that we cannot answer for.", request: rds, there: func(s *apiServer) { s.fail = func(string, string) error { return errors.New("refused") } }, want: fmt.Sprintf(guarded, rdsClasses.Name, "unavailable")},
 		"NoReview":       {reason: "We should not count what no API server sends.", request: newGuardRequest(sqlClasses, "", `[]`)},
+		"NoNamespace":    {reason: "We should count a class whose namespace is not there.", request: newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, "")), want: fmt.Sprintf(guarded, rdsClasses.Name, "no_namespace")},
 		"SecondDefault":  {reason: "We should count a second default.", request: rds, there: func(s *apiServer) { s.known("gold") }, want: fmt.Sprintf(guarded, rdsClasses.Name, "second_default")},
-		"DefaultsAtOnce": {reason: "We should count a default that has to wait.", request: rds, there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "", now) }, want: fmt.Sprintf(guarded, rdsClasses.Name, "in_flight")},
+		"DefaultsAtOnce": {reason: "We should count a default that has to wait.", request: rds, there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "") }, want: fmt.Sprintf(guarded, rdsClasses.Name, "in_flight")},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			server := newAPIServer()

@@ -9,7 +9,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +23,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-)
 
-const (
-	// maxReview is more than two of the largest objects that etcd takes (1.5 MiB)
-	// and the little that a review adds to them.
-	maxReview = 4 << 20
-
-	// trusted is up to which length of a body memory is set aside before it comes.
-	trusted = 64 << 10
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 var apiVersion = admissionv1.SchemeGroupVersion.String()
@@ -44,6 +37,8 @@ type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1
 // Handler serves what a Reviewer answers.
 type Handler struct {
 	Review Reviewer
+	// Bodies limit the memory of all reviews of a replica; nil, nothing does.
+	Bodies *Bodies
 	// Log is in the context of every review. controller-runtime's own takes a lock.
 	Log logr.Logger
 }
@@ -71,9 +66,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// has begun to answer is to be answered.
 	ctx := arrived(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
 
-	request, err := decode(w, r)
+	held := held{ctx: ctx, bodies: h.Bodies}
+	defer held.release()
+	request, err := decode(w, r, &held) //nolint:contextcheck // It is in what is held.
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
+		answering(ctx)
 		response, err = h.Review(ctx, request)
 	}
 	if err != nil {
@@ -95,18 +93,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // fail to answer a request, which is nil where it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
-		h.Log.Info("Refused what is no admission review", "because", bad.text, "from", r.RemoteAddr)
-		http.Error(w, bad.text, bad.status)
+		text := brief.Text(bad.text, v1alpha1.MaxMessageBytes)
+		h.Log.Info("Refused what is no admission review", "because", text, "from", r.RemoteAddr)
+		http.Error(w, text, bad.status)
 		return
 	}
-	h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
+	err = brief.Error(err)
+	if request == nil {
+		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
+	} else {
+		h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
+	}
 	unavailable(w, err)
 }
 
 // unavailable says so as a Status, of which the API server shows the message to
 // whoever created the claim, where it would not show plain text.
 func unavailable(w http.ResponseWriter, err error) {
-	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
+	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + brief.Error(err).Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := kjson.Marshal(status)
 	if err != nil {
@@ -115,19 +119,19 @@ func unavailable(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write(body) // Whoever does not wait for the answer has decided already.
+	_, _ = w.Write(body) // The client gave up; there is no one to tell.
 }
 
-func decode(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, error) {
+func decode(w http.ResponseWriter, r *http.Request, held *held) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", r.Method)}
+		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", brief.Text(r.Method, v1alpha1.MaxShownBytes))}
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", r.Header.Get("Content-Type"))}
+		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", brief.Text(r.Header.Get("Content-Type"), v1alpha1.MaxShownBytes))}
 	}
 
-	body, err := read(w, r)
+	body, err := read(w, r, held)
 	if err != nil {
 		return nil, err
 	}
@@ -157,28 +161,4 @@ func isJSON(contentType string) bool {
 	}
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media == "application/json"
-}
-
-// read the body, for no longer than the deadline.
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// To set the deadline beforehand, or to read in several pieces, has every request
-	// wake the goroutine of its connection, of HTTP/2.
-	ended := make(chan struct{})
-	timer := time.AfterFunc(deadline, func() {
-		defer close(ended)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // A writer that knows no deadlines is a test's.
-	})
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), trusted)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxReview))
-	if !timer.Stop() {
-		<-ended // The writer is no longer ours when the request has been answered.
-	}
-	if err == nil {
-		return body.Bytes(), nil
-	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit)}
-	}
-	return nil, malformed("cannot read the request: %v", err)
 }

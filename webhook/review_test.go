@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 const goodReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f"}}`
@@ -96,12 +98,12 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		},
 		"Deep": {
 			reason: "We should not let ourselves be led down until we have no memory left.",
-			body:   strings.Repeat(`{"a":`, maxReview/5),
+			body:   strings.Repeat(`{"a":`, (4<<20)/5),
 			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
 		},
 		"DeepInTheObject": {
 			reason: "We should not let ourselves be led down in what we pass on unread.",
-			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", maxReview-200), 1),
+			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", 4<<20), 1),
 			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
 		},
 		"InAnotherCase": {
@@ -142,8 +144,8 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		},
 		"TooLarge": {
 			reason: "We should read no more than the limit, and name it.",
-			body:   strings.Repeat(" ", 8<<20),
-			want:   want{http.StatusRequestEntityTooLarge, "the request is larger than 4194304 bytes"},
+			body:   strings.Repeat(" ", v1alpha1.MaxReviewBytes+1),
+			want:   want{http.StatusRequestEntityTooLarge, "the request is larger than 29360128 bytes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +263,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/bind", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		got, err := decode(httptest.NewRecorder(), r)
+		got, err := decode(httptest.NewRecorder(), r, &held{})
 		if err != nil {
 			return // There is more that we refuse, such as text that is no UTF-8.
 		}

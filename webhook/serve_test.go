@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,8 +48,12 @@ func newHandler(log io.Writer) *Handler {
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
 	binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Now: time.Now, Metrics: NewMetrics(inventory.Snapshot)}
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(log), zap.InfoLevel)
-	return &Handler{Review: binder.Review, Log: zapr.NewLogger(zap.New(core))}
+	return &Handler{Review: binder.Review, Log: newLog(log)}
+}
+
+// newLog is in the form of the command's.
+func newLog(to io.Writer) logr.Logger {
+	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(to), zap.InfoLevel)))
 }
 
 // answers is a writer that can be used again.

@@ -17,14 +17,16 @@ import (
 // +kubebuilder:printcolumn:name="Failure",type=string,JSONPath=`.spec.failurePolicy`,priority=1
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultClass`
+// +kubebuilder:printcolumn:name="Own Defaults",type=integer,JSONPath=`.status.namespaceDefaults`,priority=1
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.boundClaims`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'apiservices.apiregistration.k8s.io']) && !self.metadata.name.endsWith('.authorization.k8s.io') && !self.metadata.name.endsWith('.authentication.k8s.io')",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
+// +kubebuilder:validation:XValidation:rule="!['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].exists(group, self.metadata.name.endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"
 type ClaimKind struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -43,6 +45,8 @@ type ClaimKind struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || self.paths.classRef != self.paths.classSelector && !self.paths.classSelector.startsWith(self.paths.classRef + '.') && !self.paths.classRef.startsWith(self.paths.classSelector + '.')",message="paths.classRef and paths.classSelector must not be the same field nor lie within each other",fieldPath=".paths"
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || !has(self.paths.skipIfSet) || self.paths.skipIfSet.all(p, p != self.paths.classSelector && !self.paths.classSelector.startsWith(p + '.'))",message="paths.skipIfSet must not name paths.classSelector nor a parent of it: no claim with a selector would be bound",fieldPath=".paths.skipIfSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.classRefFormat == 'ObjectReference'",message="All needs a reference that carries a namespace: set classRefFormat to ObjectReference, or name one namespace",fieldPath=".classNamespaces.from"
+// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.classRefFormat == 'ObjectReference'",message="a reference that carries no namespace needs exactly one name: name one, or set classRefFormat to ObjectReference",fieldPath=".classNamespaces.names"
 type ClaimKindSpec struct {
 	// Paths of the fields that classbind reads and writes in a claim of the
 	// version that the API server prefers for its kind.
@@ -58,6 +62,12 @@ type ClaimKindSpec struct {
 	// +kubebuilder:default=ObjectReference
 	// +optional
 	ClassRefFormat ClassRefFormat `json:"classRefFormat,omitempty"`
+
+	// ClassNamespaces says from which namespaces a claim is offered the classes of
+	// a namespaced kind. Classes that have no namespace are offered to every claim.
+	// +kubebuilder:default={}
+	// +optional
+	ClassNamespaces ClassNamespaces `json:"classNamespaces,omitzero"`
 
 	// Strategy by which one of several candidates is chosen: Random gives every
 	// class an equal share, WeightedRandom a share proportional to its weight,
@@ -207,10 +217,15 @@ type ClaimKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// DefaultClass is the kind and name of the default class, and "+N" for N
-	// more that should not be.
+	// DefaultClass is the kind and name of the default class of all namespaces,
+	// and "+N" for N more that should not be.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
+
+	// NamespaceDefaults counts the namespaces that have a default class of their
+	// own, which goes before that of all.
+	// +optional
+	NamespaceDefaults int32 `json:"namespaceDefaults,omitempty"`
 
 	// BoundClaims have a class. Absent where the claims are not watched, which
 	// they are with BindLater or LeastClaims.
@@ -238,45 +253,3 @@ type ClaimKindList struct {
 
 	Items []ClaimKind `json:"items"`
 }
-
-// NamespaceSelector selects namespaces by their labels. It is a
-// metav1.LabelSelector whose every part the schema checks, so that no
-// registration can spoil the webhook configuration that all of them share.
-type NamespaceSelector struct {
-	// MatchLabels are labels that a namespace must have.
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.split('/')[0].size() <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="every key must be a label's: an optional DNS subdomain and a slash, then at most 63 letters, digits, dots, dashes and underscores"
-	// +optional
-	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
-
-	// MatchExpressions are further requirements; all of them must hold.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=atomic
-	// +optional
-	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
-}
-
-// NamespaceSelectorRequirement is one requirement of a NamespaceSelector.
-//
-// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="values are needed with In and NotIn, and not allowed with Exists and DoesNotExist",fieldPath=".values"
-type NamespaceSelectorRequirement struct {
-	// Key of the label.
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.split('/')[0].size() <= 253",message="the part before the slash must be at most 253 characters long"
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	Key string `json:"key"`
-	// Operator is the relation of the label to Values.
-	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
-	Operator metav1.LabelSelectorOperator `json:"operator"`
-	// Values of the label.
-	// +kubebuilder:validation:MaxItems=64
-	// +listType=atomic
-	// +optional
-	Values []LabelValue `json:"values,omitempty"`
-}
-
-// LabelValue is the value of a label.
-//
-// +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
-type LabelValue string

@@ -33,7 +33,7 @@ type ClassKindSpec struct {
 	// ClaimKinds that the classes can satisfy, each named <plural>.<group> as
 	// its ClaimKind is, which need not exist yet.
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=230
+	// +kubebuilder:validation:items:MaxLength=178
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +listType=set
 	// +optional
@@ -75,7 +75,7 @@ type ClassKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// Conditions are Ready, Guarded and WeightsValid.
+	// Conditions are Ready, Guarded, WeightsValid and LabelsHeld.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

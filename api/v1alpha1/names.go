@@ -11,13 +11,15 @@ const (
 	// without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
-	// HolderUIDAnnotation on the Lease of a claim kind is the uid of the class that
-	// was last admitted as its default. Written and read by the guard.
+	// HolderUIDAnnotation on the Lease of a seat is the uid of the class that was
+	// last admitted as its default. Written and read by the guard.
 	HolderUIDAnnotation = "classbind.io/holder-uid"
 
-	// HolderBaseAnnotation beside it is the resourceVersion of the class that was
-	// to be updated, absent where one was to be created. Written and read by the guard.
-	HolderBaseAnnotation = "classbind.io/holder-base"
+	// HolderPendingAnnotation beside it lists, as JSON, the writes of that class
+	// which may be in flight: the id of the attempt that admitted each, and the
+	// resourceVersion from which the class was to be updated, absent where it was
+	// to be created. Written and read by the guard.
+	HolderPendingAnnotation = "classbind.io/holder-pending"
 
 	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
 	// role. Written by vendors beside their ClassKinds, read by the API server.
@@ -66,7 +68,7 @@ const (
 	EventController = "classbind.io/late-binding"
 
 	// LeaderLease names the leader among the replicas, in classbind's own
-	// namespace, where the Lease of a claim kind has the claim kind's name.
+	// namespace. The Leases of default classes there have names with a dot.
 	LeaderLease = "classbind-leader"
 )
 
@@ -76,7 +78,8 @@ const (
 	// ConditionReady is True for a ClassKind whose classes are offered to
 	// claims, and for a ClaimKind whose claims are bound.
 	ConditionReady = "Ready"
-	// ConditionSingleDefault is False for a ClaimKind with more than one default class.
+	// ConditionSingleDefault is False for a ClaimKind with more than one default
+	// class, of all namespaces or of one.
 	ConditionSingleDefault = "SingleDefault"
 	// ConditionGuarded is True for a ClassKind of which the API server asks us
 	// before it stores a default class.
@@ -84,6 +87,9 @@ const (
 	// ConditionWeightsValid is False for a ClassKind with a class whose weight
 	// cannot be read and so counts as 1.
 	ConditionWeightsValid = "WeightsValid"
+	// ConditionLabelsHeld is False for a ClassKind with a class that has too many
+	// labels, and so is offered to no claim.
+	ConditionLabelsHeld = "LabelsHeld"
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
 	// claims are bound when there is a class for them.
 	ConditionLateBinding = "LateBinding"
@@ -109,9 +115,17 @@ const (
 	// ReasonAmbiguousReference says that the form of reference cannot tell the
 	// claim kind's several class kinds apart.
 	ReasonAmbiguousReference = "AmbiguousReference"
-	// ReasonUnknownStrategy says that this release does not know the strategy,
-	// which one before it accepted.
-	ReasonUnknownStrategy = "UnknownStrategy"
+	// ReasonUnknownValue says that this release of classbind does not know the value
+	// of a field of the ClaimKind, which another release accepted.
+	ReasonUnknownValue = "UnknownValue"
+
+	// ReasonClassKindMissing says that the classes of a class kind that serves the
+	// claim kind were offered before, and that this replica does not know them yet.
+	ReasonClassKindMissing = "ClassKindMissing"
+
+	// ReasonTooLarge says that the webhook configuration has no room for the entry
+	// of the kind, so that the API server does not ask us.
+	ReasonTooLarge = "TooLarge"
 
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"
@@ -129,6 +143,10 @@ const (
 	// ReasonWeightsValid and ReasonMalformedWeight say whether all weights can be read.
 	ReasonWeightsValid    = "WeightsValid"
 	ReasonMalformedWeight = "MalformedWeight"
+
+	// ReasonLabelsHeld and ReasonTooManyLabels say whether the labels of all classes are held.
+	ReasonLabelsHeld    = "LabelsHeld"
+	ReasonTooManyLabels = "TooManyLabels"
 )
 
 // Reasons of the events on claims, written by classbind's leader.

@@ -139,6 +139,10 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse to bind no claim later: that is for the ClaimKinds to say.",
 			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
 		},
+		"LittleLateMemory": {
+			reason: "We should refuse to hold no selector of a claim that waits.",
+			arg:    "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti",
+		},
 		"NoWindow": {
 			reason: "We should refuse to take what is admitted for stored or lost at once.",
 			arg:    "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h",
@@ -202,6 +206,24 @@ func TestValidateRefuses(t *testing.T) {
 			with:   []string{"--certificate-duration=2562047h47m16s"},
 			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
 		},
+		"ClientCAWithoutAName": {
+			reason: "We should not answer everybody for whom a CA ever signed a certificate.",
+			arg:    "--client-ca-file=ca.crt", want: "needs --client-name",
+		},
+		"ClientNameWithoutACA": {
+			reason: "We should not have an admin believe that a name alone keeps others out.",
+			arg:    "--client-name=kube-apiserver,other", want: "needs --client-ca-file",
+		},
+		"EmptyClientName": {
+			reason: "We should not answer a certificate that is for nobody.",
+			with:   []string{"--client-ca-file=ca.crt"},
+			arg:    "--client-name=kube-apiserver,", want: "must not have an empty name",
+		},
+		"MetricsSecureWithoutMetrics": {
+			reason: "We should say that metrics are to be secure which nobody serves.",
+			with:   []string{"--metrics-bind-address=0"},
+			arg:    "--metrics-secure=true", want: "needs --metrics-bind-address",
+		},
 		"NegativeShutdownDelay": {
 			reason: "We should refuse to end before we are told to.",
 			arg:    "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h",
@@ -233,7 +255,7 @@ func TestValidateRefuses(t *testing.T) {
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--webhook-bind-address=d",
 		"--health-probe-bind-address=e", "--metrics-bind-address=f", "--pprof-bind-address=g", "--in-flight-window=1ms",
-		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
+		"--late-binding-rate=-1", "--late-binding-memory=1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -242,8 +264,8 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"--namespace", "--webhook-service", "--webhook-url", "--webhook-bind-address",
-		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window", "--late-binding-rate",
-		"--certs", "--certificate-duration", "--ca-duration", "--shutdown-delay-duration", "--log-level", "--log-format",
+		"--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address", "--in-flight-window", "--late-binding-rate", "--late-binding-memory",
+		"--certs", "--certificate-duration", "--ca-duration", "--client-ca-file", "--shutdown-delay-duration", "--log-level", "--log-format",
 	}, flags, "We should name every wrong flag at once, so that nobody has to try a dozen times.")
 }
 
@@ -281,12 +303,17 @@ func TestValidateAccepts(t *testing.T) {
 			reason: "We should take the shortest durations.",
 			args:   []string{"--certificate-duration=30s", "--ca-duration=1m"},
 		},
-		"LongCA":    {reason: "We should take a CA for years.", args: []string{"--ca-duration=87600h"}},
-		"NoDelay":   {reason: "We should end at once if we are told to.", args: []string{"--shutdown-delay-duration=0s"}},
-		"LongDelay": {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
-		"Debug":     {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
-		"Warn":      {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
-		"Error":     {reason: "We should take the level error.", args: []string{"--log-level=error"}},
+		"LongCA": {reason: "We should take a CA for years.", args: []string{"--ca-duration=87600h"}},
+		"Clients": {
+			reason: "We should take a CA with several names, in either form.",
+			args:   []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"},
+		},
+		"MetricsSecure": {reason: "We should take secure metrics.", args: []string{"--metrics-secure"}},
+		"NoDelay":       {reason: "We should end at once if we are told to.", args: []string{"--shutdown-delay-duration=0s"}},
+		"LongDelay":     {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
+		"Debug":         {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
+		"Warn":          {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
+		"Error":         {reason: "We should take the level error.", args: []string{"--log-level=error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, parse(t, tc.args...).validate(), tc.reason)
@@ -295,7 +322,7 @@ func TestValidateAccepts(t *testing.T) {
 }
 
 func TestInFlightWindow(t *testing.T) {
-	assert.Equal(t, 90*time.Second, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s, and 30 s between clocks.")
+	assert.Equal(t, time.Minute, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s.")
 	err := newServeCommand().ParseFlags([]string{"--in-flight-window=soon"})
 	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse what is no time.")
 }

@@ -27,20 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/controller"
 	"github.com/classbind/classbind/webhook"
+	"github.com/classbind/classbind/webhook/onedefault"
 )
-
-// protocols of the webhook server, first the one that it prefers. kube-apiserver
-// speaks HTTP/1.1 to all webhooks but those on localhost (kubernetes#82090), and
-// should to these: a claim then takes the way on which it is served in production,
-// which takes less CPU where claims are few.
-var protocols = []string{"http/1.1", "h2"}
 
 func newServeCommand() *cobra.Command {
 	o := &options{}
@@ -113,16 +106,20 @@ func serve(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	var gate *certs.Gate // The server asks for it when it starts.
+	var gate *certs.Gate // The servers ask for it when they start.
+	own := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return gate.GetCertificate(h) }
+	clients, err := o.newClients(own)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme,
 		Logger: log,
-		WebhookServer: webhookserver.NewServer(webhookserver.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) {
-				c.GetCertificate, c.MinVersion, c.NextProtos = gate.GetCertificate, tls.VersionTLS13, protocols
-			},
+		WebhookServer: webhook.NewServer(webhook.ServerOptions{Address: o.webhookAddress, HTTP2: o.http2, Log: log, TLSOpts: []func(*tls.Config){
+			func(c *tls.Config) { c.GetCertificate = own },
+			clients.configure,
 		}}),
-		Metrics:                metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                o.metricsServer(own),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(),
@@ -146,7 +143,10 @@ func serve(ctx context.Context, o *options) error {
 	if err := registration.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	claims := controller.NewClaims(registration, o.namespace)
+	claims, err := controller.NewClaims(registration, cluster, o.namespace, o.lateMemory.Value())
+	if err != nil {
+		return err
+	}
 	if err := claims.SetupWithManager(mgr); err != nil {
 		return err
 	}
@@ -155,32 +155,39 @@ func serve(ctx context.Context, o *options) error {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
+	bodies := webhook.NewBodies(v1alpha1.MaxReviewBytesInFlight)
 	drain := newDrain(ctx, o.shutdownDelay)
 	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now, Metrics: metrics}
-	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(&webhook.Handler{Review: binder.Review, Log: log}))
+	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(clients.handler(&webhook.Handler{Review: binder.Review, Bodies: bodies, Log: log})))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
 	guard := &webhook.Guard{
-		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class,
-		Leases: leases.Leases(o.namespace), Window: o.inFlightWindow, Now: time.Now, Metrics: metrics,
+		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class, Namespace: registration.Namespace,
+		Leases: leases.Leases(o.namespace), Sightings: onedefault.NewSightings(), Window: o.inFlightWindow, Metrics: metrics,
 	}
-	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(&webhook.Handler{Review: guard.Review, Log: log}))
+	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(clients.handler(&webhook.Handler{Review: guard.Review, Bodies: bodies, Log: log})))
+	registration.OnStored(guard.Stored)
+	sightings := manager.RunnableFunc(func(ctx context.Context) error {
+		guard.Sightings.Watch(ctx, guard.Leases)
+		return nil
+	})
 
+	address := net.JoinHostPort(host, strconv.Itoa(port))
 	leader := &leadership{
 		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),
 		serving: func(ctx context.Context, ca []byte) error {
-			return certs.Verify(ctx, net.JoinHostPort(host, strconv.Itoa(port)), o.certificateNames()[0], ca)
+			return gate.Verify(ctx, address, ca)
 		},
 	}
-	for name, runnable := range map[string]manager.Runnable{"certificates": source, "certificate gate": gate, "leadership": leader} {
+	for name, runnable := range map[string]manager.Runnable{"certificates": source, "certificate gate": gate, "clients": clients, "leadership": leader, "sightings": sightings} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}
 	}
 	for name, ready := range map[string]healthz.Checker{
-		"webhook-server": mgr.GetWebhookServer().StartedChecker(),
+		"webhook-server": func(r *http.Request) error { return gate.Served(r.Context(), address) },
 		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return claims.Ready(time.Now()) },

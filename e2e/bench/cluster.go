@@ -119,7 +119,7 @@ func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, took 
 		return nil, 0, fmt.Errorf("cannot keep a log: %w", err)
 	}
 	begin := time.Now()
-	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, append(flags, "--pprof-bind-address=localhost:"+ports[0])...)
+	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, append(flags, "--http2", "--pprof-bind-address=localhost:"+ports[0])...)
 	if err != nil {
 		return nil, 0, errors.Join(err, r.log.Close())
 	}

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/clientcert"
 )
 
 // startTimeout is for each of etcd and kube-apiserver. They need 3 s together
@@ -82,6 +83,8 @@ type ControlPlane struct {
 	Dir string
 	// AuditLog is the path of the audit log, one JSON event a line; empty without Options.Audit.
 	AuditLog string
+	// Clients are the certificate that the API servers present to every webhook that asks for one, and its CA.
+	Clients clientcert.Files
 
 	etcd *envtest.Etcd
 	// servers are the API servers, each as a control plane of the same etcd, since
@@ -103,6 +106,10 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		return nil, fmt.Errorf("cannot create a folder for the control plane: %w", err)
 	}
 	c := &ControlPlane{Dir: dir, Assets: binaries}
+	clients := filepath.Join(dir, "clients")
+	if c.Clients, err = clientcert.Write(clients, clients, "*"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	controllers, stopControllers := context.WithCancel(context.Background())
 	c.stop = sync.OnceValue(func() error {
 		stopControllers()
@@ -220,6 +227,7 @@ func (c *ControlPlane) runAPIServer(name string, o Options) error {
 		// A host without a route out has no other address, and nothing here looks for endpoints.
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none").
+		Set("admission-control-config-file", c.Clients.AdmissionConfig()).
 		// Else it waits a minute for clients to close their watches, and a test's are still there when it stops this.
 		Set("shutdown-watch-termination-grace-period", "1s")
 	if o.Audit && first {

@@ -28,11 +28,15 @@ const (
 type Options struct {
 	// Client without a rate limit, and with no other use of the namespace's claims than this.
 	Client client.Client
-	// Kind of the claims, and the namespace in which they are created. All of them there are deleted in the end.
-	Kind      schema.GroupVersionKind
+	// Kinds of the claims, in turn, and the namespace in which they are created. All of them there are deleted in the end.
+	Kinds     []schema.GroupVersionKind
 	Namespace string
+	// Prefix of their names, before a number; empty means "load-".
+	Prefix string
 	// Spec of each.
 	Spec map[string]any
+	// Foreign says that a class, KIND/NAME, is one that no claim here may get; nil, there is none.
+	Foreign func(class string) bool
 	// PerSecond are created; 0 means 100.
 	PerSecond int
 }
@@ -58,12 +62,17 @@ type creation struct {
 	took  time.Duration // since it was due
 	class string        // of the answer
 	err   error
+
+	foreign bool // The class is.
 }
 
 // Start a load. The context ends its requests, too.
 func Start(ctx context.Context, o Options) *Load {
 	if o.PerSecond == 0 {
 		o.PerSecond = 100
+	}
+	if o.Prefix == "" {
+		o.Prefix = "load-"
 	}
 	l := &Load{o: o, mark: time.Now(), ended: make(chan struct{})}
 	starting, stop := context.WithCancel(ctx)
@@ -102,10 +111,12 @@ func (l *Load) Stop(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	all := &unstructured.Unstructured{}
-	all.SetGroupVersionKind(l.o.Kind)
-	if err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace)); err != nil {
-		return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
+	for _, kind := range l.o.Kinds {
+		all := &unstructured.Unstructured{}
+		all.SetGroupVersionKind(kind)
+		if err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace)); err != nil {
+			return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
+		}
 	}
 	return newReport(l.creations, stored, l.mark), nil
 }
@@ -123,16 +134,16 @@ func (l *Load) run(ctx, starting context.Context) {
 			return
 		case <-time.After(time.Until(due)):
 		}
-		all.Go(func() { l.create(ctx, fmt.Sprint("load-", i), due) })
+		all.Go(func() { l.create(ctx, l.o.Kinds[i%len(l.o.Kinds)], fmt.Sprint(l.o.Prefix, i), due) })
 	}
 }
 
-func (l *Load) create(ctx context.Context, name string, due time.Time) {
+func (l *Load) create(ctx context.Context, kind schema.GroupVersionKind, name string, due time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	claim := &unstructured.Unstructured{Object: map[string]any{"spec": l.o.Spec}}
 	claim = claim.DeepCopy() // The answer is decoded into it.
-	claim.SetGroupVersionKind(l.o.Kind)
+	claim.SetGroupVersionKind(kind)
 	claim.SetNamespace(l.o.Namespace)
 	claim.SetName(name)
 	late := time.Since(due)
@@ -140,6 +151,7 @@ func (l *Load) create(ctx context.Context, name string, due time.Time) {
 	c := creation{name: name, due: due, late: late, took: time.Since(due), err: err}
 	if err == nil {
 		c.class = Class(claim)
+		c.foreign = l.o.Foreign != nil && l.o.Foreign(c.class)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,20 +161,20 @@ func (l *Load) create(ctx context.Context, name string, due time.Time) {
 // stored are the classes of all claims that are, by name.
 func (l *Load) stored(ctx context.Context) (map[string]string, error) {
 	classes := map[string]string{}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(l.o.Kind.GroupVersion().WithKind(l.o.Kind.Kind + "List"))
-	for {
-		err := l.o.Client.List(ctx, list, client.InNamespace(l.o.Namespace), client.Limit(page), client.Continue(list.GetContinue()))
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the claims of the load: %w", err)
-		}
-		for i := range list.Items {
-			classes[list.Items[i].GetName()] = Class(&list.Items[i])
-		}
-		if list.GetContinue() == "" {
-			return classes, nil
+	for _, kind := range l.o.Kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		for more := true; more; more = list.GetContinue() != "" {
+			err := l.o.Client.List(ctx, list, client.InNamespace(l.o.Namespace), client.Limit(page), client.Continue(list.GetContinue()))
+			if err != nil {
+				return nil, fmt.Errorf("cannot list the claims of the load: %w", err)
+			}
+			for i := range list.Items {
+				classes[list.Items[i].GetName()] = Class(&list.Items[i])
+			}
 		}
 	}
+	return classes, nil
 }
 
 // Class of a claim is the KIND/NAME of the reference in its spec, or empty.

@@ -85,6 +85,16 @@ func TestReport(t *testing.T) {
 			text: "4 creations, 1 failed, 1 stored unbound; p50 0.0 ms, p99 0.0 ms, worst 0.0 ms; 2 stored otherwise than answered\n" +
 				"  1 from +0.0 s to +0.0 s: timeout",
 		},
+		"Foreign": {
+			reason: "We should count the claims that were given a class of others.",
+			creations: []creation{
+				{name: "load-0", due: mark, class: "Class/mine"},
+				{name: "load-1", due: mark, class: "Class/theirs", foreign: true},
+			},
+			stored: map[string]string{"load-0": "Class/mine", "load-1": "Class/theirs"},
+			want:   Report{Creations: 2, Foreign: 1},
+			text:   "2 creations, 0 failed, 0 stored unbound; p50 0.0 ms, p99 0.0 ms, worst 0.0 ms; 1 with a class of others",
+		},
 		"Late": {
 			reason: "We should tell when the load itself could not keep up.",
 			creations: []creation{
@@ -108,7 +118,8 @@ func TestReport(t *testing.T) {
 // TestLoad has creations that take longer than the interval between them, and some that fail.
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	kind := schema.GroupVersionKind{Group: "load.test", Version: "v1", Kind: "Claim"}
+	group := schema.GroupVersion{Group: "load.test", Version: "v1"}
+	kinds := []schema.GroupVersionKind{group.WithKind("Claim"), group.WithKind("Request")}
 	var calls atomic.Int32
 	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
@@ -127,8 +138,14 @@ func TestLoad(t *testing.T) {
 			return c.Create(ctx, object, o...)
 		},
 	}).Build()
-	l := Start(t.Context(), Options{Client: c, Kind: kind, Namespace: "default", Spec: map[string]any{"classSelector": map[string]any{}}, PerSecond: 200})
+	l := Start(t.Context(), Options{
+		Client: c, Kinds: kinds, Namespace: "default", Prefix: "of-a-test-", Spec: map[string]any{"classSelector": map[string]any{}}, PerSecond: 200,
+		Foreign: func(class string) bool { return class == "Class/only" },
+	})
 	require.NoError(t, l.Next(t.Context(), 100), "We should go on whatever becomes of a creation.")
+	for _, kind := range kinds {
+		assert.NotEmpty(t, listed(t, c, kind), "We should create claims of every kind.")
+	}
 	l.Mark()
 	report, err := l.Stop(t.Context())
 	require.NoError(t, err)
@@ -137,8 +154,16 @@ func TestLoad(t *testing.T) {
 	assert.Equal(t, n/10, report.Failures)
 	assert.Equal(t, n/2-n/10, report.Unbound, "We should find what is stored unbound.")
 	assert.GreaterOrEqual(t, report.P50, 50*time.Millisecond)
+	assert.InDelta(t, n/2, report.Foreign, 1, "We should look at every class that we are given.")
+	for _, kind := range kinds {
+		assert.Empty(t, listed(t, c, kind), "We should delete the claims.")
+	}
+}
+
+func listed(t *testing.T, c client.Client, kind schema.GroupVersionKind) []unstructured.Unstructured {
+	t.Helper()
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind("ClaimList"))
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	require.NoError(t, c.List(t.Context(), list))
-	assert.Empty(t, list.Items, "We should delete the claims.")
+	return list.Items
 }

@@ -17,6 +17,8 @@ type Report struct {
 	Unbound int
 	// Unlike are those of which the answer was not what is stored: another class, or no such claim.
 	Unlike int
+	// Foreign claims were given a class that they may not have.
+	Foreign int
 	// Latencies of what succeeded: the median, the 99th percentile and the worst.
 	P50, P99, Worst time.Duration
 	// Reasons of the failures, the most frequent first.
@@ -43,6 +45,9 @@ func newReport(creations []creation, stored map[string]string, mark time.Time) R
 			took = append(took, c.took)
 			if class, ok := stored[c.name]; !ok || class != c.class {
 				r.Unlike++
+			}
+			if c.foreign {
+				r.Foreign++
 			}
 			continue
 		}
@@ -97,6 +102,9 @@ func (r Report) String() string {
 		r.Creations, r.Failures, r.Unbound, Milliseconds(r.P50), Milliseconds(r.P99), Milliseconds(r.Worst))
 	if r.Unlike > 0 {
 		add("; %d stored otherwise than answered", r.Unlike)
+	}
+	if r.Foreign > 0 {
+		add("; %d with a class of others", r.Foreign)
 	}
 	if r.Late > 0 {
 		add("; %d started late", r.Late)

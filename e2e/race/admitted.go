@@ -81,6 +81,18 @@ func (a *admitted) after(version uint64, uid string) int {
 	return n
 }
 
+// any uid of a class that was admitted; empty, there is none.
+func (a *admitted) any() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.leases {
+		if l.uid != "" { // The order of a map is random.
+			return l.uid
+		}
+	}
+	return ""
+}
+
 func (a *admitted) error() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,6 +16,7 @@ type lane struct {
 	kinds   Kinds
 	timing  Timing
 	chaos   bool
+	forger  bool
 
 	mu    sync.Mutex
 	judge *Judge
@@ -37,7 +38,7 @@ func newLane(c *Cluster, s Scenario, number int) *lane {
 		group = fmt.Sprintf("lane-%d.%s", number+1, group)
 	}
 	return &lane{
-		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos,
+		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger,
 		judge: NewJudge(s.Lanes[number]), seen: map[string]uint64{}, changed: make(chan struct{}), maybeAdmitted: map[string]time.Time{},
 	}
 }

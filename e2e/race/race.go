@@ -27,17 +27,17 @@ func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Resu
 		lanes = append(lanes, newLane(f.cluster, s, i))
 	}
 	err := progress.During(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
-		return f.prepare(ctx, lanes, writers)
+		return f.prepare(ctx, s, lanes, writers)
 	})
 	if err == nil {
-		err = f.race(ctx, lanes, rounds, writers, r)
+		err = f.race(ctx, s, lanes, rounds, writers, r)
 	}
 	f.failed = f.failed || err != nil && ctx.Err() == nil || r.result.Violations > 0
 	return r.result, err
 }
 
 // prepare registers the lanes' kinds, begins to watch them, and waits until they are guarded.
-func (f *Fleet) prepare(ctx context.Context, lanes []*lane, writers int) error {
+func (f *Fleet) prepare(ctx context.Context, s Scenario, lanes []*lane, writers int) error {
 	var manifest strings.Builder
 	for _, l := range lanes {
 		manifest.WriteString(l.definitions())
@@ -61,12 +61,17 @@ func (f *Fleet) prepare(ctx context.Context, lanes []*lane, writers int) error {
 				return err
 			}
 		}
+		if s.Twins {
+			if err := l.setUpTwins(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 // race all rounds, and say in a line what came of them.
-func (f *Fleet) race(parent context.Context, lanes []*lane, rounds, writers int, r *report) error {
+func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, rounds, writers int, r *report) error {
 	before, err := f.calls(parent)
 	if err != nil {
 		return err
@@ -86,6 +91,12 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, rounds, writers int,
 		})
 	}
 
+	if scenario.Forger {
+		for range forgers {
+			chaos.Go(func() error { return f.forge(racing, lanes, r) })
+		}
+	}
+
 	r.start = time.Now()
 	endTicking := progress.Ticking(r.tick)
 	var number atomic.Int64
@@ -95,6 +106,8 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, rounds, writers int,
 			round := l.round
 			if r.chaos {
 				round = l.chaosRound
+			} else if scenario.Twins {
+				round = l.twinsRound
 			}
 			for n := int(number.Add(1)); n <= rounds; n = int(number.Add(1)) {
 				if err := round(ctx, n, writers, r); err != nil {

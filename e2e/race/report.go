@@ -38,6 +38,8 @@ type report struct {
 	kills   int
 	waits   int
 	longest time.Duration
+	// forged reviews that were answered, and those of them that were allowed.
+	forged, believed int
 }
 
 func (r *report) double(format string, args ...any) {
@@ -80,6 +82,15 @@ func (r *report) waited(d time.Duration) {
 	r.longest = max(r.longest, d)
 }
 
+func (r *report) forgery(allowed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forged++
+	if allowed {
+		r.believed++
+	}
+}
+
 // tick says how far it is.
 func (r *report) tick() {
 	r.mu.Lock()
@@ -110,6 +121,12 @@ func (r *report) end(calls []int) {
 	if r.chaos {
 		parts = append(parts, fmt.Sprintf("%d kills", r.kills),
 			fmt.Sprintf("the next default was waited for %d times, at most %.1f s after what was last admitted", r.waits, r.longest.Seconds()))
+	}
+	if r.forged > 0 {
+		parts = append(parts, fmt.Sprintf("%d forged reviews, of which %d were allowed", r.forged, r.believed))
+	}
+	if !r.chaos && r.waits > 0 {
+		parts = append(parts, fmt.Sprintf("the next default took %.1f s at most", r.longest.Seconds()))
 	}
 	_, _ = fmt.Fprintln(r.progress, strings.Join(parts, "; "))
 }

@@ -14,6 +14,10 @@ type Scenario struct {
 	// Chaos kills replicas, deletes classes and creates them again under the same
 	// name, and has a second webhook refuse what the guard admitted.
 	Chaos bool
+	// Forger sends reviews that no API server sends straight to the replicas.
+	Forger bool
+	// Twins are clients that make one class default at once, which is refused.
+	Twins bool
 	// Timing that it needs.
 	Timing Timing
 }
@@ -24,8 +28,7 @@ type Timing struct {
 	// take to store what was admitted.
 	Request time.Duration
 	// Window is the replicas' --in-flight-window, which has to be longer than that
-	// by as much as the replicas' clocks differ, and by what a machine that is short
-	// of processors may delay.
+	// by what a machine that is short of processors may delay.
 	Window time.Duration
 	// Skews of the replicas' clocks, in turn; none, they are right.
 	Skews []time.Duration
@@ -46,13 +49,18 @@ var (
 // round are left in place, default no more, until the next round is over. What
 // the Leases remember is then seen to have been stored, and nobody waits.
 //
-// The outermost clocks of skew are further apart than the window allows for: that
-// there are no two defaults all the same is because these writes take milliseconds.
+// The outermost clocks of skew are as far apart as the window is long: replicas count
+// it by what they have seen, each for itself.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo}},
 		{Name: "one-kind", Lanes: []Kinds{threeForOne}},
 		{Name: "skew", Lanes: []Kinds{threeForTwo}, Timing: Timing{Skews: []time.Duration{-30 * time.Second, 0, 30 * time.Second}}},
+		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true},
+		{
+			Name: "forger", Lanes: slices.Repeat([]Kinds{threeForTwo}, 2), Forger: true,
+			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
+		},
 		{
 			Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true,
 			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
@@ -66,6 +74,8 @@ func ShortScenarios() []Scenario {
 	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second, Skews: []time.Duration{0, time.Second}}
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo, threeForOne}, Timing: t},
+		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true, Timing: t},
+		{Name: "forger", Lanes: []Kinds{threeForTwo, threeForOne}, Forger: true, Timing: t},
 		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 3), Chaos: true, Timing: t},
 	}
 }
@@ -76,15 +86,6 @@ func (t Timing) skew(replica int) time.Duration {
 		return 0
 	}
 	return t.Skews[replica%len(t.Skews)]
-}
-
-// longestWait for the next default after one that was admitted and not stored: a
-// replica whose clock is behind takes the window to be longer.
-func (t Timing) longestWait() time.Duration {
-	if len(t.Skews) == 0 {
-		return t.Window
-	}
-	return t.Window + slices.Max(t.Skews) - slices.Min(t.Skews)
 }
 
 // names of the class kinds, sorted.

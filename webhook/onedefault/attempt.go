@@ -1,100 +1,66 @@
 package onedefault
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
-// Class names a class.
-type Class struct {
-	// Kind is the name of its ClassKind, <plural>.<group>.
-	Kind            string
-	Namespace, Name string
-}
-
-// String is RESOURCE/NAME as kubectl takes it, or RESOURCE/NAMESPACE/NAME.
-func (c Class) String() string {
-	if c.Namespace == "" {
-		return c.Kind + "/" + c.Name
-	}
-	return c.Kind + "/" + c.Namespace + "/" + c.Name
-}
-
-// Holder is a class that was admitted as a default.
-type Holder struct {
-	Class
-	// UID tells it from others of its name; a Lease that is free has none.
-	UID types.UID
+// Request asks that a class may become default. Nothing of it is believed: a
+// review can be forged.
+type Request struct {
+	Holder
 	// Base is the resourceVersion of the object that is to be updated; empty, the
 	// class is to be created.
 	Base string
-}
-
-// settled says that what was admitted can no longer make the class default,
-// given that it is not default now.
-func (h Holder) settled(now Live) bool {
-	if h.Base == "" {
-		return now.UID == h.UID
-	}
-	return now.UID != h.UID || now.Version != h.Base
-}
-
-// Lease records who was last admitted as the default of a claim kind.
-type Lease struct {
-	// Version is the Lease's resourceVersion; empty, there is no Lease yet.
-	Version string
-	Holder  Holder
-	// Written is when, by the clock of the replica that wrote it.
-	Written time.Time
-	// Window from Written in which what was admitted may still be in flight.
-	Window time.Duration
-}
-
-// Live is what the API server has of a class now; the zero value, none.
-type Live struct {
-	UID types.UID
-	// Version is the resourceVersion.
-	Version string
-	// Default says that the class counts as one: it is marked, is not being
-	// deleted, and serves the claim kind.
-	Default bool
-}
-
-// Request asks that a class may become default.
-type Request struct {
-	Holder
-	// ClaimKinds that the class serves, in the order of their names.
-	ClaimKinds []string
-	// Known defaults of each claim kind, which may have been there before any
-	// Lease was. What is not default any more does no harm.
-	Known map[string][]Class
-	// Window is how long the API server may take to store what is admitted, and
-	// by how much the replicas' clocks may differ.
-	Window time.Duration
+	// Seats that the class takes, each once, in an order that is the same for all.
+	Seats []selector.Seat
+	// Known defaults of each seat, which may have been there before any Lease was.
+	// What is not default any more does no harm.
+	Known map[selector.Seat][]Class
 	// DryRun writes nothing.
 	DryRun bool
 }
 
-// Refusal says which class stands in the way.
+// Refusal says what stands in the way.
 type Refusal struct {
-	ClaimKind string
-	Class     Class
-	// RetryAfter is positive where the class is not default yet, and may no
-	// longer become it after that time.
+	Reason Reason
+	// Seat that is taken, and the class that has it; none where the reason is the
+	// request's own class.
+	Seat  selector.Seat
+	Class Class
+	// RetryAfter is how long what is InFlight may yet be.
 	RetryAfter time.Duration
 }
 
-// Op is what an Attempt needs to have done next.
+// Reason of a refusal.
+type Reason int
+
+// The reasons.
+const (
+	// Taken by a class that is default.
+	Taken Reason = iota
+	// InFlight is a write that may yet make a class default.
+	InFlight
+	// Exists already what is to be created.
+	Exists
+	// Changed is what is to be updated, or gone.
+	Changed
+)
+
+// Op is what an Attempt needs to have done.
 type Op struct {
-	Kind      OpKind
-	ClaimKind string
+	Kind OpKind
+	Seat selector.Seat
 	// Class to be read.
 	Class Class
 	// Lease to be written in the place of its Version.
 	Lease Lease
+
+	at int // of the seat
 }
 
 // OpKind is a kind of operation.
@@ -102,188 +68,300 @@ type OpKind int
 
 // The kinds of operations.
 const (
-	// ReadLease of the claim kind, then call LeaseRead.
+	// ReadLease of the seat, then call LeaseRead.
 	ReadLease OpKind = iota
-	// ReadClass as the claim kind sees it, then call ClassRead.
+	// ReadClass, then call ClassRead.
 	ReadClass
-	// WriteLease of the claim kind, then call LeaseWritten.
+	// WriteLease of the seat, then call LeaseWritten.
 	WriteLease
-	// Done: Refusal has the outcome.
-	Done
 )
 
-// Attempt takes one request through the Leases of its claim kinds. It is a
-// value: every method returns what it has become.
+// Attempt takes one request through the Leases of its seats. First it reads all
+// of them, then all classes that may stand in the way, and judges; so a request
+// that is refused has mostly written nothing. Then it writes the Leases in their
+// order. One that was written meanwhile is read and judged again, with its
+// classes, which are always read after the Lease that names them. If the request
+// is refused after all, its writes are taken out.
+//
+// An Attempt is a value: every method returns what it has become.
 type Attempt struct {
+	id      string
 	request *Request
 	phase   phase
-	// at is the claim kind in hand.
-	at int
-	// lease of that claim kind as it was read, at the time now.
-	lease Lease
-	now   time.Time
-	// check has the classes still to be read that may stand in the way.
-	check []Class
-	// taken are the Leases of the claim kinds before that one, as they were
-	// before, with the Version that they got.
-	taken   []Lease
+	at      int // is the seat to be written
+	seats   []progress
+	toRead  []Class
+	read    []classRead
 	refusal *Refusal
+}
+
+// progress at a seat.
+type progress struct {
+	lease                Lease
+	known, judged, wrote bool
+	// inFlight are the writes of the same class that the Lease goes on recording.
+	inFlight []Pending
+	// out says that the attempt's write is to be taken out, and outKnown that the
+	// Lease was read for that.
+	out, outKnown bool
+}
+
+type classRead struct {
+	class Class
+	live  Live
 }
 
 type phase int
 
 const (
-	reading phase = iota
-	checking
-	taking
-	puttingBack
+	readingLeases phase = iota
+	readingClasses
+	writing
+	takingOut
 	done
 )
 
-// Begin an attempt.
-func Begin(r *Request) Attempt {
-	a := Attempt{request: r}
-	if len(r.ClaimKinds) == 0 {
+// Begin an attempt. Its id is one that no other attempt has or had.
+func Begin(r *Request, id string) Attempt {
+	a := Attempt{id: id, request: r, seats: make([]progress, len(r.Seats))}
+	if len(r.Seats) == 0 {
 		a.phase = done
 	}
 	return a
 }
 
-// Next is what has to be done.
-func (a Attempt) Next() Op {
+// Next is all that can be done now, in any order and at once. Nothing, if the
+// attempt is over.
+func (a Attempt) Next() []Op {
+	var ops []Op
 	switch a.phase {
-	case reading:
-		return Op{Kind: ReadLease, ClaimKind: a.claimKind()}
-	case checking:
-		return Op{Kind: ReadClass, ClaimKind: a.claimKind(), Class: a.check[0]}
-	case taking:
-		return Op{Kind: WriteLease, ClaimKind: a.claimKind(), Lease: a.claimed()}
-	case puttingBack:
-		last := len(a.taken) - 1
-		return Op{Kind: WriteLease, ClaimKind: a.request.ClaimKinds[last], Lease: a.taken[last]}
-	default:
-		return Op{Kind: Done}
+	case readingLeases:
+		for i := range a.seats {
+			if !a.seats[i].known {
+				ops = append(ops, a.op(ReadLease, i))
+			}
+		}
+	case readingClasses:
+		for _, c := range a.toRead {
+			ops = append(ops, Op{Kind: ReadClass, Class: c})
+		}
+	case writing:
+		op := a.op(WriteLease, a.at)
+		op.Lease = a.claimed(a.at)
+		ops = append(ops, op)
+	case takingOut:
+		for i := range a.seats {
+			switch p := &a.seats[i]; {
+			case p.out && !p.outKnown:
+				ops = append(ops, a.op(ReadLease, i))
+			case p.out:
+				op := a.op(WriteLease, i)
+				op.Lease = p.lease.without(a.id)
+				ops = append(ops, op)
+			}
+		}
+	case done:
 	}
+	return ops
+}
+
+func (a Attempt) op(kind OpKind, at int) Op {
+	return Op{Kind: kind, Seat: a.request.Seats[at], at: at}
 }
 
 // Refusal is nil if the class may become default.
 func (a Attempt) Refusal() *Refusal { return a.refusal }
 
-func (a Attempt) claimKind() string { return a.request.ClaimKinds[a.at] }
-
-// LeaseRead goes on with the Lease as it is, read after now.
-func (a Attempt) LeaseRead(l Lease, now time.Time) Attempt {
-	a.lease, a.now, a.check = l, now, nil
-	if l.Holder.UID == a.request.UID {
-		if _, ordered := newest(l.Holder.Base, a.request.Base); !ordered && a.inFlightFor() > 0 {
-			return a.refuse(l.Holder.Class, a.inFlightFor())
-		}
-	} else if l.Holder.UID != "" {
-		a.check = append(a.check, l.Holder.Class)
+// LeaseRead goes on with the Lease of an operation as it is.
+func (a Attempt) LeaseRead(op Op, l Lease) Attempt {
+	a.seats = slices.Clone(a.seats)
+	p := &a.seats[op.at]
+	p.lease = l
+	if a.phase == takingOut {
+		p.out, p.outKnown = l.has(a.id), true
+		return a.takenOut()
 	}
-	for _, c := range a.request.Known[a.claimKind()] {
-		if !slices.Contains(a.check, c) {
-			a.check = append(a.check, c)
-		}
-	}
-	return a.checked()
-}
-
-// ClassRead goes on with the class as it is, read after the Lease.
-func (a Attempt) ClassRead(live Live) Attempt {
-	c, holder := a.check[0], a.lease.Holder
-	if live.Default && live.UID != a.request.UID {
-		return a.refuse(c, 0)
-	}
-	held := c == holder.Class && holder.UID != a.request.UID
-	if left := a.inFlightFor(); held && left > 0 && !holder.settled(live) {
-		return a.refuse(c, left)
-	}
-	a.check = a.check[1:]
-	return a.checked()
-}
-
-// checked goes on once nothing is left that may stand in the way.
-func (a Attempt) checked() Attempt {
-	switch {
-	case len(a.check) > 0:
-		a.phase = checking
-	case a.request.DryRun:
-		return a.next()
-	default:
-		a.phase = taking
-	}
-	return a
-}
-
-// LeaseWritten goes on with the Lease's new version, or, if the write was
-// refused because the Lease has another version than the one read, with none.
-func (a Attempt) LeaseWritten(version string) Attempt {
-	if a.phase == puttingBack { // Whoever wrote it meanwhile has decided for itself.
-		a.taken = a.taken[:len(a.taken)-1]
-		return a.putBack()
-	}
-	if version == "" {
-		a.phase = reading
+	// A write whose answer was lost may have been sent twice, and refused the second time.
+	p.known, p.wrote = true, l.has(a.id)
+	if slices.ContainsFunc(a.seats, func(p progress) bool { return !p.known }) {
 		return a
 	}
-	before := a.lease
-	before.Version = version
-	a.taken = append(slices.Clip(a.taken), before)
-	return a.next()
+	a.phase, a.read, a.toRead = readingClasses, nil, []Class{a.request.Class}
+	for i := range a.seats {
+		if a.seats[i].judged {
+			continue
+		}
+		a.toRead = append(a.toRead, a.request.Known[a.request.Seats[i]]...)
+		if l := &a.seats[i].lease; len(l.Pending) > 0 {
+			a.toRead = append(a.toRead, l.Holder.Class)
+		}
+	}
+	a.toRead = unique(a.toRead)
+	return a
 }
 
-// Abandon an attempt that cannot go on.
-func (a Attempt) Abandon() Attempt { return a.putBack() }
+// unique classes in their first order.
+func unique(classes []Class) []Class {
+	seen := make(map[Class]bool, len(classes))
+	return slices.DeleteFunc(classes, func(c Class) bool {
+		again := seen[c]
+		seen[c] = true
+		return again
+	})
+}
 
-func (a Attempt) next() Attempt {
-	a.at++
-	a.phase = reading
-	if a.at == len(a.request.ClaimKinds) {
+// ClassRead goes on with the class of an operation as it is.
+func (a Attempt) ClassRead(op Op, live Live) Attempt {
+	at := slices.Index(a.toRead, op.Class)
+	a.toRead = slices.Delete(slices.Clone(a.toRead), at, at+1)
+	a.read = append(slices.Clip(a.read), classRead{op.Class, live})
+	if len(a.toRead) > 0 {
+		return a
+	}
+	return a.judge()
+}
+
+func (a Attempt) live(c Class) Live {
+	i := slices.IndexFunc(a.read, func(r classRead) bool { return r.class == c })
+	return a.read[i].live
+}
+
+// judge what was read: the request's own class first, then its seats.
+func (a Attempt) judge() Attempt {
+	own := a.live(a.request.Class)
+	switch {
+	case a.request.Base == "" && own.UID != "":
+		return a.refuse(&Refusal{Reason: Exists, Class: a.request.Class})
+	case a.request.Base != "" && (own.UID != a.request.UID || own.Version != a.request.Base):
+		return a.refuse(&Refusal{Reason: Changed, Class: a.request.Class})
+	case len(own.Seats) > 0: // It is default already. To drop what made it so from a Lease would free that.
 		a.phase = done
+		return a
+	}
+	a.seats = slices.Clone(a.seats)
+	var refusal *Refusal
+	for i := range a.seats {
+		if a.seats[i].judged {
+			continue
+		}
+		a.seats[i].judged = true
+		if r := a.judgeSeat(i); r != nil && r.worse(refusal) {
+			refusal = r
+		}
+	}
+	switch {
+	case refusal != nil:
+		return a.refuse(refusal)
+	case a.request.DryRun:
+		a.phase = done
+	default:
+		a.phase = writing
 	}
 	return a
 }
 
-func (a Attempt) refuse(c Class, retryAfter time.Duration) Attempt {
-	a.refusal = &Refusal{ClaimKind: a.claimKind(), Class: c, RetryAfter: retryAfter}
-	return a.putBack()
+// worse than another refusal is one that does not pass by waiting, and then one
+// that takes longer.
+func (r *Refusal) worse(o *Refusal) bool {
+	switch {
+	case o == nil:
+		return true
+	case r.Reason != o.Reason:
+		return r.Reason == Taken
+	}
+	return r.RetryAfter > o.RetryAfter
 }
 
-func (a Attempt) putBack() Attempt {
-	a.phase = puttingBack
-	if len(a.taken) == 0 {
-		a.phase = done
+// judgeSeat by the rules in the package's documentation.
+func (a Attempt) judgeSeat(at int) *Refusal {
+	seat, lease := a.request.Seats[at], &a.seats[at].lease
+	inTheWay := a.request.Known[seat]
+	if len(lease.Pending) > 0 {
+		inTheWay = append(slices.Clip(inTheWay), lease.Holder.Class)
 	}
-	return a
+	for _, c := range inTheWay {
+		if c != a.request.Class && slices.Contains(a.live(c).Seats, seat) {
+			return &Refusal{Reason: Taken, Seat: seat, Class: c}
+		}
+	}
+	var pending []Pending
+	if len(lease.Pending) > 0 {
+		pending = slices.DeleteFunc(lease.inFlight(a.live(lease.Holder.Class)), func(p Pending) bool { return p.ID == a.id })
+	}
+	soonest := func(p, q Pending) int { return cmp.Compare(p.Left, q.Left) }
+	refusal := &Refusal{Reason: InFlight, Seat: seat, Class: lease.Holder.Class}
+	switch {
+	case lease.Holder != a.request.Holder && len(pending) > 0:
+		refusal.RetryAfter = slices.MaxFunc(pending, soonest).Left
+	case len(pending) == v1alpha1.MaxPendingDefaults:
+		refusal.RetryAfter = slices.MinFunc(pending, soonest).Left
+	default:
+		a.seats[at].inFlight = pending
+		return nil
+	}
+	return refusal
 }
 
 // claimed is the Lease with the request's class as its holder.
-func (a Attempt) claimed() Lease {
-	l := Lease{Version: a.lease.Version, Holder: a.request.Holder, Written: a.now, Window: a.request.Window}
-	if a.lease.Holder.UID == l.Holder.UID {
-		l.Holder.Base, _ = newest(l.Holder.Base, a.lease.Holder.Base)
+func (a Attempt) claimed(at int) Lease {
+	p := &a.seats[at]
+	return Lease{
+		Version: p.lease.Version, Holder: a.request.Holder,
+		Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
 	}
-	return l
 }
 
-// inFlightFor is how long what the Lease records may still be in flight.
-func (a Attempt) inFlightFor() time.Duration {
-	return max(0, a.lease.Window-a.now.Sub(a.lease.Written))
-}
-
-// newest of two bases, and whether that can be told. The creation of a class
-// comes before all its updates. If it cannot be told, the first is returned.
-func newest(a, b string) (base string, ordered bool) {
+// LeaseWritten goes on with the Lease of an operation written, or, if the write
+// was refused because the Lease has another version than the one read, not.
+func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
+	a.seats = slices.Clone(a.seats)
+	p := &a.seats[op.at]
 	switch {
-	case a == b || b == "":
-		return a, true
-	case a == "":
-		return b, true
+	case a.phase == takingOut:
+		p.out, p.outKnown = !written, false
+		return a.takenOut()
+	case !written:
+		*p = progress{}
+		a.phase = readingLeases
+		return a
 	}
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	if order < 0 {
-		a = b
+	p.wrote = true
+	if a.at++; a.at == len(a.seats) {
+		a.phase = done
 	}
-	return a, err == nil
+	return a
+}
+
+// Abandon an attempt that cannot go on. The Lease in hand may have been written.
+func (a Attempt) Abandon() Attempt {
+	switch a.phase {
+	case takingOut, done:
+		return a
+	case writing:
+		a.seats = slices.Clone(a.seats)
+		a.seats[a.at].wrote = true
+	default:
+	}
+	return a.takeOut()
+}
+
+func (a Attempt) refuse(r *Refusal) Attempt {
+	a.refusal = r
+	return a.takeOut()
+}
+
+// takeOut what was written.
+func (a Attempt) takeOut() Attempt {
+	a.phase, a.seats = takingOut, slices.Clone(a.seats)
+	for i := range a.seats {
+		a.seats[i].out = a.seats[i].wrote
+	}
+	return a.takenOut()
+}
+
+func (a Attempt) takenOut() Attempt {
+	if !slices.ContainsFunc(a.seats, func(p progress) bool { return p.out }) {
+		a.phase = done
+	}
+	return a
 }

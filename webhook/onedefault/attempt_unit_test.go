@@ -2,11 +2,15 @@ package onedefault
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 var (
@@ -14,274 +18,160 @@ var (
 	other = Class{Kind: "silvers.example.org", Namespace: "team", Name: "other"}
 )
 
-// newRequest of me, for the claim kinds.
+func seat(claimKind string) selector.Seat { return selector.Seat{ClaimKind: claimKind} }
+
+func seats(claimKinds ...string) (all []selector.Seat) {
+	for _, name := range claimKinds {
+		all = append(all, seat(name))
+	}
+	return all
+}
+
+// newRequest of me, for the seats of the claim kinds.
 func newRequest(base string, claimKinds ...string) *Request {
-	return &Request{Holder: Holder{Class: me, UID: "me-1", Base: base}, ClaimKinds: claimKinds, Window: window}
+	return &Request{Holder: Holder{Class: me, UID: "me-1"}, Base: base, Seats: seats(claimKinds...)}
 }
 
-// heldByOther is a Lease that was written so long before the epoch.
-func heldByOther(base string, age time.Duration) Lease {
-	return Lease{Version: "7", Holder: Holder{Class: other, UID: "other-1", Base: base}, Written: epoch.Add(-age), Window: window}
+func pending(id, base string, left time.Duration) Pending {
+	return Pending{ID: id, Base: base, Left: left}
 }
 
-// run takes an attempt to its end at the epoch.
+// held is a Lease of a class whose uid is its name and "-1".
+func held(c Class, all ...Pending) Lease {
+	return Lease{Version: "7", Holder: Holder{Class: c, UID: types.UID(c.Name + "-1")}, Pending: all}
+}
+
+// run takes an attempt to its end.
 func run(a Attempt, lease Lease, live map[Class]Live) (read []Class, written []Lease, refusal *Refusal) {
 	for {
-		switch op := a.Next(); op.Kind {
+		ops := a.Next()
+		if ops == nil {
+			return read, written, a.Refusal()
+		}
+		switch op := ops[0]; op.Kind {
 		case ReadLease:
-			a = a.LeaseRead(lease, epoch)
+			a = a.LeaseRead(op, lease)
 		case ReadClass:
 			read = append(read, op.Class)
-			a = a.ClassRead(live[op.Class])
-		case WriteLease:
+			a = a.ClassRead(op, live[op.Class])
+		default:
 			written = append(written, op.Lease)
-			a = a.LeaseWritten("8")
-		case Done:
-			return read, written, a.Refusal()
+			a = a.LeaseWritten(op, true)
 		}
 	}
 }
 
 // TestAttempt has a row for each rule of what may become default.
 func TestAttempt(t *testing.T) {
-	mine := func(base string, age time.Duration) Lease {
-		l := heldByOther(base, age)
-		l.Holder.Class, l.Holder.UID = me, "me-1"
-		return l
+	x := seats("x")
+	stored := Live{UID: "me-1", Version: "10"} // me, where it is to be updated
+	isDefault := &Refusal{Reason: Taken, Seat: x[0], Class: other}
+	inFlightFor := func(c Class, left time.Duration) *Refusal {
+		return &Refusal{Reason: InFlight, Seat: x[0], Class: c, RetryAfter: left}
 	}
-	isDefault := &Refusal{ClaimKind: "x", Class: other}
-	inFlightFor := func(left time.Duration) *Refusal { return &Refusal{ClaimKind: "x", Class: other, RetryAfter: left} }
-	shorter := heldByOther("", 11*time.Second)
-	shorter.Window = 10 * time.Second
+	landed := held(other, pending("o", "", window))
+	landed.Landed = true
+	var crowd []Pending
+	for i := range v1alpha1.MaxPendingDefaults {
+		crowd = append(crowd, pending(fmt.Sprint(i), "10", window-time.Duration(i)))
+	}
+	mine := pending("mine", "10", 0)
 	type want struct {
-		read    []Class
-		base    string
+		read    []Class // beside me
 		refusal *Refusal
+		pending []Pending // of the Lease that is written
+		nothing bool      // is written
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		base   string // of the request
+		create bool
+		own    *Live // if not as it is to be
 		lease  Lease
 		known  []Class
-		live   map[Class]Live
+		live   Live // of the other
 		want   want
 	}{
-		"NoLease": {
-			reason: "We should take a Lease that there is not yet.",
-		},
-		"Free": {
-			reason: "We should take a Lease that names nobody.",
-			lease:  Lease{Version: "7"}, base: "10", want: want{base: "10"},
-		},
+		"NoLease":      {reason: "We should take a Lease that there is not yet.", want: want{pending: []Pending{mine}}},
+		"Free":         {reason: "We should take a Lease that names nobody.", lease: Lease{Version: "7"}, want: want{pending: []Pending{mine}}},
+		"FreeToCreate": {reason: "We should record no base of a creation.", create: true, want: want{pending: []Pending{pending("mine", "", 0)}}},
 
-		"Mine": {
-			reason: "We should take our own Lease at once: the API server may ask again.",
-			lease:  mine("", 0),
-		},
-		"MineWithTheSameBase": {
-			reason: "We should take our own Lease at once, whatever a base looks like.",
-			lease:  mine("aleph", 0), base: "aleph", want: want{base: "aleph"},
-		},
-		"MineCreatedBefore": {
-			reason: "We should record the update of a class that was created before.",
-			lease:  mine("", 0), base: "10", want: want{base: "10"},
-		},
-		"MineUpdatedBefore": {
-			reason: "We should keep the base of an update where we are asked for the creation that came before it.",
-			lease:  mine("10", 0), want: want{base: "10"},
-		},
-		"MineWithAnOlderBase": {
-			reason: "We should record the newer base.",
-			lease:  mine("10", 0), base: "11", want: want{base: "11"},
-		},
-		"MineWithANewerBase": {
-			reason: "We should keep the newer base: two API servers may ask in any order.",
-			lease:  mine("11", 0), base: "10", want: want{base: "11"},
-		},
-		"MineWithAShorterBase": {
-			reason: "We should compare bases as numbers, of which 10 is newer than 9.",
-			lease:  mine("9", 0), base: "10", want: want{base: "10"},
-		},
-		"MineWithALongerBase": {
-			reason: "We should compare bases as numbers, of which 10 is newer than 9.",
-			lease:  mine("10", 0), base: "9", want: want{base: "10"},
-		},
-		"MineWithAnIncomparableBase": {
-			reason: "We should not guess which of two bases is the newer while either may be updated from.",
-			lease:  mine("aleph", window-1), base: "beth",
-			want: want{refusal: &Refusal{ClaimKind: "x", Class: me, RetryAfter: 1}},
-		},
-		"MineWithAnIncomparableBaseOnceItIsOver": {
-			reason: "We should record the base of this request once nothing can be updated from the other.",
-			lease:  mine("aleph", window), base: "beth", want: want{base: "beth"},
-		},
-
+		"Exists":       {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
+		"ExistsItself": {reason: "We should not hold a seat for a creation that was stored.", create: true, own: &stored, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
+		"Gone":         {reason: "We should not believe that there is a class to update.", own: &Live{}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
+		"AnotherUID":   {reason: "We should not believe a uid that we can read.", own: &Live{UID: "me-0", Version: "10"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
+		"OlderBase":    {reason: "We should not believe a base that is stored no more.", own: &Live{UID: "me-1", Version: "11"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
+		"NewerBase":    {reason: "We should not believe a base that is not stored yet.", own: &Live{UID: "me-1", Version: "9"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
 		"DefaultAlready": {
-			reason: "We should refuse for good while another is default.",
-			lease:  heldByOther("", 0), live: map[Class]Live{other: {UID: "other-1", Version: "10", Default: true}},
-			want: want{read: []Class{other}, refusal: isDefault},
-		},
-		"DefaultForLong": {
-			reason: "We should refuse for good however long another is default.",
-			lease:  heldByOther("9", time.Hour), live: map[Class]Live{other: {UID: "other-1", Version: "10", Default: true}},
-			want: want{read: []Class{other}, refusal: isDefault},
-		},
-		"DefaultUnderAnotherUID": {
-			reason: "We should refuse where a class of that name is default, whichever was admitted.",
-			lease:  heldByOther("", time.Hour), live: map[Class]Live{other: {UID: "other-2", Version: "10", Default: true}},
-			want: want{read: []Class{other}, refusal: isDefault},
+			reason: "We should leave a Lease alone that may have made the class default.",
+			own:    &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true},
 		},
 
-		"UpdatedAndGone": {
-			reason: "We should pass over an update of a class that is gone.",
-			lease:  heldByOther("10", 0), want: want{read: []Class{other}},
-		},
-		"UpdatedAndAnother": {
-			reason: "We should pass over an update of a class in whose place there is another.",
-			lease:  heldByOther("10", 0), live: map[Class]Live{other: {UID: "other-2", Version: "10"}},
-			want: want{read: []Class{other}},
-		},
-		"UpdatedElsewise": {
-			reason: "We should pass over an update from a version that the API server has no more.",
-			lease:  heldByOther("10", 0), live: map[Class]Live{other: {UID: "other-1", Version: "11"}},
-			want: want{read: []Class{other}},
-		},
-		"UpdateInFlight": {
-			reason: "We should wait for an update whose version the API server still has.",
-			lease:  heldByOther("10", 0), live: map[Class]Live{other: {UID: "other-1", Version: "10"}},
-			want: want{read: []Class{other}, refusal: inFlightFor(window)},
-		},
-		"UpdateInFlightForNearlyAWindow": {
-			reason: "We should wait until the whole window is over.",
-			lease:  heldByOther("10", window-1), live: map[Class]Live{other: {UID: "other-1", Version: "10"}},
-			want: want{read: []Class{other}, refusal: inFlightFor(1)},
-		},
-		"UpdateInFlightForAWindow": {
-			reason: "We should pass over an update once its window is over, and not a moment later.",
-			lease:  heldByOther("10", window), live: map[Class]Live{other: {UID: "other-1", Version: "10"}},
-			want: want{read: []Class{other}},
-		},
+		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
+		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},
+		"MineLanded":         {reason: "We should drop the creation of our class, which landed.", lease: held(me, pending("before", "", window)), want: want{pending: []Pending{mine}}},
+		"MineOver":           {reason: "We should drop a write of our class whose window is over.", lease: held(me, pending("before", "10", 0)), want: want{pending: []Pending{mine}}},
+		"MineCrowded":        {reason: "We should not let a Lease grow without end, and say when it has room.", lease: held(me, crowd...), want: want{refusal: inFlightFor(me, window-time.Duration(len(crowd)-1))}},
+		"MineSentTwice":      {reason: "We should record once what was written though we were told that it was not.", lease: held(me, pending("mine", "10", window)), want: want{pending: []Pending{mine}}},
+		"MineUnderOtherName": {reason: "We should not take another class for ours because somebody names its uid.", lease: Lease{Version: "7", Holder: Holder{Class: other, UID: "me-1"}, Pending: []Pending{pending("o", "9", window)}}, live: Live{UID: "me-1", Version: "9"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
+		"MineByNameAlone":    {reason: "We should wait for the creation of another class of our name.", lease: Lease{Version: "7", Holder: Holder{Class: me, UID: "me-0"}, Pending: []Pending{pending("o", "", window)}}, want: want{refusal: inFlightFor(me, window)}},
 
-		"CreatedAndUndone": {
-			reason: "We should pass over a creation that landed, of a class that is default no more.",
-			lease:  heldByOther("", 0), live: map[Class]Live{other: {UID: "other-1", Version: "11"}},
-			want: want{read: []Class{other}},
-		},
-		"CreationInFlight": {
-			reason: "We should wait for a creation that has not landed: we cannot tell it from one that was deleted.",
-			lease:  heldByOther("", 0), want: want{read: []Class{other}, refusal: inFlightFor(window)},
-		},
-		"CreationInFlightOverAnother": {
-			reason: "We should wait for a creation in whose place there is another class, which may be deleted.",
-			lease:  heldByOther("", 0), live: map[Class]Live{other: {UID: "other-2", Version: "10"}},
-			want: want{read: []Class{other}, refusal: inFlightFor(window)},
-		},
-		"CreationInFlightForNearlyAWindow": {
-			reason: "We should wait until the whole window is over.",
-			lease:  heldByOther("", window-1), want: want{read: []Class{other}, refusal: inFlightFor(1)},
-		},
-		"CreationInFlightForAWindow": {
-			reason: "We should pass over a creation once its window is over, and not a moment later.",
-			lease:  heldByOther("", window), want: want{read: []Class{other}},
-		},
-		"CreationInFlightForItsOwnWindow": {
-			reason: "We should go by the window of who wrote the Lease, which may be set otherwise than ours.",
-			lease:  shorter, want: want{read: []Class{other}},
-		},
+		"DefaultAlreadyOther":    {reason: "We should refuse for good while another is default.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"DefaultForLong":         {reason: "We should refuse for good however long another is default.", lease: held(other, pending("o", "9", 0)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"DefaultUnderAnotherUID": {reason: "We should refuse where a class of that name is default, whichever was admitted.", lease: held(other, pending("o", "", 0)), live: Live{UID: "other-2", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 
-		"KnownDefault": {
-			reason: "We should refuse while there is a default that no Lease knows.",
-			known:  []Class{other}, live: map[Class]Live{other: {UID: "other-1", Version: "10", Default: true}},
-			want: want{read: []Class{other}, refusal: isDefault},
-		},
-		"KnownDefaultBesideMine": {
-			reason: "We should refuse while there is a default that our own Lease does not know.",
-			lease:  mine("", 0), known: []Class{other}, live: map[Class]Live{other: {UID: "other-1", Version: "10", Default: true}},
-			want: want{read: []Class{other}, refusal: isDefault},
-		},
-		"KnownNoMore": {
-			reason: "We should believe the API server rather than a cache, and wait for nothing: no Lease says that it is in flight.",
-			known:  []Class{other}, live: map[Class]Live{other: {UID: "other-1", Version: "10"}},
-			want: want{read: []Class{other}},
-		},
-		"KnownIsMe": {
-			reason: "We should not stand in our own way where we are default before we are asked again.",
-			known:  []Class{me}, base: "9", live: map[Class]Live{me: {UID: "me-1", Version: "10", Default: true}},
-			want: want{read: []Class{me}, base: "9"},
-		},
-		"KnownIsMyNamesake": {
-			reason: "We should refuse while a class of our name is default that is not ours.",
-			known:  []Class{me}, live: map[Class]Live{me: {UID: "me-0", Version: "10", Default: true}},
-			want: want{read: []Class{me}, refusal: &Refusal{ClaimKind: "x", Class: me}},
-		},
-		"KnownIsTheHolder": {
-			reason: "We should read a class once that both the Lease and the inventory name.",
-			lease:  heldByOther("10", 0), known: []Class{other}, want: want{read: []Class{other}},
-		},
-		"KnownBesideTheHolder": {
-			reason: "We should look at the holder and at what the inventory knows.",
-			lease:  heldByOther("10", 0), known: []Class{{Kind: "a", Name: "a"}, {Kind: "b", Name: "b"}},
-			live: map[Class]Live{{Kind: "b", Name: "b"}: {UID: "b-1", Default: true}},
-			want: want{read: []Class{other, {Kind: "a", Name: "a"}, {Kind: "b", Name: "b"}}, refusal: &Refusal{ClaimKind: "x", Class: Class{Kind: "b", Name: "b"}}},
-		},
+		"UpdatedAndGone":    {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"UpdatedAndAnother": {reason: "We should pass over an update of a class in whose place there is another.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-2", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"UpdatedElsewise":   {reason: "We should pass over an update from a version that the API server has no more.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"UpdateInFlight":    {reason: "We should wait for an update whose version the API server still has.", lease: held(other, pending("o", "10", 1)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 1)}},
+		"UpdateOver":        {reason: "We should pass over an update once its window is over.", lease: held(other, pending("o", "10", 0)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"OneOfSeveralLeft":  {reason: "We should wait for the longest of all writes.", lease: held(other, pending("o", "9", window), pending("p", "10", 5), pending("q", "10", 3)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 5)}},
+
+		"CreatedAndUndone":            {reason: "We should pass over a creation that landed, of a class that is default no more.", lease: held(other, pending("o", "", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"CreatedAndDeleted":           {reason: "We should pass over a creation that we saw land, whatever became of it.", lease: landed, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"CreationInFlight":            {reason: "We should wait for a creation that nobody saw land.", lease: held(other, pending("o", "", window)), want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
+		"CreationInFlightOverAnother": {reason: "We should wait for a creation in whose place there is another class, which may be deleted.", lease: held(other, pending("o", "", window)), live: Live{UID: "other-2", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
+		"CreationOver":                {reason: "We should pass over a creation once its window is over.", lease: held(other, pending("o", "", 0)), want: want{read: []Class{other}, pending: []Pending{mine}}},
+
+		"KnownDefault":     {reason: "We should refuse while there is a default that no Lease knows.", known: []Class{other}, live: Live{UID: "other-1", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"KnownBesideMine":  {reason: "We should refuse while there is a default that our own Lease does not know.", lease: held(me, pending("before", "10", window)), known: []Class{other}, live: Live{UID: "other-1", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"KnownNoMore":      {reason: "We should believe the API server rather than a cache.", known: []Class{other}, live: Live{UID: "other-1"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"KnownIsMe":        {reason: "We should not stand in our own way.", known: []Class{me}, want: want{pending: []Pending{mine}}},
+		"KnownIsTheHolder": {reason: "We should read a class once.", lease: held(other, pending("o", "10", window)), known: []Class{other}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := newRequest(tc.base, "x")
-			request.Known = map[string][]Class{"x": tc.known, "y": {{Kind: "of", Name: "another claim kind"}}}
-			read, written, refusal := run(Begin(request), tc.lease, tc.live)
-			assert.Equal(t, tc.want.read, read, tc.reason)
-			assert.Equal(t, tc.want.refusal, refusal, tc.reason)
-			if tc.want.refusal != nil {
-				assert.Empty(t, written, tc.reason)
-				return
+			request, own := newRequest("10", "x"), stored
+			if tc.create {
+				request, own = newRequest("", "x"), Live{}
 			}
-			assert.Equal(t, []Lease{{
-				Version: tc.lease.Version, Holder: Holder{Class: me, UID: "me-1", Base: tc.want.base}, Written: epoch, Window: window,
-			}}, written, tc.reason)
+			if tc.own != nil {
+				own = *tc.own
+			}
+			request.Known = map[selector.Seat][]Class{x[0]: tc.known, seat("y"): {{Kind: "of", Name: "another claim kind"}}}
+			live := map[Class]Live{me: own, other: tc.live}
+			read, written, refusal := run(Begin(request, "mine"), tc.lease, live)
+			assert.ElementsMatch(t, append([]Class{me}, tc.want.read...), read, tc.reason)
+			assert.Equal(t, tc.want.refusal, refusal, tc.reason)
+			var want []Lease
+			if refusal == nil && !tc.want.nothing {
+				want = []Lease{{Version: tc.lease.Version, Holder: request.Holder, Pending: tc.want.pending}}
+			}
+			assert.Equal(t, want, written, tc.reason)
 
 			request.DryRun = true
-			dryRead, written, refusal := run(Begin(request), tc.lease, tc.live)
+			dryRead, written, dryRefusal := run(Begin(request, "mine"), tc.lease, live)
 			assert.Equal(t, read, dryRead, "We should look at the same in a dry run.")
-			assert.Nil(t, refusal, tc.reason)
+			assert.Equal(t, refusal, dryRefusal, tc.reason)
 			assert.Empty(t, written, "We should write nothing in a dry run.")
 		})
 	}
 }
 
-// TestClockSkew states the bound on clocks. The API server stores nothing 60 s
-// after it was asked, or later. With a window of 90 s, clocks of replicas that
-// differ by up to 30 s let nobody pass over what it may yet store, and keep
-// nobody waiting for more than 120 s.
-func TestClockSkew(t *testing.T) {
-	const (
-		longestRequest = 60 * time.Second
-		skew           = 30 * time.Second
-	)
-	// passes says whether a creation so old is passed over by a replica whose
-	// clock is ahead of the writer's.
-	passes := func(age, ahead time.Duration) bool {
-		a := Begin(newRequest("", "x")).LeaseRead(heldByOther("", age), epoch.Add(ahead)).ClassRead(Live{})
-		if a.Refusal() != nil {
-			require.Equal(t, window-age-ahead, a.Refusal().RetryAfter, "We should say how long to wait by the clock that looks.")
-		}
-		return a.Refusal() == nil
-	}
-	for ahead := -skew; ahead <= skew; ahead += 10 * time.Second {
-		for age := time.Duration(0); age < longestRequest; age += time.Second {
-			require.False(t, passes(age, ahead), "We should pass over nothing that may yet be stored: %s old, %s ahead.", age, ahead)
-		}
-		require.False(t, passes(longestRequest-1, ahead), "We should pass over nothing that may yet be stored: %s ahead.", ahead)
-		require.True(t, passes(window+skew, ahead), "We should keep nobody waiting for longer: %s ahead.", ahead)
-	}
-	assert.True(t, passes(longestRequest-1, skew+1), "We should know the bound: beyond it, the window has to be longer.")
-	assert.False(t, passes(window+skew-1, -skew), "We should know the bound on waiting.")
-}
-
-// TestAttemptOnSeveralClaimKinds follows the operations of an attempt, each as a
-// line. A Lease that is written gets the claim kind's name as its version.
-func TestAttemptOnSeveralClaimKinds(t *testing.T) {
-	const readOther = "read silvers.example.org/team/other"
-	inFlight := &Refusal{ClaimKind: "z", Class: other, RetryAfter: window}
+// TestAttemptOnSeveralSeats follows the operations of an attempt, each as a line.
+func TestAttemptOnSeveralSeats(t *testing.T) {
+	const readMe, readOther = "read golds.example.org/me", "read silvers.example.org/team/other"
+	inFlight := &Refusal{Reason: InFlight, Seat: seat("z"), Class: other, RetryAfter: window}
+	busy := held(other, pending("o", "", window))
 	type want struct {
 		ops     []string
 		refusal *Refusal
@@ -289,93 +179,106 @@ func TestAttemptOnSeveralClaimKinds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		claimKinds []string
-		held       map[string]Lease // The others are free.
-		dryRun     bool
-		conflict   int // is the result of this write, counted from 1
-		abandon    int // before this operation, counted from 1
+		held       map[string]Lease       // The others are free.
+		meanwhile  func(map[string]Lease) // before the write of y
+		abandon    int                    // before this operation, counted from 1
 		want       want
 	}{
-		"None": {
-			reason: "We should let a class be default that serves nobody.",
-		},
+		"None": {reason: "We should let a class be default that takes no seat."},
 		"AllFree": {
-			reason:     "We should take one Lease after the other.",
-			claimKinds: []string{"x", "y"},
-			want:       want{ops: []string{"get x", `put x over "": me-1`, "get y", `put y over "": me-1`}},
+			reason: "We should look at all, then write one after the other.", claimKinds: []string{"x", "y"},
+			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`}},
 		},
 		"RefusedTheLast": {
-			reason:     "We should put back what we took, each in the place of what we wrote.",
-			claimKinds: []string{"x", "y", "z"}, held: map[string]Lease{"x": heldByOther("1", time.Hour), "z": heldByOther("", 0)},
-			want: want{ops: []string{
-				"get x", readOther, `put x over "7": me-1`, "get y", `put y over "": me-1`, "get z", readOther,
-				`put y over "y": `, `put x over "x": other-1`,
-			}, refusal: inFlight},
+			reason: "We should write nothing where any seat is taken.", claimKinds: []string{"x", "y", "z"},
+			held: map[string]Lease{"z": busy},
+			want: want{ops: []string{"get x", "get y", "get z", readMe, readOther}, refusal: inFlight},
+		},
+		"RefusedForGoodRatherThanForNow": {
+			reason: "We should say what does not pass by waiting.", claimKinds: []string{"y", "z"},
+			held: map[string]Lease{"y": held(Class{Kind: "k", Name: "late"}, pending("l", "", window)), "z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
+			want: want{
+				ops:     []string{"get y", "get z", readMe, "read k/late", "read k/default"},
+				refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}},
+			},
 		},
 		"LostTheSecond": {
-			reason:     "We should read a Lease again that was written meanwhile, and that one alone.",
-			claimKinds: []string{"x", "y"}, conflict: 2,
-			want: want{ops: []string{"get x", `put x over "": me-1`, "get y", `put y over "": me-1`, "get y", `put y over "": me-1`}},
+			reason: "We should read a Lease again that was written meanwhile, and that one alone.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
+			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
 		},
-		"LostWhatWasToBePutBack": {
-			reason:     "We should leave a Lease to whoever wrote it meanwhile, and put back the others.",
-			claimKinds: []string{"x", "y", "z"}, held: map[string]Lease{"z": heldByOther("", 0)}, conflict: 3,
-			want: want{ops: []string{
-				"get x", `put x over "": me-1`, "get y", `put y over "": me-1`, "get z", readOther, `put y over "y": `, `put x over "x": `,
-			}, refusal: inFlight},
+		"LostTheSecondForGood": {
+			reason: "We should take out what we wrote where another was faster at the next seat.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) { leases["y"] = busy },
+			want: want{
+				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "put": `},
+				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
+			},
 		},
-		"DryRun": {
-			reason:     "We should look at all Leases in a dry run, and write none.",
-			claimKinds: []string{"x", "y"}, dryRun: true,
-			want: want{ops: []string{"get x", "get y"}},
+		"TakenOutBesideAnother": {
+			reason: "We should take out our own write alone.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) {
+				leases["y"] = busy
+				leases["x"] = Lease{Version: "8", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("mine", "", window), pending("twin", "", window)}}
+			},
+			want: want{
+				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`},
+				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
+			},
 		},
-		"DryRunRefused": {
-			reason:     "We should have nothing to put back in a dry run.",
-			claimKinds: []string{"x", "z"}, held: map[string]Lease{"z": heldByOther("", 0)}, dryRun: true,
-			want: want{ops: []string{"get x", "get z", readOther}, refusal: inFlight},
+		"OverwrittenMeanwhile": {
+			reason: "We should leave a Lease alone that another took over meanwhile.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) { leases["x"], leases["y"] = busy, busy },
+			want: want{
+				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"},
+				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
+			},
 		},
-		"AbandonedAtOnce": {
-			reason:     "We should have nothing to put back before we took anything.",
-			claimKinds: []string{"x"}, abandon: 1,
-		},
+		"AbandonedAtOnce": {reason: "We should have nothing to take out before we wrote anything.", claimKinds: []string{"x"}, abandon: 1},
 		"AbandonedBeforeTheSecondWrite": {
-			reason:     "We should put back what we took when we cannot go on.",
-			claimKinds: []string{"x", "y"}, abandon: 4,
-			want: want{ops: []string{"get x", `put x over "": me-1`, "get y", `put x over "x": `}},
-		},
-		"AbandonedWhilePuttingBack": {
-			reason:     "We should go on where we were.",
-			claimKinds: []string{"x", "y", "z"}, held: map[string]Lease{"z": heldByOther("", 0)}, abandon: 8,
-			want: want{ops: []string{
-				"get x", `put x over "": me-1`, "get y", `put y over "": me-1`, "get z", readOther, `put y over "y": `, `put x over "x": `,
-			}, refusal: inFlight},
+			reason: "We should take out what we wrote, and what we may have written.", claimKinds: []string{"x", "y"}, abandon: 5,
+			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, "get x", `put x over "put": `, "get y"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := newRequest("", tc.claimKinds...)
-			request.DryRun = tc.dryRun
-			a, ops, writes := Begin(request), []string(nil), 0
+			leases := map[string]Lease{}
+			maps.Copy(leases, tc.held)
+			a, ops := Begin(newRequest("", tc.claimKinds...), "mine"), []string(nil)
 			for abandoned := false; ; {
 				if len(ops)+1 == tc.abandon && !abandoned {
 					a, abandoned = a.Abandon(), true
 				}
-				op := a.Next()
-				if op.Kind == Done {
+				next := a.Next()
+				if next == nil {
 					break
 				}
-				switch op.Kind {
+				switch op := next[0]; op.Kind {
 				case ReadLease:
-					ops = append(ops, "get "+op.ClaimKind)
-					a = a.LeaseRead(tc.held[op.ClaimKind], epoch)
+					ops = append(ops, "get "+op.Seat.ClaimKind)
+					a = a.LeaseRead(op, leases[op.Seat.ClaimKind])
 				case ReadClass:
 					ops = append(ops, "read "+op.Class.String())
-					a = a.ClassRead(Live{})
-				default:
-					ops = append(ops, fmt.Sprintf("put %s over %q: %s", op.ClaimKind, op.Lease.Version, op.Lease.Holder.UID))
-					version := op.ClaimKind
-					if writes++; writes == tc.conflict {
-						version = ""
+					live := Live{}
+					if op.Class.Name == "default" {
+						live = Live{UID: "default-1", Seats: seats("z")}
 					}
-					a = a.LeaseWritten(version)
+					a = a.ClassRead(op, live)
+				default:
+					if op.Seat == seat("y") && tc.meanwhile != nil {
+						tc.meanwhile(leases)
+						tc.meanwhile = nil
+					}
+					id := ""
+					if n := len(op.Lease.Pending); n > 0 {
+						id = op.Lease.Pending[n-1].ID
+					}
+					ops = append(ops, fmt.Sprintf("put %s over %q: %s", op.Seat.ClaimKind, op.Lease.Version, id))
+					written := leases[op.Seat.ClaimKind].Version == op.Lease.Version
+					if written {
+						op.Lease.Version = "put"
+						leases[op.Seat.ClaimKind] = op.Lease
+					}
+					a = a.LeaseWritten(op, written)
 				}
 			}
 			assert.Equal(t, tc.want.ops, ops, tc.reason)
@@ -385,12 +288,12 @@ func TestAttemptOnSeveralClaimKinds(t *testing.T) {
 }
 
 func TestAttemptIsAValue(t *testing.T) {
-	a := Begin(newRequest("", "v", "w", "x", "y", "z"))
-	for range 3 {
-		a = a.LeaseRead(Lease{}, epoch).LeaseWritten("1")
+	a := Begin(newRequest("", "x", "y"), "mine")
+	ops := a.Next()
+	one, two := a.LeaseRead(ops[0], Lease{Version: "one"}), a.LeaseRead(ops[0], Lease{Version: "two"})
+	for want, a := range map[string]Attempt{"one": one, "two": two} {
+		a = a.LeaseRead(ops[1], Lease{})
+		a = a.ClassRead(a.Next()[0], Live{})
+		assert.Equal(t, want, a.Next()[0].Lease.Version, "We should not share what was read with another that went on from here.")
 	}
-	a = a.LeaseRead(Lease{}, epoch)
-	one, two := a.LeaseWritten("one"), a.LeaseWritten("two")
-	assert.Equal(t, "one", one.Abandon().Next().Lease.Version, "We should not share what was taken with another that went on from here.")
-	assert.Equal(t, "two", two.Abandon().Next().Lease.Version)
 }

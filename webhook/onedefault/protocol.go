@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 const (
@@ -14,40 +19,40 @@ const (
 	patience = 500 * time.Millisecond
 	// firstWait doubles with every wait.
 	firstWait = 10 * time.Millisecond
-	// putBackTimeout is for an attempt whose own time is over.
-	putBackTimeout = time.Second
+	// takeOutTimeout is for an attempt whose own time is over.
+	takeOutTimeout = time.Second
 )
 
 // ErrConflict says that a Lease has another version than the one to be replaced.
 var ErrConflict = errors.New("the Lease was written meanwhile")
 
 // Store is where Leases and classes are. All reads are of what the API server
-// has stored, not of a cache.
+// has stored, not of a cache. All methods are called concurrently.
 type Store interface {
-	// Lease of a claim kind; the zero value if there is none.
-	Lease(ctx context.Context, claimKind string) (Lease, error)
-	// WriteLease in the place of the one that has its Version, and return the new
-	// version, or ErrConflict.
-	WriteLease(ctx context.Context, claimKind string, l Lease) (version string, err error)
-	// Class as it counts for a claim kind; the zero value if there is none.
-	Class(ctx context.Context, claimKind string, c Class) (Live, error)
+	// Lease of a seat; the zero value if there is none.
+	Lease(ctx context.Context, seat selector.Seat) (Lease, error)
+	// WriteLease in the place of the one that has its Version, or ErrConflict.
+	WriteLease(ctx context.Context, seat selector.Seat, l Lease) error
+	// Class as it counts now; the zero value if there is none.
+	Class(ctx context.Context, c Class) (Live, error)
 }
 
 // Protocol runs attempts on a Store.
 type Protocol struct {
 	Store Store
-	// Now is this replica's clock, of which any two may differ by as much as the
-	// request's window is longer than the API server's longest request.
-	Now func() time.Time
+	// NewID of an attempt, which nobody can guess and no other attempt has.
+	NewID func() string
+	// Hurry says that others wait until this request is over, so it is refused at
+	// once rather than wait for what is in flight; nil, nobody does.
+	Hurry func() bool
 }
 
-// Admit a request, or refuse it. Only what is admitted leaves Leases behind
-// other than they were, unless the process ends on the way: then they are those
-// of a request in flight.
+// Admit a request, or refuse it. Only what is admitted leaves a write in flight
+// behind, unless the process or its connection ends on the way.
 func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
 	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, patience-waited-wait) {
 		refusal, err := p.attempt(ctx, r)
-		if err != nil || refusal == nil || refusal.RetryAfter == 0 || wait == 0 {
+		if err != nil || refusal == nil || refusal.Reason != InFlight || wait == 0 || p.Hurry != nil && p.Hurry() {
 			return refusal, err
 		}
 		select {
@@ -59,55 +64,80 @@ func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
 }
 
 func (p *Protocol) attempt(ctx context.Context, r *Request) (*Refusal, error) {
-	a := Begin(r)
-	for a.Next().Kind != Done {
+	a := Begin(r, p.NewID())
+	for a.Next() != nil && a.phase != takingOut {
 		next, err := p.do(ctx, a)
 		if err != nil {
-			p.putBack(ctx, a.Abandon())
-			if a.Refusal() != nil {
-				return a.Refusal(), nil
-			}
+			p.takeOut(ctx, a.Abandon())
 			return nil, err
 		}
 		a = next
 	}
+	p.takeOut(ctx, a)
 	return a.Refusal(), nil
 }
 
-// putBack what an attempt that cannot go on has taken. What cannot be put back
-// counts as in flight.
-func (p *Protocol) putBack(ctx context.Context, a Attempt) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
+// takeOut what a refused attempt has written. What cannot be taken out counts as in flight.
+func (p *Protocol) takeOut(ctx context.Context, a Attempt) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeOutTimeout)
 	defer cancel()
-	for err := error(nil); err == nil && a.Next().Kind != Done; {
-		a, err = p.do(ctx, a)
+	for wait := firstWait; a.Next() != nil && ctx.Err() == nil; {
+		next, err := p.do(ctx, a)
+		a = next
+		if err == nil {
+			continue
+		}
+		select {
+		case <-time.After(wait):
+			wait *= 2
+		case <-ctx.Done():
+		}
 	}
 }
 
-// do what is next.
+// do all that can be done now. Beside an error, the attempt is as what succeeded
+// has made it.
 func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
-	switch op := a.Next(); op.Kind {
-	case ReadLease:
-		now := p.Now()
-		l, err := p.Store.Lease(ctx, op.ClaimKind)
-		if err != nil {
-			return a, fmt.Errorf("cannot get the Lease of claim kind %q: %w", op.ClaimKind, err)
-		}
-		return a.LeaseRead(l, now), nil
-	case ReadClass:
-		live, err := p.Store.Class(ctx, op.ClaimKind, op.Class)
-		if err != nil {
-			return a, fmt.Errorf("cannot tell whether %q is the default of claim kind %q: %w; let classbind read it, or delete the ClassKind %q",
-				op.Class, op.ClaimKind, err, op.Class.Kind)
-		}
-		return a.ClassRead(live), nil
-	case WriteLease:
-		version, err := p.Store.WriteLease(ctx, op.ClaimKind, op.Lease)
-		if err != nil && !errors.Is(err, ErrConflict) {
-			return a, fmt.Errorf("cannot write the Lease of claim kind %q: %w", op.ClaimKind, err)
-		}
-		return a.LeaseWritten(version), nil
-	case Done:
+	ops := a.Next()
+	results := make([]func(Attempt) Attempt, len(ops))
+	var all errgroup.Group
+	all.SetLimit(v1alpha1.MaxGuardCalls)
+	for i, op := range ops {
+		all.Go(func() (err error) {
+			results[i], err = p.result(ctx, op)
+			return err
+		})
 	}
-	return a, nil
+	err := all.Wait()
+	for _, result := range results {
+		if result != nil {
+			a = result(a)
+		}
+	}
+	return a, err
+}
+
+// result of an operation, as a step of the attempt.
+func (p *Protocol) result(ctx context.Context, op Op) (func(Attempt) Attempt, error) {
+	switch op.Kind {
+	case ReadLease:
+		l, err := p.Store.Lease(ctx, op.Seat)
+		if err != nil {
+			return nil, fmt.Errorf("cannot get the Lease of %s: %w", describe(op.Seat), err)
+		}
+		return func(a Attempt) Attempt { return a.LeaseRead(op, l) }, nil
+	case ReadClass:
+		live, err := p.Store.Class(ctx, op.Class)
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell whether %q is a default class: %w; let classbind read it, or delete the ClassKind %q",
+				op.Class, err, op.Class.Kind)
+		}
+		return func(a Attempt) Attempt { return a.ClassRead(op, live) }, nil
+	default:
+		err := p.Store.WriteLease(ctx, op.Seat, op.Lease)
+		if err != nil && !errors.Is(err, ErrConflict) {
+			return nil, fmt.Errorf("cannot write the Lease of %s: %w", describe(op.Seat), err)
+		}
+		return func(a Attempt) Attempt { return a.LeaseWritten(op, err == nil) }, nil
+	}
 }

@@ -3,36 +3,51 @@ package onedefault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/selector"
 )
 
 // memory is a Store with the API server's preconditions, which a test can make fail.
 type memory struct {
-	leases  map[string]Lease
-	classes map[Class]Live
 	// disturb is called before each operation, with how many of its kind there
-	// have been for the claim kind, counted from 1. Its error is the operation's.
+	// have been for the seat, counted from 1. Its error is the operation's.
 	disturb func(ctx context.Context, op Op, count int) error
+	// latency of each operation.
+	latency time.Duration
 
+	mu      sync.Mutex
+	leases  map[selector.Seat]Lease
+	classes map[Class]Live
 	version int
 	counts  map[string]int
 	writes  int
+	reads   map[Class]int
 }
 
 func (m *memory) begin(ctx context.Context, op Op) error {
-	if m.counts == nil {
-		m.counts = map[string]int{}
-	}
-	key := op.ClaimKind + strconv.Itoa(int(op.Kind))
+	m.mu.Lock()
+	key := op.Seat.ClaimKind + strconv.Itoa(int(op.Kind))
 	m.counts[key]++
+	count := m.counts[key]
+	m.mu.Unlock()
+	if m.latency > 0 {
+		select {
+		case <-time.After(m.latency):
+		case <-ctx.Done():
+		}
+	}
 	if m.disturb != nil {
-		if err := m.disturb(ctx, op, m.counts[key]); err != nil {
+		if err := m.disturb(ctx, op, count); err != nil {
 			return err
 		}
 	}
@@ -40,114 +55,69 @@ func (m *memory) begin(ctx context.Context, op Op) error {
 }
 
 // Lease is read.
-func (m *memory) Lease(ctx context.Context, claimKind string) (Lease, error) {
-	err := m.begin(ctx, Op{Kind: ReadLease, ClaimKind: claimKind})
-	return m.leases[claimKind], err
+func (m *memory) Lease(ctx context.Context, s selector.Seat) (Lease, error) {
+	err := m.begin(ctx, Op{Kind: ReadLease, Seat: s})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leases[s], err
 }
 
 // Class is read.
-func (m *memory) Class(ctx context.Context, claimKind string, c Class) (Live, error) {
-	err := m.begin(ctx, Op{Kind: ReadClass, ClaimKind: claimKind, Class: c})
+func (m *memory) Class(ctx context.Context, c Class) (Live, error) {
+	err := m.begin(ctx, Op{Kind: ReadClass, Class: c})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads[c]++
 	return m.classes[c], err
 }
 
 // WriteLease in the place of its version.
-func (m *memory) WriteLease(ctx context.Context, claimKind string, l Lease) (string, error) {
-	if err := m.begin(ctx, Op{Kind: WriteLease, ClaimKind: claimKind, Lease: l}); err != nil {
-		return "", err
+func (m *memory) WriteLease(ctx context.Context, s selector.Seat, l Lease) error {
+	if err := m.begin(ctx, Op{Kind: WriteLease, Seat: s, Lease: l}); err != nil {
+		return err
 	}
-	if l.Version != m.leases[claimKind].Version {
-		return "", ErrConflict
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.Version != m.leases[s].Version {
+		return ErrConflict
 	}
-	m.put(claimKind, l)
+	m.put(s, l)
 	m.writes++
-	return m.leases[claimKind].Version, nil
+	return nil
 }
 
 // put a Lease there, whatever there is.
-func (m *memory) put(claimKind string, l Lease) {
+func (m *memory) put(s selector.Seat, l Lease) {
 	m.version++
 	l.Version = "v" + strconv.Itoa(m.version)
-	m.leases[claimKind] = l
-}
-
-// records are the Leases without their versions, and those that are there alone.
-func (m *memory) records() map[string]Lease {
-	records := map[string]Lease{}
-	for claimKind, l := range m.leases {
-		if l.Version = ""; l != (Lease{}) {
-			records[claimKind] = l
-		}
-	}
-	return records
+	m.leases[s] = l
 }
 
 func newMemory(leases map[string]Lease) *memory {
-	m := &memory{leases: map[string]Lease{}, classes: map[Class]Live{}}
+	m := &memory{leases: map[selector.Seat]Lease{}, classes: map[Class]Live{}, counts: map[string]int{}, reads: map[Class]int{}}
 	for claimKind, l := range leases {
-		m.put(claimKind, l)
+		m.put(seat(claimKind), l)
 	}
 	return m
 }
 
-// settled was admitted on version 1 of what has been updated since; whoever comes takes its Lease.
-var settled = Lease{Holder: Holder{Class: Class{Kind: "k", Name: "settled"}, UID: "settled-1", Base: "1"}, Written: epoch.Add(-time.Second), Window: 7 * time.Second}
-
-func atEpoch() time.Time { return epoch }
-
-func TestAdmitStartsOver(t *testing.T) {
-	landed := Live{UID: "other-1", Version: "10", Default: true}
-	for name, tc := range map[string]struct {
-		reason  string
-		between func(*memory) // the first look at the Lease and the write of it
-		want    *Refusal
-		holder  Holder
-	}{
-		"Lost": {
-			reason: "We should say who won, where another took the Lease and landed between our look and our write.",
-			between: func(m *memory) {
-				m.put("x", heldByOther("", 0))
-				m.classes[other] = landed
-			},
-			want: &Refusal{ClaimKind: "x", Class: other}, holder: heldByOther("", 0).Holder,
-		},
-		"PutBack": {
-			reason: "We should take a Lease that another took and put back meanwhile.",
-			between: func(m *memory) {
-				m.put("x", heldByOther("", 0))
-				m.put("x", Lease{})
-			},
-			holder: newRequest("").Holder,
-		},
-		"AskedTwice": {
-			reason:  "We should keep the newer base that another replica recorded for the same class meanwhile.",
-			between: func(m *memory) { m.put("x", Lease{Holder: newRequest("12").Holder, Written: epoch, Window: window}) },
-			holder:  newRequest("12").Holder,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMemory(nil)
-			m.disturb = func(_ context.Context, op Op, count int) error {
-				if op.Kind == WriteLease && count == 1 {
-					tc.between(m)
-				}
-				return nil
-			}
-			refusal, err := (&Protocol{Store: m, Now: atEpoch}).Admit(t.Context(), newRequest("", "x"))
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want, refusal, tc.reason)
-			assert.Equal(t, tc.holder, m.leases["x"].Holder, tc.reason)
-		})
-	}
+func (m *memory) protocol() *Protocol {
+	var n atomic.Int64
+	return &Protocol{Store: m, NewID: func() string { return "mine-" + strconv.Itoa(int(n.Add(1))) }}
 }
+
+var (
+	otherInFlight = held(other, pending("o", "", window))
+	otherDefault  = Live{UID: "other-1", Version: "11", Seats: seats("x", "y")}
+)
 
 // TestAdmitWaits for another that is in flight when it comes, in the time of a bubble.
 func TestAdmitWaits(t *testing.T) {
 	type want struct {
-		refusal *Refusal
+		reason  Reason
+		refused bool
 		took    time.Duration
 	}
-	inFlight := func(left time.Duration) *Refusal { return &Refusal{ClaimKind: "x", Class: other, RetryAfter: left} }
 	for name, tc := range map[string]struct {
 		reason  string
 		after   time.Duration
@@ -156,44 +126,19 @@ func TestAdmitWaits(t *testing.T) {
 		dryRun  bool
 		want    want
 	}{
-		"AtOnce": {
-			reason:  "We should not wait for what is default already.",
-			becomes: Live{UID: "other-1", Default: true},
-			want:    want{refusal: inFlight(0)},
-		},
-		"Lands": {
-			reason: "We should wait until the other is stored, and say who won.",
-			after:  25 * time.Millisecond, becomes: Live{UID: "other-1", Default: true},
-			want: want{refusal: inFlight(0), took: 30 * time.Millisecond},
-		},
-		"LandsAndIsUndone": {
-			reason: "We should wait until the other is out of the way.",
-			after:  25 * time.Millisecond, becomes: Live{UID: "other-1"},
-			want: want{took: 30 * time.Millisecond},
-		},
-		"DoesNotLand": {
-			reason: "We should give up in time to answer, and say how long it may yet take.",
-			after:  time.Hour,
-			want:   want{refusal: inFlight(window - patience), took: patience},
-		},
-		"DoesNotLandInADryRun": {
-			reason: "We should answer a dry run as we would the request.",
-			after:  time.Hour, dryRun: true,
-			want: want{refusal: inFlight(window - patience), took: patience},
-		},
-		"NoTime": {
-			reason: "We should answer what we know when there is no time left.",
-			after:  time.Hour, timeout: 25 * time.Millisecond,
-			want: want{refusal: inFlight(window - 10*time.Millisecond), took: 25 * time.Millisecond},
-		},
+		"AtOnce":               {reason: "We should not wait for what is default already.", becomes: otherDefault, want: want{refused: true}},
+		"Lands":                {reason: "We should wait until the other is stored, and say who won.", after: 25 * time.Millisecond, becomes: otherDefault, want: want{refused: true, took: 30 * time.Millisecond}},
+		"LandsAndIsUndone":     {reason: "We should wait until the other is out of the way.", after: 25 * time.Millisecond, becomes: Live{UID: "other-1"}, want: want{took: 30 * time.Millisecond}},
+		"DoesNotLand":          {reason: "We should give up in time to answer.", after: time.Hour, want: want{InFlight, true, patience}},
+		"DoesNotLandInADryRun": {reason: "We should answer a dry run as we would the request.", after: time.Hour, dryRun: true, want: want{InFlight, true, patience}},
+		"NoTime":               {reason: "We should answer what we know when there is no time left.", after: time.Hour, timeout: 25 * time.Millisecond, want: want{InFlight, true, 25 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				held := heldByOther("", 0)
-				held.Written = start
-				m := newMemory(map[string]Lease{"x": held})
+				start, m := time.Now(), newMemory(map[string]Lease{"x": otherInFlight})
 				m.disturb = func(context.Context, Op, int) error {
+					m.mu.Lock()
+					defer m.mu.Unlock()
 					if time.Since(start) >= tc.after {
 						m.classes[other] = tc.becomes
 					}
@@ -207,54 +152,47 @@ func TestAdmitWaits(t *testing.T) {
 				}
 				request := newRequest("", "x")
 				request.DryRun = tc.dryRun
-				refusal, err := (&Protocol{Store: m, Now: time.Now}).Admit(ctx, request)
+				refusal, err := m.protocol().Admit(ctx, request)
 				require.NoError(t, err, tc.reason)
-				assert.Equal(t, tc.want, want{refusal, time.Since(start)}, tc.reason)
-				assert.LessOrEqual(t, time.Since(start), patience, "We should leave time to answer.")
+				got := want{refused: refusal != nil, took: time.Since(start)}
+				if refusal != nil {
+					got.reason = refusal.Reason
+				}
+				assert.Equal(t, tc.want, got, tc.reason)
 			})
 		})
 	}
 }
 
-func TestAdmitReadsTheClockFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const slow = 2 * time.Second
-		start := time.Now()
-		held := heldByOther("", 0)
-		held.Written = start.Add(slow/2 - window)
-		m := newMemory(map[string]Lease{"x": held})
-		m.disturb = func(_ context.Context, op Op, count int) error {
-			if op.Kind == ReadLease && count == 1 {
-				time.Sleep(slow) // In the bubble's time.
-			}
-			return nil
-		}
-		refusal, err := (&Protocol{Store: m, Now: time.Now}).Admit(t.Context(), newRequest("", "x"))
-		require.NoError(t, err)
-		assert.Nil(t, refusal)
-		assert.Equal(t, start.Add(slow+firstWait), m.leases["x"].Written,
-			"We should not count the time that it takes to read a Lease: only on a second look is the other's window over.")
-	})
-}
-
-// TestAdmitLeavesNothing of what is refused, or cannot be answered, in the first Lease or the second.
+// TestAdmitLeavesNothing of what is refused, or cannot be answered.
 func TestAdmitLeavesNothing(t *testing.T) {
 	failure := errors.New("connection refused")
 	failing := func(kind OpKind, claimKind string, n int) func(context.Context, *memory, Op, int) error {
 		return func(_ context.Context, _ *memory, op Op, count int) error {
-			if op.Kind == kind && op.ClaimKind == claimKind && count == n {
+			if op.Kind == kind && (kind == ReadClass || op.Seat == seat(claimKind)) && count == n {
 				return failure
 			}
 			return nil
 		}
 	}
-	otherInFlight, otherDefault := heldByOther("", 0), heldByOther("10", 0)
-	otherInFlight.Version = ""
+	// overtake takes y before it is written.
+	overtake := func(then func(context.Context, *memory, Op, int) error) func(context.Context, *memory, Op, int) error {
+		return func(ctx context.Context, m *memory, op Op, count int) error {
+			if op.Kind == WriteLease && op.Seat == seat("y") && count == 1 {
+				m.mu.Lock()
+				m.put(seat("y"), otherInFlight)
+				m.classes[other] = otherDefault
+				m.mu.Unlock()
+			}
+			return then(ctx, m, op, count)
+		}
+	}
+	nothing := func(context.Context, *memory, Op, int) error { return nil }
+	second := &Refusal{Reason: Taken, Seat: seat("y"), Class: other}
 	type want struct {
 		refusal *Refusal
 		err     string
 		writes  int
-		left    *Lease // in x; nil, what was there before
 	}
 	for name, tc := range map[string]struct {
 		reason  string
@@ -264,87 +202,60 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		disturb func(context.Context, *memory, Op, int) error
 		want    want
 	}{
-		"Refused": {
-			reason: "We should put back the first Lease exactly as it was where we are refused the second.",
-			y:      otherDefault, live: Live{UID: "other-1", Version: "11", Default: true},
-			want: want{refusal: &Refusal{ClaimKind: "y", Class: other}, writes: 2},
+		"Refused":       {reason: "We should write nothing where a seat is taken.", y: otherInFlight, live: otherDefault, want: want{refusal: second}},
+		"RefusedDryRun": {reason: "We should write nothing in a dry run.", y: otherInFlight, live: otherDefault, dryRun: true, want: want{refusal: second}},
+		"Overtaken":     {reason: "We should take out what we wrote where another was faster.", disturb: overtake(nothing), want: want{refusal: second, writes: 2}},
+		"OvertakenAndNotTakenOutAtFirst": {
+			reason: "We should try once more to take out what we wrote.", disturb: overtake(failing(WriteLease, "x", 2)), want: want{refusal: second, writes: 2},
 		},
-		"RefusedAfterALostRace": {
-			reason: "We should put back the first Lease where another took the second meanwhile.",
-			live:   Live{UID: "other-1", Version: "11", Default: true},
-			disturb: func(_ context.Context, m *memory, op Op, count int) error {
-				if op.Kind == WriteLease && op.ClaimKind == "y" && count == 1 {
-					m.put("y", otherDefault)
-				}
-				return nil
-			},
-			want: want{refusal: &Refusal{ClaimKind: "y", Class: other}, writes: 2},
+		"OvertakenAndNotReadAtFirst": {
+			reason: "We should try once more to read what we wrote.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{refusal: second, writes: 2},
 		},
-		"RefusedWhileAnotherTookTheFirst": {
-			reason: "We should put nothing back over what another wrote meanwhile.",
-			y:      otherDefault, live: Live{UID: "other-1", Version: "11", Default: true},
-			disturb: func(_ context.Context, m *memory, op Op, _ int) error {
-				if op.Kind == ReadLease && op.ClaimKind == "y" {
-					m.put("x", otherInFlight)
-				}
-				return nil
-			},
-			want: want{refusal: &Refusal{ClaimKind: "y", Class: other}, writes: 1, left: &otherInFlight},
-		},
-		"DryRun": {
-			reason: "We should write nothing in a dry run, not even to put it back.",
-			y:      otherDefault, live: Live{UID: "other-1", Version: "11", Default: true}, dryRun: true,
-			want: want{refusal: &Refusal{ClaimKind: "y", Class: other}},
-		},
-		"FirstLeaseNotRead": {
-			reason:  "We should say which Lease we cannot get.",
-			disturb: failing(ReadLease, "x", 1),
-			want:    want{err: `cannot get the Lease of claim kind "x": connection refused`},
-		},
-		"FirstLeaseNotWritten": {
-			reason:  "We should say which Lease we cannot write.",
-			disturb: failing(WriteLease, "x", 1),
-			want:    want{err: `cannot write the Lease of claim kind "x": connection refused`},
-		},
-		"SecondLeaseNotRead": {
-			reason:  "We should put back the first Lease where we cannot get the second.",
-			disturb: failing(ReadLease, "y", 1),
-			want:    want{err: `cannot get the Lease of claim kind "y": connection refused`, writes: 2},
-		},
-		"SecondLeaseNotWritten": {
-			reason:  "We should put back the first Lease where we cannot write the second.",
-			disturb: failing(WriteLease, "y", 1),
-			want:    want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2},
-		},
+		"FirstLeaseNotRead":     {reason: "We should say which Lease we cannot get.", disturb: failing(ReadLease, "x", 1), want: want{err: `cannot get the Lease of claim kind "x": connection refused`}},
+		"FirstLeaseNotWritten":  {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
+		"SecondLeaseNotRead":    {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
+		"SecondLeaseNotWritten": {reason: "We should take out the first write where we cannot do the second.", disturb: failing(WriteLease, "y", 1), want: want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2}},
 		"ClassNotRead": {
-			reason: "We should put back the first Lease where we cannot look at the holder of the second.",
-			y:      otherDefault, disturb: failing(ReadClass, "y", 1),
-			want: want{
-				err: `cannot tell whether "silvers.example.org/team/other" is the default of claim kind "y": connection refused; ` +
-					`let classbind read it, or delete the ClassKind "silvers.example.org"`, writes: 2,
-			},
+			reason: "We should say which class we cannot read.", disturb: failing(ReadClass, "", 1),
+			want: want{err: `cannot tell whether "golds.example.org/me" is a default class: connection refused; let classbind read it, or delete the ClassKind "golds.example.org"`},
 		},
-		"NotPutBackAtFirst": {
-			reason: "We should try once more to put back what we were refused.",
-			y:      otherDefault, live: Live{UID: "other-1", Version: "11", Default: true},
-			disturb: failing(WriteLease, "x", 2),
-			want:    want{refusal: &Refusal{ClaimKind: "y", Class: other}, writes: 2},
+		"WrittenAllTheSame": {
+			reason: "We should take out what was written though we were not told.",
+			disturb: func(_ context.Context, m *memory, op Op, count int) error {
+				if op.Kind == WriteLease && op.Seat == seat("x") && count == 1 {
+					m.mu.Lock()
+					m.put(op.Seat, op.Lease)
+					m.mu.Unlock()
+					return failure
+				}
+				return nil
+			},
+			want: want{err: `cannot write the Lease of claim kind "x": connection refused`, writes: 1},
+		},
+		"SentTwice": {
+			reason: "We should take out what was written though we were told that it was not, and refused when we looked again.",
+			disturb: func(_ context.Context, m *memory, op Op, count int) error {
+				if op.Kind == WriteLease && op.Seat == seat("x") && count == 1 {
+					m.mu.Lock()
+					m.put(op.Seat, op.Lease)
+					m.classes[me] = Live{UID: "me-0", Version: "1"}
+					m.mu.Unlock()
+					return ErrConflict
+				}
+				return nil
+			},
+			want: want{refusal: &Refusal{Reason: Exists, Class: me}, writes: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			leases := map[string]Lease{"x": settled}
-			if tc.y != (Lease{}) {
-				leases["y"] = tc.y
-			}
-			m := newMemory(leases)
+			m := newMemory(map[string]Lease{"y": tc.y})
 			m.classes[other] = tc.live
 			if tc.disturb != nil {
 				m.disturb = func(ctx context.Context, op Op, count int) error { return tc.disturb(ctx, m, op, count) }
 			}
-			before := m.records()["x"]
 			request := newRequest("", "x", "y")
 			request.DryRun = tc.dryRun
-			refusal, err := (&Protocol{Store: m, Now: atEpoch}).Admit(t.Context(), request)
+			refusal, err := m.protocol().Admit(t.Context(), request)
 			if tc.want.err != "" {
 				require.EqualError(t, err, tc.want.err, tc.reason)
 				require.ErrorIs(t, err, failure, tc.reason)
@@ -352,38 +263,101 @@ func TestAdmitLeavesNothing(t *testing.T) {
 				require.NoError(t, err, tc.reason)
 			}
 			assert.Equal(t, tc.want.refusal, refusal, tc.reason)
-			if tc.want.left != nil {
-				before = *tc.want.left
-			}
-			assert.Equal(t, before, m.records()["x"], tc.reason)
-			assert.NotEqual(t, me, m.leases["y"].Holder.Class, tc.reason)
 			assert.Equal(t, tc.want.writes, m.writes, tc.reason)
+			for s, l := range m.leases {
+				assert.NotEqual(t, me, l.Holder.Class, "%v: %s", s, tc.reason)
+			}
 		})
 	}
 }
 
-func TestAdmitPutsBackWhenThereIsNoTime(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	m := newMemory(map[string]Lease{"x": settled})
-	before := m.records()
+// TestAdmitTogether has several requests for one class, of which each is refused
+// for another seat once it has written the first.
+func TestAdmitTogether(t *testing.T) {
+	m := newMemory(nil)
+	m.classes[me] = Live{UID: "me-1", Version: "10"}
+	p := m.protocol()
+	const together = 4
+	var written sync.WaitGroup
+	written.Add(together)
 	m.disturb = func(_ context.Context, op Op, _ int) error {
-		if op.Kind == ReadLease && op.ClaimKind == "y" {
+		if op.Kind == WriteLease && op.Seat == seat("y") && len(op.Lease.Pending) > 0 {
+			written.Done() // All have written x.
+			written.Wait()
+			m.mu.Lock()
+			m.put(seat("y"), otherInFlight)
+			m.classes[other] = otherDefault
+			m.mu.Unlock()
+		}
+		return nil
+	}
+	var all sync.WaitGroup
+	refusals := make(chan *Refusal, together)
+	for range together {
+		all.Go(func() {
+			refusal, _ := p.Admit(t.Context(), newRequest("10", "x", "y")) // None, if there is an error.
+			refusals <- refusal
+		})
+	}
+	all.Wait()
+	close(refusals)
+	for refusal := range refusals {
+		assert.Equal(t, &Refusal{Reason: Taken, Seat: seat("y"), Class: other}, refusal)
+	}
+	assert.Empty(t, m.leases[seat("x")].Pending, "We should leave nothing of any in flight.")
+	assert.Empty(t, m.leases[seat("x")].Holder)
+	refusal, err := p.Admit(t.Context(), &Request{Holder: Holder{Class{Kind: "k", Name: "next"}, "next-1"}, Seats: seats("x")})
+	require.NoError(t, err)
+	assert.Nil(t, refusal, "We should not have the next default wait.")
+}
+
+// TestAdmitManySeats has a class that serves as many claim kinds as a ClassKind may, and an API
+// server that takes 15 ms a call.
+func TestAdmitManySeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const deadline = 2500 * time.Millisecond
+		m := newMemory(nil)
+		m.latency = 15 * time.Millisecond
+		request := newRequest("10")
+		for i := range 64 {
+			s := seat(fmt.Sprintf("claims-%02d", i))
+			request.Seats = append(request.Seats, s)
+			m.put(s, held(other, pending("o", "10", window)))
+		}
+		m.classes[me], m.classes[other] = Live{UID: "me-1", Version: "10"}, Live{UID: "other-1", Version: "11"}
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		start := time.Now()
+		refusal, err := m.protocol().Admit(ctx, request)
+		require.NoError(t, err, "We should be in time.")
+		assert.Nil(t, refusal)
+		// 64 reads, 16 at once, two classes at once, and one write after the other.
+		assert.Equal(t, (4+1+64)*m.latency, time.Since(start))
+		assert.Equal(t, map[Class]int{me: 1, other: 1}, m.reads, "We should read each class once.")
+	})
+}
+
+func TestAdmitTakesOutWhenThereIsNoTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	m := newMemory(nil)
+	m.disturb = func(_ context.Context, op Op, _ int) error {
+		if op.Kind == WriteLease && op.Seat == seat("y") {
 			cancel() // The API server hangs up.
 		}
 		return nil
 	}
-	refusal, err := (&Protocol{Store: m, Now: atEpoch}).Admit(ctx, newRequest("", "x", "y"))
+	refusal, err := m.protocol().Admit(ctx, newRequest("", "x", "y"))
 	require.ErrorIs(t, err, context.Canceled, "We should say that we cannot answer.")
 	assert.Nil(t, refusal)
-	assert.Equal(t, before, m.records(), "We should put back what we took all the same.")
+	assert.Empty(t, m.leases[seat("x")].Pending, "We should take out what we wrote all the same.")
 }
 
-func TestAdmitDoesNotPutBackForEver(t *testing.T) {
+func TestAdmitDoesNotTakeOutForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(nil)
 		failure := errors.New("connection refused")
 		m.disturb = func(ctx context.Context, op Op, count int) error {
-			if op.Kind == ReadLease && op.ClaimKind == "y" {
+			if op.Kind == WriteLease && op.Seat == seat("y") {
 				return failure
 			}
 			if op.Kind == WriteLease && count == 2 { // The API server does not answer.
@@ -392,8 +366,8 @@ func TestAdmitDoesNotPutBackForEver(t *testing.T) {
 			return nil
 		}
 		start := time.Now()
-		_, err := (&Protocol{Store: m, Now: time.Now}).Admit(t.Context(), newRequest("", "x", "y"))
+		_, err := m.protocol().Admit(t.Context(), newRequest("", "x", "y"))
 		require.ErrorIs(t, err, failure, "We should say what went wrong first.")
-		assert.Equal(t, putBackTimeout, time.Since(start), "We should give up.")
+		assert.Equal(t, takeOutTimeout, time.Since(start), "We should give up.")
 	})
 }

@@ -46,7 +46,7 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 	}
 	item.decideBy(k)
 	if v.Fault != nil {
-		policy := "refused, because failurePolicy is Fail"
+		policy := "refused, because failurePolicy is " + string(k.Spec.FailurePolicy)
 		if k.Spec.FailurePolicy == v1alpha1.Ignore {
 			policy = "created without a class, because failurePolicy is Ignore"
 		}

@@ -55,6 +55,7 @@ type options struct {
 	output     string
 	unbound    bool
 	namespace  string
+	own        string
 	kubeconfig string
 	context    string
 
@@ -81,6 +82,9 @@ objects in them are passed over. Of a CRD among them is learnt what the
 API server would say of a kind: its plural, its scope and its preferred version.
 Without, the plural is guessed from the kind, and classes are namespaced if one
 has a namespace.
+
+It tells what the author of the claim would be told: of the classes of namespaces
+whose classes the claim is not offered, nothing.
 
 A claim that has its class is left alone, as the server would; --unbound explains
 it as if it had none.
@@ -120,6 +124,8 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"namespace": cobra.NoFileCompletions,
 		"context":   cobra.NoFileCompletions,
+
+		"classbind-namespace": cobra.NoFileCompletions,
 	} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails for a flag that there is not, which a test would see.
 	}
@@ -133,6 +139,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.output, "output", "o", outputs[0], "`format`: table for people, json or yaml for programs")
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
+	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
 }
@@ -166,6 +173,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
 		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
 	}
+	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
+		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
+	}
 	for _, flag := range []string{"kubeconfig", "context"} {
 		if len(o.classes) > 0 && fs.Changed(flag) {
 			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
@@ -189,7 +199,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer
 	if o.namespace != "" {
 		namespace = o.namespace
 	}
-	r, err := newRegistry(ctx, source)
+	r, err := newRegistry(ctx, source, o.own)
 	if err != nil {
 		return failed(err)
 	}

@@ -179,6 +179,10 @@ func TestExplainNamespace(t *testing.T) {
 	}
 	system := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "kube-system")
 	assert.Contains(t, system.stdout, "left alone\n  Because: claims in kube-system are never bound", "We should know what the API server leaves out.")
+	own := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "classbind-system")
+	assert.Contains(t, own.stdout, "left alone\n  Because: claims in classbind-system, which is classbind's own namespace, are never bound", "We should know what the API server leaves out.")
+	moved := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "elsewhere", "--classbind-namespace", "elsewhere")
+	assert.Contains(t, moved.stdout, "left alone\n  Because: claims in elsewhere, which is classbind's own namespace, are never bound", "We should be told where classbind is.")
 }
 
 func TestExplainUnbound(t *testing.T) {
@@ -208,7 +212,7 @@ func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
-			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": [".spec.resourceRef"]}, "classRefFormat": "ObjectReference",
+			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": [".spec.resourceRef"]}, "classRefFormat": "ObjectReference", "classNamespaces": {"from": "SameAsClaim"},
 			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {}}`,
 		},
 		"ClassKind": {
@@ -228,7 +232,7 @@ func TestDefaults(t *testing.T) {
 		"EmptyList": {
 			"We should keep an empty list, which is a value.",
 			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"paths": {"skipIfSet": []}, "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
-			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []}, "classRefFormat": "ObjectReference",
+			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []}, "classRefFormat": "ObjectReference", "classNamespaces": {"from": "SameAsClaim"},
 			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
 		},
 	} {
@@ -245,7 +249,7 @@ func TestDefaults(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	c := newCommand(nil)
-	for _, flag := range []string{"output", "filename", "classes", "namespace", "context"} {
+	for _, flag := range []string{"output", "filename", "classes", "namespace", "context", "classbind-namespace"} {
 		_, ok := c.GetFlagCompletionFunc(flag)
 		assert.True(t, ok, "We should complete --%s.", flag)
 	}
@@ -294,7 +298,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 			claims := documentsOf(t, goldClaim)
 			s, err := newFiles(objects, claims)
 			require.NoError(t, err)
-			r, err := newRegistry(t.Context(), s)
+			r, err := newRegistry(t.Context(), s, "classbind-system")
 			require.NoError(t, err)
 			v, err := r.view(t.Context(), &r.claimKinds[0])
 			require.NoError(t, err)

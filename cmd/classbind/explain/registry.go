@@ -50,6 +50,7 @@ type registry struct {
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
 
+	own       string              // namespace of classbind
 	resources map[string]resource // of claim kinds
 	views     map[string]*view
 }
@@ -61,10 +62,10 @@ type view struct {
 	notes []string
 }
 
-func newRegistry(ctx context.Context, s source) (*registry, error) {
+func newRegistry(ctx context.Context, s source, own string) (*registry, error) {
 	claimKinds, classKinds, err := s.registrations(ctx)
 	return &registry{
-		source: s, claimKinds: claimKinds, classKinds: classKinds,
+		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
 		resources: map[string]resource{}, views: map[string]*view{},
 	}, err
 }
@@ -149,6 +150,9 @@ func (v *view) note(format string, args ...any) {
 func (r *registry) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
 	if namespace == metav1.NamespaceSystem {
 		return "claims in kube-system are never bound", nil
+	}
+	if namespace == r.own {
+		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
 	}
 	by := &metav1.LabelSelector{}
 	for key, value := range k.Spec.NamespaceSelector.MatchLabels {

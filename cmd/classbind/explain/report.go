@@ -71,7 +71,7 @@ type Item struct {
 
 	// Candidates from which the class was drawn, the likeliest first.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Dropped classes are asked for, and offered to no new claim.
+	// Dropped classes are asked for, and not to be had by this claim.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// NearMisses are the classes that one requirement of the selector keeps out, the nearest first.
 	NearMisses []NearMiss `json:"nearMisses,omitempty"`

@@ -45,6 +45,11 @@ before anything is changed, and if the class cannot be marked after all, the
 former default gets its mark back. The command waits until classbind has seen
 the new default.
 
+A namespaced class is the default of its namespace alone where claims are offered
+the classes of their own namespace alone, which spec.classNamespaces of the
+ClaimKind says; it takes the place of that namespace's default, and goes before
+that of all. Of such a default classbind's status tells nothing to wait for.
+
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 its kind, its plural, or the name of its ClassKind, <plural>.<group>.
 

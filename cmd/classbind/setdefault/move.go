@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,7 +100,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.say(m.started.lines()...)
 		return p, nil
 	case p.done():
-		m.say(fmt.Sprintf("%s: the default for %s already", p.target, strings.Join(p.claimKinds, ", ")))
+		m.say(fmt.Sprintf("%s: the default for %s already", p.target, seatTexts(p.seats)))
 		return p, nil
 	}
 	if err := m.check(ctx, p); err != nil {

@@ -38,13 +38,13 @@ func unmarkedLine(c *storedClass) string {
 
 // lines are what comes of the plan, but for the classes that lose their mark.
 func (p *plan) lines() []string {
-	target := fmt.Sprintf("%s: the default for %s", p.target, strings.Join(p.claimKinds, ", "))
+	target := fmt.Sprintf("%s: the default for %s", p.target, seatTexts(p.seats))
 	if len(p.gain) > 0 {
 		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
 	}
 	lines := []string{target}
-	for _, name := range p.lose {
-		lines = append(lines, name+": no default any more")
+	for _, seat := range p.lose {
+		lines = append(lines, seatText(seat)+": no default any more")
 	}
 	return lines
 }

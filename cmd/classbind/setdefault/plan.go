@@ -1,32 +1,37 @@
 package setdefault
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/classbind/classbind/selector"
 )
 
 // plan says what has to be written to move a default.
 type plan struct {
 	target *storedClass
-	// claimKinds whose default the target is to be, in the order of their names.
+	// claimKinds whose default the target is to be, in the order of their names,
+	// and the seat of each.
 	claimKinds []string
+	seats      []selector.Seat
 	// unmark are the classes that have to lose their mark before the target gets it.
 	unmark []*storedClass
 	// mark says that the target has no mark yet.
 	mark bool
 	// gain are other claim kinds that had no default, and get one.
 	gain []string
-	// lose are other claim kinds that had a default, and have none any more.
-	lose []string
+	// lose are other seats that had a default, and have none any more.
+	lose []selector.Seat
 }
 
 // done says that there is nothing to write.
 func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
-// newPlan makes the target the only default of the claim kinds, all of which its
-// kind serves. The defaults are the other classes that are marked and not being
-// deleted, of every kind related to the target's.
+// newPlan makes the target the only default of its seat of each of the claim
+// kinds, all of which its kind serves. The defaults are the other classes that are
+// marked and not being deleted, of every kind related to the target's.
 //
 // A mark counts for each claim kind that the kind of its class serves. So there
 // may be others of which the target would be a second default, or which lose
@@ -36,27 +41,32 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	if target.Terminating {
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
 	}
-	for _, name := range without {
-		if target.serves(name) {
-			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for", name, target.Kind.Name)
+	for _, name := range claimKinds {
+		if _, offered := r.seat(name, target); !offered {
+			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
 	}
 	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
 	if p.mark {
 		for _, name := range target.claimKinds() {
-			switch taken := len(serving(defaults, name)) > 0; {
+			_, offered := r.seat(name, target)
+			switch taken := len(r.rivals(name, target, defaults)) > 0; {
 			case slices.Contains(claimKinds, name):
 			case taken:
 				p.claimKinds = append(p.claimKinds, name)
-			case r.claimKinds[name] != nil:
+			case r.claimKinds[name] != nil && offered:
 				p.gain = append(p.gain, name)
 			}
 		}
 		slices.Sort(p.claimKinds)
 	}
+	for _, name := range p.claimKinds {
+		seat, _ := r.seat(name, target)
+		p.seats = append(p.seats, seat)
+	}
 	var kept []*storedClass
 	for _, d := range defaults {
-		if slices.ContainsFunc(p.claimKinds, d.serves) {
+		if slices.ContainsFunc(p.seats, func(s selector.Seat) bool { return r.takes(d, s) }) {
 			p.unmark = append(p.unmark, d)
 		} else {
 			kept = append(kept, d)
@@ -64,34 +74,42 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	}
 	for _, d := range p.unmark {
 		for _, name := range d.claimKinds() {
-			if r.claimKinds[name] != nil && !target.serves(name) && len(serving(kept, name)) == 0 {
-				p.lose = append(p.lose, name)
+			seat, offered := r.seat(name, d)
+			if r.claimKinds[name] != nil && offered && !r.takes(target, seat) && len(r.takers(seat, kept)) == 0 {
+				p.lose = append(p.lose, seat)
 			}
 		}
 	}
-	slices.Sort(p.lose)
+	slices.SortFunc(p.lose, func(a, b selector.Seat) int {
+		return cmp.Or(strings.Compare(a.ClaimKind, b.ClaimKind), strings.Compare(a.Namespace, b.Namespace))
+	})
 	p.lose = slices.Compact(p.lose)
+	for _, name := range without {
+		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s selector.Seat) bool { return s.ClaimKind == name }) {
+			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for", name, target.Kind.Name)
+		}
+	}
 	return p, p.agreed(r, defaults, claimKinds, without)
 }
 
 // agreed says of which claim kinds the plan was not told, and how to tell it.
 func (p *plan) agreed(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
-	change := func(claimKind, after string) {
-		text := fmt.Sprintf("%s: %s in the place of %s", claimKind, after, list(serving(defaults, claimKind)))
-		if r.claimKinds[claimKind] == nil {
+	change := func(seat selector.Seat, after string) {
+		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(seat, defaults)))
+		if r.claimKinds[seat.ClaimKind] == nil {
 			text += " (it is not registered: create its ClaimKind first)"
 		}
 		changes = append(changes, text)
 	}
-	for _, name := range p.claimKinds {
-		if !slices.Contains(claimKinds, name) {
-			change(name, p.target.String())
+	for _, seat := range p.seats {
+		if !slices.Contains(claimKinds, seat.ClaimKind) {
+			change(seat, p.target.String())
 		}
 	}
-	for _, name := range p.lose {
-		if !slices.Contains(without, name) {
-			change(name, "no default")
+	for _, seat := range p.lose {
+		if !slices.Contains(without, seat.ClaimKind) {
+			change(seat, "no default")
 		}
 	}
 	if len(changes) == 0 {
@@ -101,16 +119,58 @@ func (p *plan) agreed(r *registry, defaults []*storedClass, claimKinds, without 
 	for _, name := range p.claimKinds {
 		command = append(command, "--for", name)
 	}
-	for _, name := range p.lose {
-		command = append(command, "--leave-without-default", name)
+	for i, seat := range p.lose {
+		if i == 0 || seat.ClaimKind != p.lose[i-1].ClaimKind {
+			command = append(command, "--leave-without-default", seat.ClaimKind)
+		}
 	}
 	return fmt.Errorf("a mark counts for all claim kinds that the kind of its class serves, so this would change the default of others, too:\n  %s\nto agree, run: %s",
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 
-// serving are the classes that serve the claim kind.
-func serving(classes []*storedClass, claimKind string) []*storedClass {
-	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool { return !c.serves(claimKind) })
+// seat that a class would take as a default; false, none. A claim kind that is not
+// registered is taken for one whose registration has the defaults.
+func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) {
+	k := r.claimKinds[claimKind]
+	if k == nil {
+		k = &selector.ClaimKind{Name: claimKind}
+	}
+	return k.SeatOf(c.Class)
+}
+
+// takes says whether a class that is marked is a default of the seat.
+func (r *registry) takes(c *storedClass, seat selector.Seat) bool {
+	own, offered := r.seat(seat.ClaimKind, c)
+	return c.serves(seat.ClaimKind) && offered && own == seat
+}
+
+// takers are those of the classes that are defaults of the seat.
+func (r *registry) takers(seat selector.Seat, classes []*storedClass) []*storedClass {
+	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool { return !r.takes(c, seat) })
+}
+
+// rivals are those of the classes that take the seat of the target.
+func (r *registry) rivals(claimKind string, target *storedClass, classes []*storedClass) []*storedClass {
+	seat, offered := r.seat(claimKind, target)
+	if !offered {
+		return nil
+	}
+	return r.takers(seat, classes)
+}
+
+func seatText(s selector.Seat) string {
+	if s.Namespace == "" {
+		return s.ClaimKind
+	}
+	return s.ClaimKind + " in namespace " + s.Namespace
+}
+
+func seatTexts(seats []selector.Seat) string {
+	texts := make([]string, len(seats))
+	for i, s := range seats {
+		texts[i] = seatText(s)
+	}
+	return strings.Join(texts, ", ")
 }
 
 func contains(classes []*storedClass, c *storedClass) bool {

@@ -18,6 +18,8 @@ func TestNewPlan(t *testing.T) {
 		b    = fakeKind("B", "bs.test", false, "claims.test")
 		wide = fakeKind("Wide", "wides.test", false, "claims.test", "others.test")
 		odd  = fakeKind("Odd", "odds.test", false, "others.test", "claims.test", "thirds.test")
+		near = fakeKind("Near", "nears.test", true, "claims.test")
+		both = fakeKind("Both", "boths.test", true, "claims.test", "all.test")
 		free = fakeKind("Free", "frees.test", false, "claims.test", "unregistered.test")
 		only = fakeKind("Only", "onlies.test", false, "unregistered.test")
 	)
@@ -28,6 +30,10 @@ func TestNewPlan(t *testing.T) {
 			u.SetAnnotations(map[string]string{"default": "true"})
 		}
 		return newStoredClass(k.ClassKind, u)
+	}
+	of := func(namespace string, c *storedClass) *storedClass {
+		c.object.SetNamespace(namespace)
+		return &storedClass{Class: c.Kind.NewClass(c.object, c.object.Object), object: c.object}
 	}
 	target := func(k *classKind) *storedClass { return class(k, "new", false) }
 	old := func(k *classKind) *storedClass { return class(k, "old", true) }
@@ -142,6 +148,30 @@ func TestNewPlan(t *testing.T) {
 			target: target(wide), without: []string{"others.test"},
 			want: want{err: []string{`--leave-without-default="others.test": wides.test serves it, so it is not left without: name it with --for`}},
 		},
+		"DefaultOfTheNamespace": {
+			reason: "We should take the mark from the default of the class's own namespace, and from no other.",
+			target: of("team", target(near)), defaults: []*storedClass{of("team", old(near)), of("other", old(near)), old(a)},
+			want: want{mark: true, unmark: []string{"nears.test/team/old"}},
+		},
+		"DefaultOfAllNamespaces": {
+			reason: "We should leave the defaults of namespaces alone where that of all moves.",
+			target: target(a), defaults: []*storedClass{of("team", old(near)), old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
+		},
+		"OneSeatOfAllNamespaces": {
+			reason: "We should take the mark from a class of another namespace where there is one default for all.",
+			target: of("team", target(both)), defaults: []*storedClass{of("other", old(both))}, named: []string{"all.test", "claims.test"}, without: []string{"claims.test"},
+			want: want{mark: true, unmark: []string{"boths.test/other/old"}, lose: []string{"claims.test in namespace other"}},
+		},
+		"LeavesANamespaceWithout": {
+			reason: "We should refuse to take the default of another namespace of which we were not told.",
+			target: of("team", target(both)), defaults: []*storedClass{of("other", old(both))}, named: []string{"all.test"},
+			want: want{err: []string{"claims.test in namespace other: no default in the place of boths.test/other/old", "--leave-without-default claims.test"}},
+		},
+		"NotNamed": {
+			reason: "We should refuse a class that no claim is offered.",
+			target: of("team", target(near)), named: []string{"named.test"},
+			want: want{err: []string{`claims of named.test are offered no class of namespace "team": add it to spec.classNamespaces.names`}},
+		},
 		"BeingDeleted": {
 			reason: "We should refuse a class that is being deleted.",
 			target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}},
@@ -149,6 +179,11 @@ func TestNewPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := fakeRegistry([]string{"claims.test", "others.test", "thirds.test"})
+			for name, namespaces := range map[string]v1alpha1.ClassNamespaces{
+				"all.test": {From: v1alpha1.FromAll}, "named.test": {From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"platform"}},
+			} {
+				r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{ClassNamespaces: namespaces}})
+			}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
 			}
@@ -164,11 +199,26 @@ func TestNewPlan(t *testing.T) {
 			for _, c := range p.unmark {
 				unmark = append(unmark, c.String())
 			}
-			assert.Equal(t, tc.want, want{unmark: unmark, mark: p.mark, gain: p.gain, lose: p.lose}, tc.reason)
+			var lose []string
+			for _, seat := range p.lose {
+				lose = append(lose, seatText(seat))
+			}
+			assert.Equal(t, tc.want, want{unmark: unmark, mark: p.mark, gain: p.gain, lose: lose}, tc.reason)
 			assert.Equal(t, tc.named, p.claimKinds, "We should wait for what was named.")
 			assert.Equal(t, len(unmark) == 0 && !p.mark, p.done())
 		})
 	}
+}
+
+func TestUnconfirmed(t *testing.T) {
+	m := &mover{cluster: &cluster{registrations: fakeRegistrations{}}}
+	other := func(namespace string) *plan {
+		u := fakeClass("other", true)
+		u.SetNamespace(namespace)
+		return &plan{target: newStoredClass(fakeKind("A", "as.test", namespace != "", "claims.test").ClassKind, u), claimKinds: []string{"claims.test"}}
+	}
+	assert.Len(t, m.unconfirmed(t.Context(), other("")), 1, "We should wait for the status to name the default of all namespaces.")
+	assert.Empty(t, m.unconfirmed(t.Context(), other("team")), "We should not wait for the status to name the default of one.")
 }
 
 func TestMarkPatch(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // writeTimeout is the API server's own for a request, unless it has another.
@@ -65,18 +66,18 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	err := c.registrations.List(ctx, claimKinds)
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", brief.Error(err))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
+		return nil, fmt.Errorf("cannot list ClaimKinds: %w", brief.Error(err))
 	}
 	if err := c.registrations.List(ctx, classKinds); err != nil {
-		return nil, fmt.Errorf("cannot list ClassKinds: %w", err)
+		return nil, fmt.Errorf("cannot list ClassKinds: %w", brief.Error(err))
 	}
 	lists, err := c.resources.ServerPreferredResources()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partly {
-		return nil, fmt.Errorf("cannot look up what the API server serves: %w", err)
+		return nil, fmt.Errorf("cannot look up what the API server serves: %w", brief.Error(err))
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
 	for i := range claimKinds.Items {
@@ -109,7 +110,7 @@ func find(name string, lists []*metav1.APIResourceList, failed map[schema.GroupV
 	}
 	for gv, err := range failed {
 		if gv.Group == group {
-			return kind, false, fmt.Errorf("the API server has no answer about %s: %w", gv, err)
+			return kind, false, fmt.Errorf("the API server has no answer about %s: %w", gv, brief.Error(err))
 		}
 	}
 	return kind, false, errNotServed
@@ -122,7 +123,7 @@ func (c *cluster) of(kind *selector.ClassKind, namespace string) dynamic.Resourc
 func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (*storedClass, error) {
 	object, err := c.of(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, err
+		return nil, brief.Error(err)
 	}
 	return newStoredClass(kind, object), nil
 }
@@ -151,7 +152,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, err)
+			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, brief.Error(err))
 		}
 	}
 	return defaults, nil

@@ -12,11 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 const confirmInterval = 200 * time.Millisecond
 
-// confirm waits until classbind has seen the default of every claim kind.
+// confirm waits until classbind has seen the default of every claim kind. Its
+// status does not name that of one namespace, of which there may be thousands.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
 	m.progress.last = time.Now() // It mostly takes less than a second.
 	var missing []string
@@ -48,6 +50,9 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 		k := &v1alpha1.ClaimKind{}
 		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
+			continue
+		}
+		if seat, _ := selector.NewClaimKind(k).SeatOf(p.target.Class); seat.Namespace != "" {
 			continue
 		}
 		status := "Unknown"

@@ -65,7 +65,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	samples := filepath.Join(deploy, "samples", "crossplane")
 
-	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount")
+	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount, for this API server alone")
 	if err := kubectl(ctx, plane, "apply", "-k", deploy); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		}
 		_ = log.Close()
 	}()
-	server, err := classbind.Start(command, kubeconfig, log)
+	server, err := classbind.Start(command, kubeconfig, log, plane.Clients.Flags()...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,83 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClassNamespaces are those whose classes a claim is offered.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.from) || (self.from == 'Names') == (has(self.names) && self.names.size() > 0)",message="names are needed with Names, and not allowed with SameAsClaim and All",fieldPath=".names"
+type ClassNamespaces struct {
+	// From is SameAsClaim for the claim's own namespace, All, or Names. A claim that
+	// has no namespace is, with SameAsClaim, offered no class that has one. With All,
+	// an author of classes in one namespace can attract the claims of all others.
+	// +kubebuilder:default=SameAsClaim
+	// +optional
+	From ClassNamespacesFrom `json:"from,omitempty"`
+
+	// Names of the namespaces, with Names: exactly one where the reference carries
+	// no namespace, because the controller of the claim looks there.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	// +optional
+	Names []NamespaceName `json:"names,omitempty"`
+}
+
+// ClassNamespacesFrom says which namespaces ClassNamespaces are.
+//
+// +kubebuilder:validation:Enum=SameAsClaim;All;Names
+type ClassNamespacesFrom string
+
+// The namespaces from which a claim can be offered classes.
+const (
+	FromSameAsClaim ClassNamespacesFrom = "SameAsClaim"
+	FromAll         ClassNamespacesFrom = "All"
+	FromNames       ClassNamespacesFrom = "Names"
+)
+
+// NamespaceName is the name of a namespace.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type NamespaceName string
+
+// NamespaceSelector selects namespaces by their labels. It is a
+// metav1.LabelSelector whose every part the schema checks, so that no
+// registration can spoil the webhook configuration that all of them share.
+type NamespaceSelector struct {
+	// MatchLabels are labels that a namespace must have.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.split('/')[0].size() <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="every key must be a label's: an optional DNS subdomain and a slash, then at most 63 letters, digits, dots, dashes and underscores"
+	// +optional
+	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
+
+	// MatchExpressions are further requirements; all of them must hold.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// NamespaceSelectorRequirement is one requirement of a NamespaceSelector.
+//
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="values are needed with In and NotIn, and not allowed with Exists and DoesNotExist",fieldPath=".values"
+type NamespaceSelectorRequirement struct {
+	// Key of the label.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.split('/')[0].size() <= 253",message="the part before the slash must be at most 253 characters long"
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Key string `json:"key"`
+	// Operator is the relation of the label to Values.
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+	// Values of the label.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Values []LabelValue `json:"values,omitempty"`
+}
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+type LabelValue string

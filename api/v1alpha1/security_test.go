@@ -1,0 +1,135 @@
+package v1alpha1
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the limits to SECURITY.md")
+
+const (
+	securityFile = "../../SECURITY.md"
+	tableBegin   = "<!-- limits, from api/v1alpha1/limits.go by make generate -->\n"
+	tableEnd     = "<!-- end of limits -->\n"
+)
+
+// TestSecurity proves that SECURITY.md has every limit, as the code has it.
+func TestSecurity(t *testing.T) {
+	text, err := os.ReadFile(securityFile)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	require.True(t, found)
+	_, after, found := strings.Cut(rest, tableEnd)
+	require.True(t, found)
+	want := before + tableBegin + limitsTable(t) + tableEnd + after
+	if *update {
+		require.NoError(t, os.WriteFile(securityFile, []byte(want), 0o644)) //nolint:gosec // A document.
+		return
+	}
+	assert.Equal(t, want, string(text), "We should have the limits of the code in SECURITY.md: make generate.")
+}
+
+// TestSecurityNamesTests proves that there is every test on which SECURITY.md relies.
+func TestSecurityNamesTests(t *testing.T) {
+	text, err := os.ReadFile(securityFile)
+	require.NoError(t, err)
+	var tests strings.Builder
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		tests.Write(source)
+		return err
+	}))
+	names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which SECURITY.md names.", name[1]) //nolint:testifylint // It would print all tests.
+	}
+}
+
+// limitsTable has a row for each constant in limits.go: its number, and its comment,
+// which says what it protects and what happens beyond.
+func limitsTable(t *testing.T) string {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "limits.go", nil, parser.ParseComments)
+	require.NoError(t, err)
+	config := types.Config{Importer: onlyTime{}}
+	limits, err := config.Check("limits", files, []*ast.File{file}, nil)
+	require.NoError(t, err)
+	var table strings.Builder
+	table.WriteString("| limit | number | |\n|---|---|---|\n")
+	for _, declaration := range file.Decls {
+		block, ok := declaration.(*ast.GenDecl)
+		if !ok || block.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range block.Specs {
+			limit := spec.(*ast.ValueSpec)
+			require.Len(t, limit.Names, 1)
+			name := limit.Names[0].Name
+			comment := strings.Join(strings.Fields(limit.Doc.Text()), " ")
+			require.True(t, strings.HasPrefix(comment, name+" "), "We should have a comment on %s.", name)
+			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, number(t, limits.Scope().Lookup(name).(*types.Const)), strings.TrimPrefix(comment, name+" "))
+		}
+	}
+	return table.String()
+}
+
+// number as a reader would write it.
+func number(t *testing.T, c *types.Const) string {
+	t.Helper()
+	n, exact := constant.Int64Val(c.Val())
+	require.True(t, exact, "%s: must be a whole number", c.Name())
+	switch {
+	case strings.HasSuffix(c.Type().String(), "Duration"):
+		return time.Duration(n).String()
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprint(n>>20, " MiB")
+	case n >= 1<<10 && n%(1<<10) == 0 && strings.Contains(c.Name(), "Byte"):
+		return fmt.Sprint(n>>10, " KiB")
+	}
+	return fmt.Sprint(n)
+}
+
+// onlyTime imports what limits.go has of package time, without its source.
+type onlyTime struct{}
+
+func (onlyTime) Import(path string) (*types.Package, error) {
+	if path != "time" {
+		return nil, fmt.Errorf("cannot import %q: limits.go has no more than package time", path)
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "time.go", `package time
+
+type Duration int64
+
+const (
+	Millisecond Duration = 1e6
+	Second               = 1000 * Millisecond
+	Minute               = 60 * Second
+	Hour                 = 60 * Minute
+)
+`, 0)
+	if err != nil {
+		return nil, err
+	}
+	return (&types.Config{}).Check("time", files, []*ast.File{file}, nil)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/cert"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// reread is how often the client CA is read. A file that is mounted from a ConfigMap
+// changes by a symbolic link beside it, which a watch of the file would miss.
+const reread = time.Second
+
+// clients are those whom the webhook server answers: with --client-ca-file, those
+// that present a certificate of that CA for one of the names, and nobody else.
+// The zero value answers everybody.
+//
+// A replica looks whether it serves itself: every 2 s for its readiness, and as the
+// leader before it writes an entry. It has no certificate of the CA, and presents
+// the one that it serves. The handshake lets it in, and the handler refuses it like
+// every other name.
+type clients struct {
+	file  string
+	names []string
+	// own is the certificate that this replica serves.
+	own func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+	ca atomic.Pointer[clientCA]
+}
+
+// clientCA is what the file had when it was read last without an error.
+type clientCA struct {
+	text []byte
+	pool *x509.CertPool
+}
+
+var errNoClientCertificate = errors.New("the client has no certificate")
+
+// newClients reads the CA of --client-ca-file, and again when Start runs and it changes.
+func (o *options) newClients(own func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
+	if o.clientCAFile == "" {
+		return &clients{}, nil
+	}
+	c := &clients{file: o.clientCAFile, names: o.clientNames, own: own}
+	_, err := c.read()
+	return c, err
+}
+
+// read the CA, and say whether it is another.
+func (c *clients) read() (changed bool, err error) {
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the CA of --client-ca-file: %w", err)
+	}
+	if before := c.ca.Load(); before != nil && bytes.Equal(before.text, text) {
+		return false, nil
+	}
+	pool, err := cert.NewPoolFromBytes(text)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the CA of --client-ca-file=%q: %w", c.file, err)
+	}
+	c.ca.Store(&clientCA{text: text, pool: pool})
+	return true, nil
+}
+
+// NeedLeaderElection says that it runs on every replica.
+func (c *clients) NeedLeaderElection() bool { return false }
+
+// Start reads the CA whenever its file changes, until the context ends. A file that
+// is broken or gone leaves the CA of before.
+func (c *clients) Start(ctx context.Context) error {
+	if c.file == "" {
+		<-ctx.Done()
+		return nil
+	}
+	log, before := logf.FromContext(ctx), ""
+	wait.UntilWithContext(ctx, func(context.Context) {
+		changed, err := c.read()
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		switch {
+		case changed:
+			log.Info("Answers the clients of another CA from now on", "file", c.file)
+		case text != "" && text != before:
+			log.Error(err, "Goes on with the client CA of before")
+		}
+		before = text
+	}, reread)
+	return nil
+}
+
+// configure what the server asks of a client.
+func (c *clients) configure(config *tls.Config) {
+	if c.file == "" {
+		return
+	}
+	// Not RequireAndVerifyClientCert: that takes one pool for as long as the server
+	// runs, and verifies no connection that resumes an older one, such as one from
+	// before the CA was replaced.
+	config.ClientAuth, config.VerifyConnection = tls.RequireAnyClientCert, c.verify
+}
+
+// verify every connection, before a request is read.
+func (c *clients) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return errNoClientCertificate
+	}
+	leaf := state.PeerCertificates[0]
+	if own, err := c.own(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
+		return nil
+	}
+	options := x509.VerifyOptions{
+		Roots: c.ca.Load().pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, i := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(i)
+	}
+	if _, err := leaf.Verify(options); err != nil {
+		return fmt.Errorf("the client's certificate is not one of --client-ca-file: %w", err)
+	}
+	return nil
+}
+
+// handler refuses, before it reads a body, a client whose certificate is for none
+// of the names. The connection ends with the answer, or the server would read what
+// is left of the body first.
+func (c *clients) handler(next http.Handler) http.Handler {
+	if c.file == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || !c.named(r.TLS.PeerCertificates) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the client's certificate is for none of the names of --client-name", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// named says whether a certificate is for one of the names: its common name or one
+// of its DNS names.
+func (c *clients) named(chain []*x509.Certificate) bool {
+	if len(chain) == 0 {
+		return false
+	}
+	if slices.Contains(c.names, chain[0].Subject.CommonName) {
+		return true
+	}
+	return slices.ContainsFunc(chain[0].DNSNames, func(name string) bool { return slices.Contains(c.names, name) })
+}

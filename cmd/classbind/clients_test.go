@@ -1,0 +1,248 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// signer is a CA.
+type signer struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newSigner(t *testing.T) *signer {
+	t.Helper()
+	s := &signer{}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true}
+	s.certificate, s.key = s.sign(t, template)
+	return s
+}
+
+func (s *signer) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	parent, with := s.certificate, s.key
+	if parent == nil {
+		parent, with = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
+	require.NoError(t, err)
+	c, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return c, key
+}
+
+// issue a client's certificate, which a test may change before it is signed.
+func (s *signer) issue(t *testing.T, template x509.Certificate) *tls.Certificate {
+	t.Helper()
+	if template.ExtKeyUsage == nil {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	}
+	c, key := s.sign(t, &template)
+	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
+}
+
+// write the CA in the place of what the file has, as a mounted ConfigMap does.
+func (s *signer) write(t *testing.T, file string) {
+	t.Helper()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw})
+	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+// forName is a template with a common name.
+func forName(name string) x509.Certificate {
+	return x509.Certificate{Subject: pkix.Name{CommonName: name}}
+}
+
+// answering is a server for clients of a CA, for the name kube-apiserver or api.example.org.
+func answering(t *testing.T, file string, own *tls.Certificate) (*clients, *httptest.Server) {
+	t.Helper()
+	c, err := parse(t, "--client-ca-file="+file, "--client-name=kube-apiserver,api.example.org").newClients(
+		func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil })
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(c.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	})))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Of handshakes that are to fail.
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS13}
+	c.configure(server.TLS)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return c, server
+}
+
+// ask with a certificate, or none. Sessions are resumed from the cache, if there is one.
+func ask(t *testing.T, server *httptest.Server, with *tls.Certificate, sessions tls.ClientSessionCache, body io.Reader) (int, string, error) {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions} //nolint:gosec // It is the client that is verified.
+	if with != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return with, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
+	require.NoError(t, err)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text), nil
+}
+
+func TestClients(t *testing.T) {
+	ca, other := newSigner(t), newSigner(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	ca.write(t, file)
+	own := other.issue(t, x509.Certificate{DNSNames: []string{"classbind.classbind-system.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, server := answering(t, file, own)
+
+	for name, tc := range map[string]struct {
+		reason string
+		with   *tls.Certificate
+		want   int // 0 where there is no answer
+	}{
+		"CommonName": {
+			reason: "We should answer who has a name that is let in.",
+			with:   ca.issue(t, forName("kube-apiserver")), want: http.StatusOK,
+		},
+		"DNSName": {
+			reason: "We should answer who has such a name among the DNS names.",
+			with:   ca.issue(t, x509.Certificate{DNSNames: []string{"x", "api.example.org"}}), want: http.StatusOK,
+		},
+		"OtherName": {
+			reason: "We should refuse who has another name from the same CA, such as a kubelet.",
+			with:   ca.issue(t, forName("system:node:a")), want: http.StatusForbidden,
+		},
+		"NoName": {
+			reason: "We should refuse who has no name.",
+			with:   ca.issue(t, x509.Certificate{}), want: http.StatusForbidden,
+		},
+		"Nobody": {
+			reason: "We should not answer who has no certificate.",
+		},
+		"OtherCA": {
+			reason: "We should not answer who has the name from another CA.",
+			with:   other.issue(t, forName("kube-apiserver")),
+		},
+		"Server": {
+			reason: "We should not answer who has a server's certificate.",
+			with: ca.issue(t, x509.Certificate{
+				Subject: forName("kube-apiserver").Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			}),
+		},
+		"Expired": {
+			reason: "We should not answer who has an expired certificate.",
+			with:   ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)}),
+		},
+		"Own": {
+			reason: "We should let a replica see that it serves, and answer it nothing.",
+			with:   own, want: http.StatusForbidden,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text, err := ask(t, server, tc.with, nil, strings.NewReader("a review"))
+			if tc.want == 0 {
+				require.Error(t, err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, status, tc.reason)
+			if tc.want == http.StatusOK {
+				assert.Equal(t, "a review", text)
+			} else {
+				assert.Contains(t, text, "--client-name", "We should say what mends it.")
+			}
+		})
+	}
+}
+
+func TestClientsRefuseBeforeTheBody(t *testing.T) {
+	ca := newSigner(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	ca.write(t, file)
+	own := ca.issue(t, forName("classbind"))
+	_, server := answering(t, file, own)
+	body, sender := io.Pipe() // It never ends.
+	defer func() { _ = sender.Close() }()
+	status, _, err := ask(t, server, ca.issue(t, forName("somebody")), nil, body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusForbidden, status, "We should not wait for what a stranger sends.")
+}
+
+func TestClientsCAIsReplaced(t *testing.T) {
+	before, after := newSigner(t), newSigner(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	before.write(t, file)
+	c, server := answering(t, file, before.issue(t, forName("classbind")))
+	go func() { _ = c.Start(t.Context()) }()
+	old, renewed := before.issue(t, forName("kube-apiserver")), after.issue(t, forName("kube-apiserver"))
+
+	sessions := tls.NewLRUClientSessionCache(1)
+	status, _, err := ask(t, server, old, sessions, http.NoBody)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	_, _, err = ask(t, server, renewed, nil, http.NoBody)
+	require.Error(t, err, "We should not answer a CA that is not there yet.")
+
+	after.write(t, file)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		status, _, err := ask(t, server, renewed, nil, http.NoBody)
+		require.NoError(collect, err)
+		require.Equal(collect, http.StatusOK, status)
+	}, 10*time.Second, 20*time.Millisecond, "We should read the CA again without a restart.")
+	_, _, err = ask(t, server, old, nil, http.NoBody)
+	require.Error(t, err, "We should not answer a CA that is gone.")
+	_, _, err = ask(t, server, old, sessions, http.NoBody)
+	require.Error(t, err, "We should not answer a CA that is gone to who resumes a session either.")
+
+	require.NoError(t, os.WriteFile(file, []byte("no CA"), 0o600))
+	require.NoError(t, os.Remove(file))
+	status, _, err = ask(t, server, renewed, nil, http.NoBody)
+	require.NoError(t, err, "We should go on with the CA of before where there is none.")
+	assert.Equal(t, http.StatusOK, status)
+}
+
+func TestNewClients(t *testing.T) {
+	c, err := parse(t).newClients(nil)
+	require.NoError(t, err)
+	config := &tls.Config{}
+	c.configure(config)
+	assert.Equal(t, tls.NoClientCert, config.ClientAuth, "We should ask nobody for a certificate unless we are told to.")
+	next := http.NotFoundHandler()
+	assert.NotNil(t, c.handler(next))
+
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	_, err = parse(t, "--client-ca-file="+file, "--client-name=a").newClients(nil)
+	require.ErrorIs(t, err, os.ErrNotExist, "We should not start without the CA.")
+	require.NoError(t, os.WriteFile(file, []byte("no CA"), 0o600))
+	_, err = parse(t, "--client-ca-file="+file, "--client-name=a").newClients(nil)
+	require.ErrorContains(t, err, "--client-ca-file", "We should not start with what is no CA.")
+}

@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// describe the claims of a kind in its status.
+func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
+	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
+	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
+		if n, synced := w.counts(); synced {
+			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
+		}
+	}
+	if !later && !counted {
+		status.BoundClaims = nil
+	}
+	if !later { // They wait for nothing.
+		status.WaitingClaims = nil
+	}
+	describe := func(applies bool, problem func(string) error, conditionType, met, unmet string) {
+		if !applies {
+			meta.RemoveStatusCondition(&status.Conditions, conditionType)
+			return
+		}
+		err := problem(k.Name)
+		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+			return // So does what it wrote here, while this one begins to watch.
+		}
+		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
+	}
+	describe(later, c.lateProblem, v1alpha1.ConditionLateBinding,
+		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
+	describe(counted, c.problem, v1alpha1.ConditionClaimsCounted,
+		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
+}
+
+// condition says what comes of it that the claims are watched, or what does not.
+func condition(err error, conditionType, met, unmet string) metav1.Condition {
+	if err == nil {
+		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
+	}
+	result := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err)}
+	if apierrors.IsForbidden(err) {
+		result.Reason = v1alpha1.ReasonNotPermitted
+		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true", v1alpha1.AggregateLabel)
+	}
+	return result
+}
+
+// Ready is an error until the claims that a strategy counts have been counted
+// once, so that no replica takes a class for empty because it has just started.
+// One that the API server refuses, or does not serve, is not waited for, and
+// none for long: a registration must not keep a replica from all other claims.
+func (c *Claims) Ready(now time.Time) error {
+	if c.settled(now) {
+		return nil
+	}
+	for name, view := range c.registration.Inventory.Snapshot() {
+		if !view.Kind.Strategy.Counted {
+			continue
+		}
+		if err := c.problem(name); notYet(err) {
+			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted = c.registration.Inventory.Snapshot() != nil
+	return nil
+}
+
+// settled says whether there is nothing to wait for any more.
+func (c *Claims) settled(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began.IsZero() {
+		c.began = now
+	}
+	return c.counted || now.Sub(c.began) >= refusalGrace
+}
+
+var errNotWatched = errors.New("they are not watched yet")
+
+// notYet says that there is no problem but that the watch has just begun.
+func notYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
+
+// problem is why the claims of a kind are not known, nil if they are.
+func (c *Claims) problem(name string) error {
+	c.mu.Lock()
+	k := c.kinds[name]
+	c.mu.Unlock()
+	switch {
+	case k == nil:
+		return errNotWatched
+	case k.watch == nil:
+		return k.err
+	}
+	return k.watch.problem()
+}
+
+// lateProblem is why the claims of a kind that wait are not bound, nil if they are.
+func (c *Claims) lateProblem(name string) error {
+	if err := c.problem(name); err != nil {
+		return err
+	}
+	if w := c.watches()[name]; w != nil {
+		return w.lateProblem()
+	}
+	return errNotWatched
+}
+
+// ClaimCounts of one kind, of which none wait but with BindLater.
+type ClaimCounts struct{ Bound, Waiting int }
+
+// counts of the claims, and whether they are known.
+func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.Bound = len(w.bound)
+	for _, n := range w.room.namespaces {
+		if n.bound || !n.asked {
+			c.Waiting += n.waiting
+		}
+	}
+	return c, w.synced
+}
+
+// problem is why claims are not known, nil if they are.
+func (w *claimWatch) problem() error {
+	_, err := w.lastError()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !w.synced:
+		return errNoAnswer
+	}
+	return nil
+}
+
+// lateProblem is why claims that wait are not bound, nil if they are. What is no
+// concern of any claim any more is none.
+func (w *claimWatch) lateProblem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) == 0 {
+		return w.unwritable
+	}
+	return cmp.Or(w.unwritable, w.refusal, w.blind)
+}
+
+var errNoAnswer = errors.New("the API server has not listed the claims yet")

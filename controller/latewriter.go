@@ -1,0 +1,230 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// lateWriter writes the claims of one kind that are due, in turns over their namespaces.
+type lateWriter struct {
+	binder *LateBinder
+	watch  *claimWatch
+	queue  workqueue.TypedRateLimitingInterface[waitingItem]
+}
+
+// waitingItem is a claim that is to be bound.
+type waitingItem struct {
+	namespace string
+	uid       types.UID
+}
+
+// newWriter works until its queue is shut down.
+func (b *LateBinder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{
+		Queue: newInTurn(func(item waitingItem) string { return item.namespace }),
+	})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue})
+	l := &lateWriter{b, w, workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute),
+		workqueue.TypedRateLimitingQueueConfig[waitingItem]{DelayingQueue: delaying},
+	)}
+	for range lateWorkers {
+		b.running.Go(func() {
+			for l.work(ctx) {
+			}
+		})
+	}
+	return l
+}
+
+func (l *lateWriter) work(ctx context.Context) bool {
+	item, shutdown := l.queue.Get()
+	if shutdown || ctx.Err() != nil {
+		return false
+	}
+	defer l.queue.Done(item)
+	outcome, again := "", time.Duration(0)
+	err := recovered(func() (err error) {
+		outcome, again, err = l.bind(ctx, item)
+		return err
+	})
+	if errors.Is(err, errPanic) {
+		outcome = latePanicked
+	}
+	if outcome != "" {
+		l.binder.Claims.Metrics.tried(l.watch.kind.Name, outcome)
+	}
+	switch {
+	case err != nil:
+		log := logf.FromContext(ctx)
+		if outcome == lateChanged {
+			log = log.V(1)
+		}
+		log.Info("Cannot bind a waiting claim, and tries again", "claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
+		l.queue.AddRateLimited(item)
+	case again > 0:
+		l.queue.AddAfter(item, again)
+	default:
+		l.queue.Forget(item)
+	}
+	return true
+}
+
+// bind a claim, if it still waits and there still is a class for it. Its error
+// is worth trying again, and again says after how long, without an error. Without
+// an outcome, nothing was tried.
+func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
+	w := l.watch
+	if paused := w.pause(time.Now()); paused > 0 {
+		return "", paused, nil
+	}
+	if _, ok := w.waits(item.uid); !ok {
+		return "", 0, nil
+	}
+	if l.binder.limiter.Wait(ctx) != nil {
+		return "", 0, nil //nolint:nilerr // The term is over.
+	}
+	claim, ok := w.waits(item.uid)
+	if ok && claim.unread {
+		claim, ok, err = l.reread(ctx, claim)
+	}
+	if err != nil {
+		return lateFailed, 0, err
+	}
+	if !ok {
+		return "", 0, nil
+	}
+	decision, err := l.decide(claim)
+	if err != nil {
+		return lateFailed, 0, err
+	}
+	if decision.Class == nil {
+		w.missed(claim)
+		return "", 0, nil
+	}
+	decision.Reserve("", time.Now())
+	kind := decision.View.Kind
+	version, err := l.write(ctx, claim, decision)
+	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
+	switch {
+	case err == nil:
+		w.wrote(claim)
+		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
+		claim.text = "" // It may be long, and an event does not need it.
+		l.binder.Events.bound(w, claim, version, decision)
+		return lateBound, 0, nil
+	case isOutdated(err):
+		return lateChanged, 0, err
+	case isUnauthorized(err):
+		log.Info("Cannot bind waiting claims", "because", err.Error())
+		// Who reads a ClaimKind need not be told the names of claims, and of namespaces.
+		w.refuse(apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(retryAfter))
+		return lateFailed, retryAfter, nil
+	}
+	return lateFailed, 0, err
+}
+
+// decide on a claim, for no class where it is not known which there are.
+func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
+	view := l.binder.view(l.watch)
+	if view == nil {
+		return selector.Decision{}, nil
+	}
+	claim, err := claimOf(a.text, a.namespace, a.name)
+	if err != nil {
+		return selector.Decision{}, err
+	}
+	return view.Decide(claim, l.binder.Fresh()), nil
+}
+
+// reread a claim that waits without its selector. It is false where the claim is
+// not any more what was seen of it, as the watch is about to show, or where no
+// class can help it.
+func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttempt, bool, error) {
+	raw, err := l.binder.Claims.client.get(ctx, l.watch.resource, a.namespace, a.name)
+	if raw == nil || err != nil {
+		return a, false, err
+	}
+	head, err := readHead(raw)
+	if err != nil {
+		return a, false, err
+	}
+	seen := head.seen()
+	text, waits := l.watch.judge(raw, seen)
+	if seen.uid != a.uid || !waits || problemIn(text) != "" {
+		return a, false, nil
+	}
+	a.version, a.parents, a.text = seen.version, int(seen.parents), text
+	return a, true, nil
+}
+
+// write the reference into the claim as it was seen, and return its new version.
+func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, err error) {
+	patch := selector.Patch(
+		selector.Test("/metadata/uid", string(claim.uid)),
+		selector.Test("/metadata/resourceVersion", claim.version),
+		d.View.Kind.AddReference(claim.parents, d.Class),
+	)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	claims, kind := l.binder.Claims.client, d.View.Kind
+	after, err := claims.patch(ctx, l.watch.resource, claim.namespace, claim.name, patch)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the class of %q: %w", claim.name, err)
+	}
+	head, err := readHead(after)
+	if err != nil {
+		return "", err
+	}
+	object, err := kind.Decode(after)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
+	}
+	if _, bound := kind.BoundTo(claim.namespace, object); !bound {
+		return "", fmt.Errorf("cannot write the class of %q: the schema of its kind has no field %s, so the API server left it out: correct spec.paths.classRef of the ClaimKind", claim.name, kind.ReferencePath())
+	}
+	return head.Metadata.ResourceVersion, nil
+}
+
+// isOutdated says that the claim probably is not any more what was seen of it, as
+// the watch is about to show. Of a JSON Patch whose test fails, the API server
+// says no more than that it is at fault; where the claim would be invalid, it
+// names the claim. Another webhook may deny the claim in the same words, though:
+// it is tried again.
+func isOutdated(err error) bool {
+	if apierrors.IsNotFound(err) {
+		return true
+	}
+	answered := apierrors.APIStatus(nil)
+	if !errors.As(err, &answered) || answered.Status().Code != http.StatusUnprocessableEntity {
+		return false
+	}
+	details := answered.Status().Details
+	return details == nil || details.Kind == "" && len(details.Causes) == 0
+}
+
+var errNoPatch = errors.New("the API server does not let classbind patch any")
+
+// unauthorized is how every authorizer's refusal begins. What another webhook, or a
+// policy, says begins with its own name, whatever it goes on to quote.
+var unauthorized = regexp.MustCompile(`^\S+ "[^"]*" is forbidden: User "[^"]*" cannot patch resource "`)
+
+// isUnauthorized says that no claim of the kind may be written. Another webhook, or
+// a policy, refuses one claim alone, and that must not hold up the others.
+func isUnauthorized(err error) bool {
+	answered := apierrors.APIStatus(nil)
+	return apierrors.IsForbidden(err) && errors.As(err, &answered) && unauthorized.MatchString(answered.Status().Message)
+}

@@ -1,0 +1,142 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// noted is a store that keeps the names of objects, and panics at one.
+type noted struct {
+	poison string
+	names  chan []string
+}
+
+func (n *noted) note(objects ...any) error {
+	var names []string
+	for _, o := range objects {
+		name := o.(string)
+		if name == n.poison {
+			panic("poison")
+		}
+		names = append(names, name)
+	}
+	n.names <- names
+	return nil
+}
+
+func (n *noted) Add(o any) error                       { return n.note(o) }
+func (n *noted) Update(o any) error                    { return n.note(o) }
+func (n *noted) Delete(o any) error                    { return n.note(o) }
+func (n *noted) Replace(objects []any, _ string) error { return n.note(objects...) }
+func (n *noted) Resync() error                         { return nil }
+func (n *noted) Transformer() (transform cache.TransformFunc) {
+	return func(o any) (any, error) { return o.(*metav1.PartialObjectMetadata).Name, nil }
+}
+
+var _ cache.TransformingStore = &store{}
+
+// followGolds until the test ends, in its bubble.
+func followGolds(t *testing.T, n *noted, a *answers) {
+	t.Helper()
+	server := &classServer{}
+	server.serves("gold")
+	client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+	require.NoError(t, err)
+	kind := newClassKind("golds.example.org", "Gold")
+	o := objects{
+		name: kind.Name, client: client.metadata,
+		list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return nil, errors.New("not reached")
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.watch(ctx, kind, o)
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	o.follow(ctx, n, a, func(error) {})
+}
+
+func TestStreamsAreTransformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a := &noted{names: make(chan []string, 1)}, &answers{}
+		assert.Zero(t, a.lastHeard())
+		followGolds(t, n, a)
+		assert.Equal(t, []string{"gold"}, <-n.names, "We should hold of each object what is read of it, while others are streamed, too.")
+		synctest.Wait()
+		assert.Zero(t, time.Since(a.lastHeard()), "We should note when we last heard of the objects.")
+	})
+}
+
+func TestStoreRecovers(t *testing.T) {
+	n, a := &noted{poison: "bad", names: make(chan []string, 9)}, &answers{}
+	s := &store{ours: n, answers: a, log: logr.Discard()}
+	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
+	assert.Zero(t, a.lastHeard(), "We should not say that we know the objects.")
+	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
+		require.NoError(t, change("bad"), "We should return no error, which would be logged with the whole object.")
+		require.NoError(t, change("good"))
+		assert.Equal(t, []string{"good"}, <-n.names)
+	}
+	same, err := s.Transformer()("no object")
+	require.NoError(t, err)
+	assert.Equal(t, "no object", same, "We should have it fail where it is taken in.")
+	s.UpdateResourceVersion("2")
+	assert.False(t, a.lastHeard().IsZero(), "We should note that the API server said that nothing happened.")
+}
+
+// TestListHasADeadline has an API server that never answers one list.
+func TestListHasADeadline(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	synctest.Test(t, func(t *testing.T) {
+		n, a := &noted{names: make(chan []string, 1)}, &answers{}
+		start, lists := time.Now(), 0
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		objects{
+			name: "golds.example.org",
+			list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+				if lists++; lists == 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}}}, nil
+			},
+			watch:  func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
+			client: noStreams{},
+		}.follow(ctx, &listed{n}, a, func(error) {})
+		assert.Equal(t, []string{"gold"}, <-n.names, "We should ask again.")
+		assert.Equal(t, 2, lists)
+		assert.Less(t, time.Since(start), 2*listTimeout)
+	})
+}
+
+// noStreams is a client that cannot list by a watch.
+type noStreams struct{}
+
+func (noStreams) IsWatchListSemanticsUnSupported() bool { return true }
+
+// listed takes what was not transformed.
+type listed struct{ *noted }
+
+func (l *listed) Replace(objects []any, _ string) error {
+	for i, o := range objects {
+		objects[i] = o.(*metav1.PartialObjectMetadata).Name
+	}
+	return l.note(objects...)
+}

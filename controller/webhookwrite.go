@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// remove entries of which we want none. To apply the others would do, if nobody
+// else, such as who restores a backup, could own them, too: they would stay, with
+// a CA of their time, and their kinds would be refused for ever.
+func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	entries := make([]map[string]string, len(names))
+	for i, name := range names {
+		entries[i] = map[string]string{"$patch": "delete", "name": name}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": current.GetUID(), "resourceVersion": current.GetResourceVersion()},
+		"webhooks": entries,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot encode the entries to remove: %w", err)
+	}
+	return written(w.Client.Patch(ctx, current, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)))
+}
+
+// apply what is desired. It has the uid and the version of the object that was
+// read, so that the API server refuses to create the object anew, if it was
+// deleted meanwhile, as it is by an uninstallation, and to take back what another
+// leader wrote.
+func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyConfiguration, incomplete error) error {
+	if err := written(w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)); err != nil {
+		return err
+	}
+	return incomplete
+}
+
+// written is the error of a write.
+func written(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return &waiting{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
+	}
+	return fmt.Errorf("cannot write the webhook configuration: %w", err)
+}

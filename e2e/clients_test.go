@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/clientcert"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+const clientsKinds = "clients.test"
+
+// clientsWorld has a claim kind with one class, and no replica yet.
+func clientsWorld(t *testing.T, o controlplane.Options) *world {
+	t.Helper()
+	w := newWorld(t, o)
+	w.resources(t, "Claim claims.clients.test Namespaced", "Class classes.clients.test Cluster")
+	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [claims.clients.test]}"))
+	w.apply(t, class(clientsKinds, "Class", "only", ""))
+	return w
+}
+
+// reviewWith a certificate, or none.
+func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificate) (int, string, error) {
+	t.Helper()
+	review, err := w.review("claims.clients.test")
+	require.NoError(t, err)
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // It is the client that is verified.
+	if certificate != nil {
+		config.Certificates = []tls.Certificate{*certificate}
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1alpha1.BindPath, "application/json", bytes.NewReader(review))
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// TestClients has a replica that answers the API server and nobody else.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	w := clientsWorld(t, controlplane.Options{})
+	files := w.plane.Clients
+
+	t.Run("Known", func(t *testing.T) {
+		r := w.serve(t)
+		w.awaitClaims(t, "claims.clients.test")
+		w.awaitClasses(t, "classes.clients.test", 1)
+		bound, _, err := w.create(t, claim(clientsKinds, "known"))
+		require.NoError(t, err, "We should answer the API server.")
+		assert.Equal(t, "Class/only", classOf(bound))
+
+		_, _, err = w.reviewWith(t, r, nil)
+		require.Error(t, err, "We should not answer who has no certificate.")
+		stranger, err := files.Issue("system:node:a")
+		require.NoError(t, err)
+		status, text, err := w.reviewWith(t, r, &stranger)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusForbidden, status, "We should not answer another client of the same CA.")
+		assert.NotContains(t, text, "only", "We should tell it nothing.")
+		elsewhere, err := clientcert.Write(t.TempDir(), "", "*")
+		require.NoError(t, err)
+		impostor, err := elsewhere.Certificate()
+		require.NoError(t, err)
+		_, _, err = w.reviewWith(t, r, &impostor)
+		require.Error(t, err, "We should not answer who has the name from another CA.")
+		own, err := files.Certificate()
+		require.NoError(t, err)
+		status, text, err = w.reviewWith(t, r, &own)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, status, text)
+		require.NoError(t, r.Stop())
+		assert.Equal(t, 1, strings.Count(r.log.String(), "client didn't provide a certificate"), "We should log who had no certificate, and not our own looks at ourselves.")
+	})
+
+	t.Run("Replaced", func(t *testing.T) {
+		elsewhere, err := clientcert.Write(t.TempDir(), "", "*")
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "ca.crt")
+		put := func(from clientcert.Files) {
+			t.Helper()
+			text, err := os.ReadFile(from.CA())
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+			require.NoError(t, os.Rename(file+".new", file))
+		}
+		put(elsewhere)
+		w.anybody = true // The flags are ours.
+		defer func() { w.anybody = false }()
+		r := w.serve(t, "--client-ca-file="+file, "--client-name="+clientcert.Name)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(clientsKinds, "refused"), client.DryRunAll)
+			require.ErrorContains(c, err, "tls: ", "We should not answer an API server of another CA.")
+		}, patience, 50*time.Millisecond)
+		put(files)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			bound, _, err := w.create(t, claim(clientsKinds, "replaced"), client.DryRunAll)
+			require.NoError(c, err)
+			require.Equal(c, "Class/only", classOf(bound))
+		}, patience, 50*time.Millisecond, "We should answer it when its CA is there, without a restart.")
+		require.NoError(t, r.Stop())
+	})
+
+	t.Run("OtherName", func(t *testing.T) {
+		w.anybody = true
+		defer func() { w.anybody = false }()
+		r := w.serve(t, "--client-ca-file="+files.CA(), "--client-name=somebody-else")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(clientsKinds, "misnamed"), client.DryRunAll)
+			require.ErrorContains(c, err, "--client-name", "We should have the API server say what is wrong.")
+		}, patience, 50*time.Millisecond)
+		require.NoError(t, r.Stop())
+	})
+
+	t.Run("Anybody", func(t *testing.T) {
+		w.anybody = true
+		defer func() { w.anybody = false }()
+		r := w.serve(t)
+		status, text, err := w.reviewWith(t, r, nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, status, "We should answer where nobody can tell the API server to present a certificate. %s", text)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(clientsKinds, "anybody"), client.DryRunAll)
+			require.NoError(c, err)
+		}, patience, 50*time.Millisecond)
+		require.NoError(t, r.Stop())
+	})
+}
+
+// TestClientsRecipe follows README, on a control plane that has nothing of it.
+func TestClientsRecipe(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("It needs openssl, as README does.")
+	}
+	const folder, service = "/etc/kubernetes/classbind", "classbind.classbind-system.svc"
+	text, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "## Let only the API server call\n")
+	require.True(t, found)
+	_, script, found := strings.Cut(section, "```sh\n")
+	require.True(t, found)
+	script, section, _ = strings.Cut(script, "```\n")
+	require.Contains(t, section, "--admission-control-config-file="+folder+"/admission.yaml")
+
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	kubeconfig := filepath.Join(dir, "webhooks.kubeconfig")
+	resolver, err := webhook.NewDefaultAuthenticationInfoResolver(kubeconfig)
+	require.NoError(t, err)
+	account, err := resolver.ClientConfigForService("classbind", classbind.Namespace, 443)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(dir, "client.crt"), account.CertFile, "We should name the Service as the API server does.")
+
+	// Here, it is a process of the host, at a URL.
+	written, err := os.ReadFile(kubeconfig)
+	require.NoError(t, err)
+	require.Contains(t, string(written), service)
+	require.NoError(t, os.WriteFile(kubeconfig, bytes.ReplaceAll(written, []byte(service), []byte(`"*"`)), 0o600))
+	w := clientsWorld(t, controlplane.Options{APIServerFlags: map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")}})
+	w.anybody = true // The flags are ours.
+	w.serve(t, "--client-ca-file="+filepath.Join(dir, "ca.crt"), "--client-name=kube-apiserver")
+	w.awaitClaims(t, "claims.clients.test")
+	w.awaitClasses(t, "classes.clients.test", 1)
+	bound, _, err := w.create(t, claim(clientsKinds, "recipe"))
+	require.NoError(t, err)
+	assert.Equal(t, "Class/only", classOf(bound))
+}

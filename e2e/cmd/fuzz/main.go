@@ -1,0 +1,153 @@
+// Command fuzz runs every fuzz target of the root module, one after the other,
+// and prints how many inputs each tried and the most that one of them cost.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	flags := pflag.NewFlagSet("fuzz", pflag.ContinueOnError)
+	f := fuzzing{}
+	flags.StringVar(&f.module, "module", "..", "folder of the module with the targets")
+	flags.StringVar(&f.time, "time", "1m", "how long each target runs, or how many inputs it tries, such as 1000x")
+	only := flags.String("only", "", "pattern of the targets to run, all of them if empty")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("cannot read --only: %w", err)
+	}
+	if f.module, err = filepath.Abs(f.module); err != nil {
+		return err
+	}
+	f.built = filepath.Join(f.module, "bin", "fuzz")
+	if f.costs, err = os.MkdirTemp("", "fuzz-costs-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the costs: %w", err)
+	}
+	defer os.RemoveAll(f.costs) //nolint:errcheck // It is among the temporary ones.
+
+	all, err := f.find(wanted)
+	if err != nil {
+		return err
+	}
+	var failed []string
+	total := int64(0)
+	for _, folder := range slices.Sorted(maps.Keys(all)) {
+		p, err := f.build(ctx, folder)
+		if err != nil {
+			return err
+		}
+		for _, target := range all[folder] {
+			if ctx.Err() != nil {
+				break
+			}
+			executions, err := p.fuzz(ctx, target)
+			total += executions
+			if err != nil && ctx.Err() == nil {
+				fmt.Println(err)
+				failed = append(failed, target)
+			}
+		}
+	}
+	fmt.Printf("executions of all targets: %d\n", total)
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s; what go test has written into testdata/fuzz is the input, to be committed with the repair", strings.Join(failed, ", "))
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return nil
+}
+
+// fuzzing of the targets of a module.
+type fuzzing struct {
+	module string
+	time   string
+	// built has the tests and what was found to be of interest by earlier runs.
+	built string
+	// costs are where the targets write them.
+	costs string
+}
+
+var declared = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
+
+// find the wanted targets by folder, in the files that are named for having some.
+func (f *fuzzing) find(wanted *regexp.Regexp) (map[string][]string, error) {
+	all := map[string][]string{}
+	err := filepath.WalkDir(f.module, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "bin" || entry.Name() == "e2e" || strings.HasPrefix(entry.Name(), ".")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_fuzz_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path) //nolint:gosec // It is one of ours.
+		for _, found := range declared.FindAllSubmatch(text, -1) {
+			if name := string(found[1]); wanted.MatchString(name) {
+				all[filepath.Dir(path)] = append(all[filepath.Dir(path)], name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for fuzz targets: %w", err)
+	}
+	return all, nil
+}
+
+// tested is the compiled tests of a package, twice: with the instrumentation by
+// which the fuzzer sees where an input has led, and without.
+type tested struct {
+	*fuzzing
+
+	folder                    string
+	instrumented, plain, kept string
+}
+
+// instrumented are our own packages, and the one that reads the text of a
+// selector. go test -fuzz does it to all there are: then to look at the counters
+// takes fifty times as long as to try an input.
+var instrumented = []string{"-gcflags=github.com/classbind/classbind/...=-d=libfuzzer", "-gcflags=k8s.io/apimachinery/pkg/labels=-d=libfuzzer"}
+
+func (f *fuzzing) build(ctx context.Context, folder string) (*tested, error) {
+	relative, err := filepath.Rel(f.module, folder)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Join(f.built, strings.ReplaceAll(relative, string(filepath.Separator), "-"))
+	p := &tested{fuzzing: f, folder: folder, instrumented: name + ".fuzz", plain: name + ".test", kept: name + "-corpus"}
+	for output, flags := range map[string][]string{p.instrumented: instrumented, p.plain: nil} {
+		build := exec.CommandContext(ctx, "go", append(append([]string{"test", "-c", "-o", output}, flags...), ".")...) //nolint:gosec // What it builds is ours.
+		build.Dir, build.Stderr = folder, os.Stderr
+		if err := build.Run(); err != nil {
+			return nil, errors.Join(ctx.Err(), fmt.Errorf("cannot build the tests of %q: %w", relative, err))
+		}
+	}
+	return p, nil
+}

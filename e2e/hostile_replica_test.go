@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/e2e/classbind"
+)
+
+// fleet is the replicas of classbind under attack: processes with the memory
+// that deploy gives a container, behind one address.
+type fleet struct {
+	command, kubeconfig string
+	balancer            *classbind.Balancer
+	// limit of the memory of each, in bytes.
+	limit    uint64
+	replicas []*attacked
+}
+
+// attacked is one replica, and what it had used when the present attack began.
+type attacked struct {
+	*classbind.Process
+	log *scannedLog
+	cpu float64
+}
+
+// newFleet builds the command without the race detector, which takes several
+// times as much memory and CPU, and gives this process the environment that
+// deploy gives the container: the replicas inherit it.
+func newFleet(t *testing.T, w *world) *fleet {
+	t.Helper()
+	manifest, err := os.ReadFile(filepath.Join(w.deploy, "base", "deployment.yaml"))
+	require.NoError(t, err)
+	deployment := appsv1.Deployment{}
+	require.NoError(t, yaml.UnmarshalStrict(manifest, &deployment))
+	container := deployment.Spec.Template.Spec.Containers[0]
+	for _, variable := range container.Env {
+		t.Setenv(variable.Name, variable.Value)
+	}
+	f := &fleet{kubeconfig: w.kubeconfig, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
+	require.NotZero(t, f.limit, "We should have a limit in deploy.")
+	f.command, err = classbind.Build(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	f.balancer, err = classbind.NewBalancer()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.balancer.Close() })
+	for range int(*deployment.Spec.Replicas) {
+		f.add(t)
+	}
+	t.Cleanup(func() {
+		for _, r := range f.replicas {
+			assert.NoError(t, r.Stop(), "We should see the replica end well.")
+			if t.Failed() {
+				t.Logf("The end of a replica's log:\n%s", r.log.end())
+			}
+		}
+	})
+	return f
+}
+
+// add a replica, and wait until it is ready.
+func (f *fleet) add(t *testing.T) {
+	t.Helper()
+	r := &attacked{log: &scannedLog{}}
+	var err error
+	r.Process, err = classbind.Start(f.command, f.kubeconfig, r.log, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
+	require.NoError(t, err)
+	f.replicas = append(f.replicas, r)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready; the end of its log:\n%s", r.log.end())
+	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+}
+
+// restart all replicas, which an attack has left in a state that would spoil the next.
+func (f *fleet) restart(t *testing.T) {
+	t.Helper()
+	old := f.replicas
+	f.replicas = nil
+	for _, r := range old {
+		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
+		r.Kill()
+	}
+	for range old {
+		f.add(t)
+	}
+}
+
+// replaceLeader starts a replica and ends the one that leads, as a roll-out does.
+func (f *fleet) replaceLeader(t *testing.T) {
+	t.Helper()
+	for i, r := range f.replicas {
+		if !r.leads(t.Context()) {
+			continue
+		}
+		f.add(t)
+		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
+		f.replicas = append(f.replicas[:i], f.replicas[i+1:]...)
+		assert.NoError(t, r.Stop(), "We should see the leader end well.")
+		return
+	}
+	assert.Fail(t, "We should have a leader.")
+}
+
+var leading = regexp.MustCompile(`(?m)^leader_election_master_status\{name="classbind-leader"\} 1$`)
+
+func (r *attacked) leads(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.MetricsURL, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	metrics, err := io.ReadAll(response.Body)
+	return err == nil && leading.Match(metrics)
+}
+
+// begin to measure.
+func (f *fleet) begin(t *testing.T) {
+	t.Helper()
+	for _, r := range f.replicas {
+		// 5 makes the peak what there is now (proc(5)).
+		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
+		r.cpu = r.cpuTime(t)
+		r.log.begin()
+	}
+}
+
+// cpuTime that the replica has used, in seconds.
+func (r *attacked) cpuTime(t *testing.T) float64 {
+	t.Helper()
+	process, err := procfs.NewProc(r.PID())
+	require.NoError(t, err, "We should have the same process.")
+	stat, err := process.Stat()
+	require.NoError(t, err)
+	return stat.CPUTime()
+}
+
+// used since it was begun to measure: the most memory of a replica, in bytes, and
+// the CPU of all together, in seconds.
+func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
+	t.Helper()
+	for _, r := range f.replicas {
+		process, err := procfs.NewProc(r.PID())
+		require.NoError(t, err, "We should have the same process.")
+		status, err := process.NewStatus()
+		require.NoError(t, err)
+		peak, cpu = max(peak, status.VmHWM), cpu+r.cpuTime(t)-r.cpu
+	}
+	return peak, cpu
+}
+
+// rest waits until the replicas are ready and have next to nothing to do.
+func (f *fleet) rest(t *testing.T) (ok bool) {
+	t.Helper()
+	const (
+		within = 15 * time.Second
+		look   = 500 * time.Millisecond
+		idle   = 0.3 // of a core, for all
+	)
+	used := func() (cpu float64) {
+		for _, r := range f.replicas {
+			cpu += r.cpuTime(t)
+		}
+		return cpu
+	}
+	before := used()
+	return assert.EventuallyWithT(t, func(c *assert.CollectT) {
+		now := used()
+		cores := (now - before) / look.Seconds()
+		before = now
+		require.Less(c, cores, idle, "We should see the replicas do nothing more for the attack.")
+		for _, r := range f.replicas {
+			require.NoError(c, r.Probe(t.Context()), "We should see every replica ready.")
+		}
+	}, within, look)
+}
+
+// scannedLog keeps the end of a log, and the longest line since it was begun to look.
+type scannedLog struct {
+	mu      sync.Mutex
+	line    []byte // that has not ended yet
+	tail    []byte
+	longest int
+	begins  string // the longest
+	urls    int    // lines with the URL of a read in them
+}
+
+func (l *scannedLog) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.longest, l.begins, l.urls = 0, "", 0
+}
+
+// Write is called by what copies the log of the process.
+func (l *scannedLog) Write(p []byte) (int, error) {
+	const kept = 32 << 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tail = append(l.tail, p...); len(l.tail) > 2*kept {
+		l.tail = append([]byte(nil), l.tail[len(l.tail)-kept:]...)
+	}
+	l.line = append(l.line, p...)
+	for {
+		line, rest, found := bytes.Cut(l.line, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		l.scan(line)
+		l.line = rest
+	}
+}
+
+func (l *scannedLog) scan(line []byte) {
+	if len(line) > l.longest {
+		l.longest, l.begins = len(line), string(line[:min(len(line), 300)])
+	}
+	if bytes.Contains(line, []byte("labelSelector=")) {
+		l.urls++
+	}
+}
+
+// judge the lines since it was begun to look, and return what is wrong with them.
+func (l *scannedLog) judge() (wrong []string) {
+	const longest = 8 << 10
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.longest > longest {
+		wrong = append(wrong, fmt.Sprintf("a line of %d bytes, which begins: %s", l.longest, l.begins))
+	}
+	if l.urls > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d lines with the URL of a read", l.urls))
+	}
+	return wrong
+}
+
+func (l *scannedLog) end() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.tail[max(0, len(l.tail)-4000):])
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// manyPaths is how many claim kinds are registered with long paths: more than
+// v1alpha1.MaxEntriesBytes has room for, and more than etcd takes in one object.
+const manyPaths = 40
+
+// writePatience is how long it may take until a change is in the webhook
+// configuration, where the API server compiles as much as it may, a few times.
+const writePatience = time.Minute
+
+// longPaths is a spec with as many paths to skip as the schema allows, each of ten
+// names: nine of so many letters, and the last of so many.
+func longPaths(letters, last int) string {
+	paths := make([]string, 16)
+	for i := range paths {
+		paths[i] = strings.Repeat("."+strings.Repeat("a", letters), 9) + "." + strings.Repeat(string(rune('a'+i)), last)
+	}
+	return "{paths: {skipIfSet: [" + strings.Join(paths, ", ") + "]}}"
+}
+
+// TestManyLongPaths registers more than the webhook configuration has room for:
+// two thirds of it with the longest paths that the schema allows, which are the most
+// to store, and the rest with as many names of one letter, which are the most to
+// compile for their length. It is not parallel: the API server compiles for seconds.
+func TestManyLongPaths(t *testing.T) {
+	w := newWorld(t, controlplane.Options{Audit: true})
+	resources := []string{
+		"Claim claims.before.test Namespaced", "Class classes.before.test Cluster",
+		"Claim claims.later.test Namespaced", "Class classes.later.test Cluster",
+	}
+	var long strings.Builder
+	for i := range manyPaths {
+		resources = append(resources, fmt.Sprintf("Claim%02d %s Namespaced", i, manyPathsKind(i)))
+		spec := longPaths(24, 30)
+		if i%3 == 1 {
+			spec = longPaths(1, 1)
+		}
+		long.WriteString(claimKind(manyPathsKind(i), spec))
+	}
+	w.resources(t, resources...)
+	for _, group := range []string{"before.test", "later.test"} {
+		w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "only", ""))
+	}
+	bound := func(group, name string) {
+		t.Helper()
+		bound, _, err := w.create(t, claim(group, name))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind the claims of others.")
+	}
+
+	w.apply(t, claimKind("claims.before.test", "{}"))
+	w.serve(t)
+	w.awaitClaims(t, "claims.before.test")
+	w.awaitClasses(t, "classes.before.test", 1)
+	w.apply(t, long.String())
+	served := w.awaitLongPaths(t)
+	t.Logf("%d of %d have an entry; the configuration has %d bytes.", served, manyPaths, w.claimEntries(t).Size())
+	assert.Greater(t, served, 10, "We should leave out no more than has to be.")
+	assert.Less(t, served, manyPaths, "We should leave out what has no room.")
+	bound("before.test", "with")
+
+	w.apply(t, claimKind("claims.later.test", "{}"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		k := &v1alpha1.ClaimKind{}
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.later.test"}, k))
+		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
+	}, writePatience, 100*time.Millisecond, "We should have room for what is small.")
+	w.awaitClaims(t, "claims.later.test")
+	w.awaitClasses(t, "classes.later.test", 1)
+	bound("later.test", "with")
+
+	require.NoError(t, w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1alpha1.CASecret}}))
+	before := w.claimEntries(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		ca := &corev1.Secret{}
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: v1alpha1.CASecret}, ca))
+		after := w.claimEntries(t)
+		require.Len(c, after.Webhooks, len(before.Webhooks), "We should take out no entry for a CA.")
+		for _, e := range after.Webhooks {
+			require.Contains(c, string(e.ClientConfig.CABundle), strings.TrimSpace(string(ca.Data[corev1.ServiceAccountRootCAKey])))
+		}
+	}, writePatience, 100*time.Millisecond, "We should write the new CA into all entries.")
+	bound("before.test", "rotated")
+
+	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"paths":{"skipIfSet":[".spec.other"]}}}`)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		entries := w.claimEntries(t)
+		require.Equal(c, "claims.before.test"+v1alpha1.BindSuffix, entries.Webhooks[0].Name)
+		require.Contains(c, entries.Webhooks[0].MatchConditions[1].Expression, `["other"]`)
+	}, writePatience, 100*time.Millisecond, "We should write the change of a registration.")
+	bound("before.test", "changed")
+	assert.Equal(t, served, w.awaitLongPaths(t), "We should leave out the same.")
+	w.noWriteFailed(t)
+}
+
+// manyPathsKind is the name of one of manyPaths.
+func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i) }
+
+// claimEntries is the webhook configuration for claims.
+func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration))
+	return configuration
+}
+
+// awaitLongPaths waits until the status of each of manyPaths says whether there is
+// an entry for it, and returns how many have one: the first that were registered.
+func (w *world) awaitLongPaths(t *testing.T) (served int) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		has := map[string]bool{}
+		for _, e := range w.claimEntries(t).Webhooks {
+			has[e.Name] = true
+		}
+		served = 0
+		for i := range manyPaths {
+			k := &v1alpha1.ClaimKind{}
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: manyPathsKind(i)}, k))
+			ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+			require.NotNil(c, ready)
+			if has[k.Name+v1alpha1.BindSuffix] {
+				require.Equal(c, v1alpha1.ReasonServed, ready.Reason)
+				require.Equal(c, i, served, "We should leave out the newest.")
+				served++
+				continue
+			}
+			require.Equal(c, v1alpha1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
+			require.Contains(c, ready.Message, "claims are not bound: the webhook configuration has no room for its entry")
+		}
+	}, writePatience, 100*time.Millisecond)
+	return served
+}
+
+// noWriteFailed of the webhook configuration for claims, but for conflicts, after
+// which the next is better.
+func (w *world) noWriteFailed(t *testing.T) {
+	t.Helper()
+	log, err := os.ReadFile(w.plane.AuditLog)
+	require.NoError(t, err)
+	var writes int
+	var slowest time.Duration
+	for line := range bytes.Lines(log[:bytes.LastIndexByte(log, '\n')+1]) { // The last may be half written.
+		e := auditv1.Event{}
+		require.NoError(t, json.Unmarshal(line, &e))
+		if e.Verb != "patch" || e.Stage != auditv1.StageResponseComplete || e.ObjectRef == nil || e.ObjectRef.Resource != "mutatingwebhookconfigurations" {
+			continue
+		}
+		writes++
+		slowest = max(slowest, e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time))
+		assert.Contains(t, []int32{http.StatusOK, http.StatusConflict}, e.ResponseStatus.Code, "We should write nothing that the API server refuses.")
+	}
+	t.Logf("The API server took %s for the slowest of %d writes.", slowest.Round(time.Millisecond), writes)
+	assert.NotZero(t, writes)
+}

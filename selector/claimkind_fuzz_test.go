@@ -1,0 +1,98 @@
+package selector
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fuzztest/cost"
+)
+
+// FuzzClaimKind compiles a registration that another release wrote, or an API
+// server that checked nothing, and reads, binds and patches a claim of it.
+func FuzzClaimKind(f *testing.F) {
+	claim := []byte(`{"metadata":{"name":"db","annotations":{"a.b":"c"}},"spec":{"classSelector":{"matchLabels":{"a":"1"}},"a":{"b":7},"c":null}}`)
+	for _, spec := range []string{
+		`{}`, `null`, `{"paths":{"classSelector":".spec.classSelector","classRef":".spec.classRef","skipIfSet":[".spec.resourceRef"]},"classRefFormat":"ObjectReference","strategy":"WeightedRandom","seed":"Claim","whenUnmatched":"Admit"}`,
+		`{"paths":{"classSelector":"","classRef":"."},"classRefFormat":"Name","strategy":"RoundRobin"}`, `{"paths":{"classRef":".spec.a.b.c","skipIfSet":["","..","spec",".spec.a.b"]},"strategy":"LeastClaims","whenUnmatched":"BindLater"}`,
+		`{"classRefFormat":"TypedLocalObjectReference","strategy":"HighestWeight","whenUnmatched":"Deny","seed":"Request"}`, `{"classRefFormat":"LocalObjectReference","strategy":"Random"}`,
+		`{"classRefFormat":"Later","strategy":"Random"}`, `{"strategy":"External"}`, `{"strategy":"Random","whenUnmatched":"Ask"}`, `{"strategy":"Random","seed":"Lunar"}`, `{"classNamespaces":{"from":"Selector"}}`, `{"failurePolicy":"Retry"}`, `{"paths":{"classRef":".spec.c.\"x\u0000<"}}`,
+	} {
+		f.Add([]byte(spec), claim, byte(2))
+	}
+	f.Add([]byte(`{}`), claim, byte(0))
+	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
+	var offered []*Classes
+	for _, kind := range kinds {
+		offered = append(offered, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{defaultAnnotation: "true"}}, nil)}))
+	}
+	meter := cost.NewMeter(f)
+	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {
+		registration := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
+		if json.Unmarshal(spec, &registration.Spec) != nil {
+			return // The API server stores no such object.
+		}
+		var v *View
+		meter.Measure(t, len(spec), func() {
+			v = NewView(NewClaimKind(registration), slices.Clone(offered[:int(classKinds)%3]))
+		}, spec, claim, classKinds)
+		if known := knownValues(&registration.Spec); !known && v.Fault == nil {
+			t.Errorf("We should take for a fault a value that this release does not know: %+v", registration.Spec)
+		} else if v.Fault != nil {
+			return
+		}
+		object, err := v.Kind.Decode(claim)
+		if err != nil {
+			return
+		}
+		c, errs := v.Kind.NewClaim("n", "db", object)
+		_, bound := v.Kind.BoundTo("n", object)
+		if c.Settled != "" || bound || len(errs) > 0 {
+			return
+		}
+		decision := v.Choose(c, 1)
+		_ = decision.Warning()
+		if decision.Class == nil || !admissible(&registration.Spec) {
+			return
+		}
+		patch, err := jsonpatch.DecodePatch(Patch(v.Kind.AddReference(v.Kind.Parents(object), decision.Class)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched, err := patch.Apply(claim)
+		if err != nil {
+			t.Fatalf("We should make a patch that fits the claim: %v", err)
+		}
+		if object, err = v.Kind.Decode(patched); err != nil {
+			t.Fatal(err)
+		}
+		if _, bound = v.Kind.BoundTo("n", object); !bound {
+			t.Errorf("We should bind the claim: %s", patched)
+		}
+	})
+}
+
+// pathPattern is that of the schema.
+var pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
+
+// knownValues says whether this release knows all values of the enums. What is
+// absent is the default.
+func knownValues(s *v1alpha1.ClaimKindSpec) bool {
+	return slices.Contains([]v1alpha1.ClassRefFormat{"", v1alpha1.ObjectReference, v1alpha1.LocalObjectReference, v1alpha1.TypedLocalObjectReference, v1alpha1.Name}, s.ClassRefFormat) &&
+		slices.Contains([]v1alpha1.Strategy{"", v1alpha1.Random, v1alpha1.WeightedRandom, v1alpha1.HighestWeight, v1alpha1.LeastClaims, v1alpha1.RoundRobin}, s.Strategy) &&
+		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
+		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&
+		slices.Contains([]v1alpha1.ClassNamespacesFrom{"", v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames}, s.ClassNamespaces.From) &&
+		slices.Contains([]v1alpha1.FailurePolicy{"", v1alpha1.Fail, v1alpha1.Ignore}, s.FailurePolicy)
+}
+
+// admissible says whether the schema would let the path of the reference through:
+// only then it is sure to fit a patch.
+func admissible(s *v1alpha1.ClaimKindSpec) bool {
+	return pathPattern.MatchString(string(s.Paths.ClassRef)) && pathPattern.MatchString(string(s.Paths.ClassSelector))
+}

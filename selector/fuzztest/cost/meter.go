@@ -1,0 +1,214 @@
+// Package cost holds what one input of a fuzz target takes against a budget: a
+// crash is not all that the author of a claim or a class can do to us.
+package cost
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What one input may take, and so what one review may.
+const (
+	CPU          = 20 * time.Millisecond
+	CPUPerMiB    = 5 * time.Millisecond
+	Bytes        = 1 << 20
+	BytesPerByte = 8
+
+	// instrumented code, which tells the fuzzer where it has been, takes up to
+	// this many times as long. The worst inputs are measured again without.
+	instrumented = 3
+
+	// Directory is the environment variable that names where the costs are
+	// written, nowhere if it is empty.
+	Directory = "CLASSBIND_FUZZ_COSTS"
+)
+
+// Cost of an input.
+type Cost struct {
+	// Length of the input in bytes.
+	Length int
+	// CPU time of the thread.
+	CPU time.Duration
+	// Bytes that were allocated.
+	Bytes uint64
+	// Input in the form of a file in testdata/fuzz.
+	Input string
+}
+
+// CPUShare of the budget for an input of that length.
+func (c Cost) CPUShare() float64 {
+	return float64(c.CPU) / (float64(CPU) + float64(CPUPerMiB)*float64(c.Length)/(1<<20))
+}
+
+// BytesShare of the budget for an input of that length.
+func (c Cost) BytesShare() float64 {
+	return float64(c.Bytes) / float64(Bytes+BytesPerByte*c.Length)
+}
+
+// Largest costs of a target.
+type Largest struct {
+	CPU, Bytes Cost
+}
+
+// Add the largest costs of another run.
+func (l *Largest) Add(o Largest) {
+	if o.CPU.CPUShare() > l.CPU.CPUShare() {
+		l.CPU = o.CPU
+	}
+	if o.Bytes.BytesShare() > l.Bytes.BytesShare() {
+		l.Bytes = o.Bytes
+	}
+}
+
+// Meter of one fuzz target, for one goroutine.
+type Meter struct {
+	target  string
+	most    float64 // of the CPU budget
+	largest Largest
+	sample  [1]metrics.Sample
+}
+
+// NewMeter of a target.
+func NewMeter(f *testing.F) *Meter {
+	f.Helper()
+	m := &Meter{target: f.Name(), most: 1}
+	if Fuzzing() {
+		m.most = instrumented
+	}
+	m.sample[0].Name = "/gc/heap/allocs:bytes"
+	return m
+}
+
+// Fuzzing says whether inputs are made up now: then a large seed would be in
+// the way of many small ones.
+func Fuzzing() bool {
+	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && f.Value.String() != "false" {
+			return true
+		}
+	}
+	return false
+}
+
+// Measure the work that an input makes, and fail the test if it takes more than
+// the budget of its length. The work is done again where it seems to be the most
+// so far: the least that it takes then is its cost, whatever else the machine does.
+func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
+	t.Helper()
+	if race {
+		work()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	bytes, began := m.allocated(), threadTime()
+	work()
+	c := Cost{Length: length, CPU: threadTime() - began, Bytes: m.allocated() - bytes}
+	if c.CPUShare() <= m.largest.CPU.CPUShare() && c.BytesShare() <= m.largest.Bytes.BytesShare() {
+		return
+	}
+	const tries, hopeless = 3, 10
+	for range tries {
+		if c.CPUShare() > hopeless*m.most {
+			break
+		}
+		var before, after runtime.MemStats // Exact, and slow.
+		runtime.ReadMemStats(&before)
+		began := threadTime()
+		work()
+		c.CPU = min(c.CPU, threadTime()-began)
+		runtime.ReadMemStats(&after)
+		c.Bytes = min(c.Bytes, after.TotalAlloc-before.TotalAlloc)
+	}
+	m.add(t, c, input)
+}
+
+func (m *Meter) add(t *testing.T, c Cost, input []any) {
+	t.Helper()
+	if c.CPUShare() > m.largest.CPU.CPUShare() || c.BytesShare() > m.largest.Bytes.BytesShare() {
+		if dir := os.Getenv(Directory); dir != "" {
+			c.Input = corpusFile(input)
+			m.largest.Add(Largest{CPU: c, Bytes: c})
+			if err := m.write(dir); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			m.largest.Add(Largest{CPU: c, Bytes: c})
+		}
+	}
+	if c.CPUShare() > m.most {
+		t.Errorf("%v of CPU for %d bytes: %.1f times the budget of %v and %v a MiB", c.CPU, c.Length, c.CPUShare(), CPU, CPUPerMiB)
+	}
+	if c.BytesShare() > 1 {
+		t.Errorf("%d bytes allocated for %d: %.1f times the budget of %d and %d times the length", c.Bytes, c.Length, c.BytesShare(), Bytes, BytesPerByte)
+	}
+}
+
+// allocated until now, but for what the processors' caches have handed out.
+func (m *Meter) allocated() uint64 {
+	metrics.Read(m.sample[:])
+	return m.sample[0].Value.Uint64()
+}
+
+// write the largest costs that this process has seen.
+func (m *Meter) write(dir string) error {
+	text, err := json.Marshal(m.largest)
+	if err != nil {
+		return fmt.Errorf("cannot encode the largest costs: %w", err)
+	}
+	name := filepath.Join(dir, fmt.Sprintf("%s-%d", m.target, os.Getpid()))
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
+		return fmt.Errorf("cannot write the largest costs: %w", err)
+	}
+	if err := os.Rename(name+".new", name+".json"); err != nil {
+		return fmt.Errorf("cannot write the largest costs: %w", err)
+	}
+	return nil
+}
+
+// Read the largest costs of a target that several processes have written.
+func Read(dir, target string) (l Largest, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, target+"-*.json"))
+	if err != nil {
+		return l, fmt.Errorf("cannot look for the largest costs: %w", err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name) //nolint:gosec // It is one of those that were found.
+		if err != nil {
+			return l, fmt.Errorf("cannot read the largest costs: %w", err)
+		}
+		var of Largest
+		if err := json.Unmarshal(text, &of); err != nil {
+			return l, fmt.Errorf("cannot decode the largest costs in %q: %w", name, err)
+		}
+		l.Add(of)
+	}
+	return l, nil
+}
+
+// corpusFile is how package testing writes the arguments of a target.
+func corpusFile(arguments []any) string {
+	var b strings.Builder
+	b.WriteString("go test fuzz v1\n")
+	for _, a := range arguments {
+		switch a := a.(type) {
+		case []byte:
+			fmt.Fprintf(&b, "[]byte(%q)\n", a)
+		case byte:
+			fmt.Fprintf(&b, "byte(%q)\n", a)
+		case string:
+			fmt.Fprintf(&b, "string(%q)\n", a)
+		default:
+			fmt.Fprintf(&b, "%T(%v)\n", a, a)
+		}
+	}
+	return b.String()
+}

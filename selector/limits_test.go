@@ -1,0 +1,179 @@
+package selector
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// elements are n times an element, with its number in the place of %d.
+func elements(n int, element string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = strings.ReplaceAll(element, "%d", fmt.Sprint(i))
+	}
+	return strings.Join(all, ",")
+}
+
+func selecting(selector string) string { return `{"spec":{"classSelector":` + selector + `}}` }
+
+func annotating(text string) string {
+	quoted, _ := json.Marshal(text)
+	return `{"metadata":{"annotations":{"classbind.io/class-selector":` + string(quoted) + `}}}`
+}
+
+// hostileClaims are those that cost most, by what they do.
+var hostileClaims = map[string]string{
+	"EmptyExpressions":     selecting(`{"matchExpressions":[` + elements(4000, `{}`) + `]}`),
+	"KeylessExpressions":   selecting(`{"matchExpressions":[` + elements(64, `{"key":"","operator":""}`) + `]}`),
+	"ManyExpressions":      selecting(`{"matchExpressions":[` + elements(5000, `{"key":"","operator":""}`) + `]}`),
+	"ManyLabels":           selecting(`{"matchLabels":{` + elements(100_000, `"a%d":"b"`) + `}}`),
+	"ManyFields":           selecting(`{` + elements(100_000, `"a%d":{}`) + `}`),
+	"ManyValues":           selecting(`{"matchExpressions":[{"key":"a","operator":"In","values":[` + elements(100_000, `"v%d"`) + `]}]}`),
+	"WrongValues":          selecting(`{"matchExpressions":[{"key":"a","operator":"In","values":[` + elements(1000, `"-%d"`) + `]}]}`),
+	"LongKey":              selecting(`{"matchLabels":{"` + strings.Repeat("a", 16_000) + `":1}}`),
+	"LongUnknownField":     selecting(`{"` + strings.Repeat("<", 16_000) + `":1}`),
+	"LongOperator":         selecting(`{"matchExpressions":[{"key":"a","operator":"` + strings.Repeat("é", 8000) + `"}]}`),
+	"LongValue":            selecting(`{"matchLabels":{"a":"` + strings.Repeat("a", 2_900_000) + `"}}`),
+	"LongList":             selecting(`[` + elements(1_000_000, `{}`) + `]`),
+	"ListOfMillions":       `{"spec":[` + elements(1_000_000, `{}`) + `]}`,
+	"LongNumber":           selecting(strings.Repeat("1", 1_000_000)),
+	"DeepLists":            selecting(strings.Repeat("[", 8000) + strings.Repeat("]", 8000)),
+	"LongReference":        `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 2_900_000) + `"}}}`,
+	"ReferenceOfMillions":  `{"spec":{"resourceRef":[` + elements(1_000_000, `{}`) + `]}}`,
+	"LongGenerateName":     `{"metadata":{"generateName":"` + strings.Repeat("a", 2_900_000) + `"}}`,
+	"ManyNames":            `{` + elements(400_000, `"a%d":0`) + `}`,
+	"AnnotationOfAbsences": annotating(elements(87_000, `!a`)),
+	"AnnotationOfKeys":     annotating(elements(8000, `!`)),
+	"AnnotationOfValues":   annotating("a in (" + elements(8000, "") + ")"),
+	"AnnotationOfSigns":    annotating(strings.Repeat("(", 16<<10)),
+	"AnnotationOfWords":    annotating(strings.Repeat("a ", 8<<10)),
+	"AnnotationOfOneWord":  annotating(strings.Repeat("a", 16<<10)),
+	"LongAnnotation":       annotating(strings.Repeat("a", 2_900_000)),
+}
+
+// Whatever a claim holds, to read it allocates no more than its length allows, and
+// what is told of it is short. Today's worst took 105 GB, and 48 seconds.
+func TestClaimsCostLittle(t *testing.T) {
+	kind := NewClaimKind(postgres())
+	for name, claim := range hostileClaims {
+		t.Run(name, func(t *testing.T) {
+			raw := []byte(claim)
+			var errs field.ErrorList
+			allocated := allocating(func() {
+				object, err := kind.Decode(raw)
+				require.NoError(t, err)
+				_, errs = kind.NewClaim("team", "db", object)
+			})
+			assert.LessOrEqual(t, allocated, uint64(8*len(raw)+1<<20), "We should allocate little.")
+			assertShort(t, errs)
+
+			var object map[string]any
+			if json.Unmarshal(raw, &object) != nil {
+				return // It is no number to another decoder.
+			}
+			allocated = allocating(func() { _, errs = kind.NewClaim("team", "db", object) })
+			assert.LessOrEqual(t, allocated, uint64(1<<20), "We should allocate little where another decoder has read the claim.")
+			assertShort(t, errs)
+		})
+	}
+}
+
+func assertShort(t *testing.T, errs field.ErrorList) {
+	t.Helper()
+	assert.LessOrEqual(t, len(errs), v1alpha1.MaxErrors, "We should not tell all that is wrong.")
+	if len(errs) > 0 {
+		assert.Less(t, len(errs.ToAggregate().Error()), v1alpha1.MaxErrors*(v1alpha1.MaxMessageBytes+4*v1alpha1.MaxShownBytes), "We should be brief.")
+	}
+	for _, err := range errs {
+		assert.Less(t, len(err.Field), 2*v1alpha1.MaxShownBytes, "We should name a field briefly: %s.", err)
+	}
+}
+
+// allocating is how many bytes the function allocates, the least of some times:
+// others allocate, too.
+func allocating(f func()) uint64 {
+	least := ^uint64(0)
+	var before, after runtime.MemStats
+	for range 3 {
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	return least
+}
+
+func TestSelectorLimits(t *testing.T) {
+	const (
+		inField      = "spec.classSelector"
+		inAnnotation = "metadata.annotations[classbind.io/class-selector]"
+	)
+	expressions := func(n, values int) string {
+		return selecting(`{"matchExpressions":[` + elements(n, `{"key":"a%d","operator":"In","values":[`+elements(values, `"v"`)+`]}`) + `]}`)
+	}
+	long := func(n int) string {
+		return selecting(`{"matchLabels":{"a":"` + strings.Repeat("b", n-len(`{"matchLabels":{"a":""}}`)) + `"}}`)
+	}
+	tooMany, tooLong := field.ErrorTypeTooMany, field.ErrorTypeTooLong
+	for name, tc := range map[string]struct {
+		reason string
+		claim  string
+		want   []fieldFailed
+		text   string
+	}{
+		"MostRequirements":  {reason: "We should take as many as there may be.", claim: selecting(`{"matchLabels":{"b":"c"},"matchExpressions":[` + elements(63, `{"key":"a%d","operator":"Exists"}`) + `]}`)},
+		"OneMore":           {reason: "We should count labels and expressions.", claim: selecting(`{"matchLabels":{"b":"c"},"matchExpressions":[` + elements(64, `{"key":"a%d","operator":"Exists"}`) + `]}`), want: []fieldFailed{{inField, tooMany}}, text: "Too many: 65: must have at most 64 requirements"},
+		"MostValues":        {reason: "We should take as many as there may be.", claim: expressions(64, 16)},
+		"OneValueMore":      {reason: "We should count the values of all requirements.", claim: strings.Replace(expressions(64, 16), `["v",`, `["v","v",`, 1), want: []fieldFailed{{inField, tooMany}}, text: "Too many: 1025: must have at most 1024 values"},
+		"Longest":           {reason: "We should look at what is in the longest.", claim: long(16 << 10), want: []fieldFailed{{inField + ".matchLabels", field.ErrorTypeInvalid}}},
+		"OneByteMore":       {reason: "We should not look at what is in a longer one.", claim: long(16<<10 + 1), want: []fieldFailed{{inField, tooLong}}, text: "Too long: has 16385 bytes, and must have at most 16384"},
+		"MostInText":        {reason: "We should take as many as there may be.", claim: annotating("b in (" + elements(1020, "a%d") + "),c=d,e!=f,g==h,i notin (j)," + elements(59, "!a%d"))},
+		"OneMoreInText":     {reason: "We should count requirements.", claim: annotating(elements(65, "!a%d")), want: []fieldFailed{{inAnnotation, tooMany}}, text: "Too many: 65: must have at most 64 requirements"},
+		"OneValueInText":    {reason: "We should count values.", claim: annotating("b in (" + elements(1025, "a%d") + ")"), want: []fieldFailed{{inAnnotation, tooMany}}, text: "Too many: 1025: must have at most 1024 values"},
+		"MostComparisons":   {reason: "We should compare as many numbers as there may be.", claim: annotating(elements(8, "a%d>1"))},
+		"OneComparisonMore": {reason: "We should count comparisons.", claim: annotating(elements(9, "a%d<1")), want: []fieldFailed{{inAnnotation, tooMany}}, text: "Too many: 9: must have at most 8 comparisons"},
+		"LongText":          {reason: "We should not parse a longer text.", claim: annotating("a" + strings.Repeat(" ", 16<<10)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has 16385 bytes"},
+		"LongerText":        {reason: "We should not read a longer text.", claim: annotating(strings.Repeat("a", 1<<20)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has more than 16384 bytes"},
+		"MostErrors": {
+			reason: "We should tell ten errors.", claim: selecting(`{"matchExpressions":[` + elements(10, `{"key":"a%d","operator":"Foo"}`) + `]}`),
+			want: expressionsFailed(10), text: "matchExpressions[9].operator",
+		},
+		"MoreErrors": {
+			reason: "We should say that there are more than we tell.", claim: selecting(`{"matchExpressions":[` + elements(64, `{"key":"a%d","operator":"Foo"}`) + `]}`),
+			want: append(expressionsFailed(9), fieldFailed{inField, field.ErrorTypeForbidden}), text: "there is more wrong than these 9",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := NewClaimKind(postgres())
+			object, err := kind.Decode([]byte(tc.claim))
+			require.NoError(t, err)
+			claim, errs := kind.NewClaim("team", "db", object)
+			assert.Equal(t, tc.want, failed(errs), tc.reason)
+			if tc.want == nil {
+				assert.NotNil(t, claim.Selector, tc.reason)
+				return
+			}
+			require.ErrorContains(t, errs.ToAggregate(), tc.text, tc.reason)
+
+			require.NoError(t, json.Unmarshal([]byte(tc.claim), &object))
+			_, errs = kind.NewClaim("team", "db", object)
+			assert.NotEmpty(t, errs, "We should hold the limit where another decoder has read the claim.")
+		})
+	}
+}
+
+func expressionsFailed(n int) (all []fieldFailed) {
+	for i := range n {
+		all = append(all, fieldFailed{fmt.Sprintf("spec.classSelector.matchExpressions[%d].operator", i), field.ErrorTypeInvalid})
+	}
+	return all
+}

@@ -1,0 +1,235 @@
+package selector
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	requirements = "requirements, of labels and of expressions together"
+	values       = "values, of all requirements together"
+	comparisons  = "comparisons of numbers"
+)
+
+// parseSelector reads a label selector. Its limits are checked before what it says.
+func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+	var object map[string]any
+	switch v := value.(type) {
+	case map[string]any:
+		object = v
+	case unread:
+		return nil, field.ErrorList{tooLong(at, strconv.FormatInt(v.length, 10))}
+	default:
+		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be an object, a label selector")}
+	}
+	r := reader{at: at, left: v1alpha1.MaxSelectorBytes}
+	s, wrong := r.selector(object)
+	if wrong != nil {
+		return nil, field.ErrorList{wrong}
+	}
+	if errs := validate(s, at); len(errs) > 0 {
+		return nil, errs
+	}
+	if len(s.MatchExpressions) == 0 {
+		return labels.SelectorFromValidatedSet(s.MatchLabels), nil
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(s) // It validates everything again.
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, field.OmitValueType{}, brief.Text(err.Error(), v1alpha1.MaxMessageBytes))}
+	}
+	return parsed, nil
+}
+
+// reader of a selector that a decoder has made an object of. It counts, and stops
+// at the first that is too much.
+type reader struct {
+	at     *field.Path
+	left   int // bytes of texts
+	values int
+}
+
+// selector strictly: an unknown field that is passed over would widen the selector,
+// at worst to every class.
+func (r *reader) selector(object map[string]any) (*metav1.LabelSelector, *field.Error) {
+	if err := onlyFields(object, func() *field.Path { return r.at }, "matchLabels", "matchExpressions"); err != nil {
+		return nil, err
+	}
+	matchLabels, ok := orZero[map[string]any](object["matchLabels"])
+	if !ok {
+		return nil, wrongType(r.at.Child("matchLabels"), object["matchLabels"], "an object")
+	}
+	matchExpressions, ok := orZero[[]any](object["matchExpressions"])
+	if !ok {
+		return nil, wrongType(r.at.Child("matchExpressions"), object["matchExpressions"], "a list")
+	}
+	if n := len(matchLabels) + len(matchExpressions); n > v1alpha1.MaxSelectorRequirements {
+		return nil, tooMany(r.at, n, v1alpha1.MaxSelectorRequirements, requirements)
+	}
+	s := &metav1.LabelSelector{}
+	if len(matchLabels) > 0 {
+		s.MatchLabels = make(map[string]string, len(matchLabels))
+	}
+	for key, value := range matchLabels {
+		if s.MatchLabels[key], ok = orZero[string](value); !ok {
+			return nil, wrongType(r.at.Child("matchLabels").Key(brief.Text(key, v1alpha1.MaxShownBytes)), value, "a string")
+		}
+		if err := r.read(key, s.MatchLabels[key]); err != nil {
+			return nil, err
+		}
+	}
+	for i, value := range matchExpressions {
+		requirement, err := r.requirement(value, i)
+		if err != nil {
+			return nil, err
+		}
+		s.MatchExpressions = append(s.MatchExpressions, requirement)
+	}
+	return s, nil
+}
+
+func (r *reader) requirement(value any, i int) (q metav1.LabelSelectorRequirement, _ *field.Error) {
+	at := func() *field.Path { return r.at.Child("matchExpressions").Index(i) } // Most need no path.
+	object, ok := orZero[map[string]any](value)
+	if !ok {
+		return q, wrongType(at(), value, "an object")
+	}
+	if err := onlyFields(object, at, "key", "operator", "values"); err != nil {
+		return q, err
+	}
+	if q.Key, ok = orZero[string](object["key"]); !ok {
+		return q, wrongType(at().Child("key"), object["key"], "a string")
+	}
+	operator, ok := orZero[string](object["operator"])
+	if !ok {
+		return q, wrongType(at().Child("operator"), object["operator"], "a string")
+	}
+	q.Operator = metav1.LabelSelectorOperator(operator)
+	values, ok := orZero[[]any](object["values"])
+	if !ok {
+		return q, wrongType(at().Child("values"), object["values"], "a list")
+	}
+	if err := r.read(q.Key, operator); err != nil {
+		return q, err
+	}
+	if err := r.more(len(values)); err != nil {
+		return q, err
+	}
+	for j, v := range values {
+		text, ok := orZero[string](v)
+		if !ok {
+			return q, wrongType(at().Child("values").Index(j), v, "a string")
+		}
+		if err := r.read(text); err != nil {
+			return q, err
+		}
+		q.Values = append(q.Values, text)
+	}
+	return q, nil
+}
+
+// read texts of the selector, as far as it may be long. That is no more than the
+// length of its JSON, so that what /bind took, late binding takes.
+func (r *reader) read(texts ...string) *field.Error {
+	for _, t := range texts {
+		r.left -= len(t) + len(`"",`)
+	}
+	if r.left < 0 {
+		return tooLong(r.at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))
+	}
+	return nil
+}
+
+// more values are about to be read.
+func (r *reader) more(n int) *field.Error {
+	if r.values += n; r.values > v1alpha1.MaxSelectorValues {
+		return tooMany(r.at, r.values, v1alpha1.MaxSelectorValues, values)
+	}
+	return nil
+}
+
+func wrongType(at *field.Path, value any, must string) *field.Error {
+	return field.TypeInvalid(at, badValue(value), "must be "+must)
+}
+
+func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
+	for name := range object {
+		if !slices.Contains(names, name) {
+			return field.Invalid(at(), field.OmitValueType{}, fmt.Sprintf("unknown field %q: must be one of %q", brief.Text(name, v1alpha1.MaxShownBytes), names))
+		}
+	}
+	return nil
+}
+
+// orZero is a value of that type, which null stands for, too.
+func orZero[T any](value any) (t T, ok bool) {
+	if value == nil {
+		return t, true
+	}
+	t, ok = value.(T)
+	return t, ok
+}
+
+// validate as the API machinery does, which would look for all errors that there are.
+func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+	p := problems{at: at}
+	if !areValid(s.MatchLabels) {
+		at := at.Child("matchLabels")
+		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+			if !p.texts(at, key, validation.IsQualifiedName) || !p.texts(at, s.MatchLabels[key], validation.IsValidLabelValue) {
+				return p.list
+			}
+		}
+	}
+	for i, q := range s.MatchExpressions {
+		at := at.Child("matchExpressions").Index(i)
+		for _, err := range metav1validation.ValidateLabelSelectorRequirement(q, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at) {
+			switch v := err.BadValue.(type) {
+			case string:
+				err.BadValue = badValue(v)
+			case metav1.LabelSelectorOperator:
+				err.BadValue = badValue(string(v))
+			}
+			if !p.add(err) {
+				return p.list
+			}
+		}
+		for j, value := range q.Values {
+			if errs := validation.IsValidLabelValue(value); len(errs) > 0 && !p.add(field.Invalid(at.Child("values").Index(j), badValue(value), strings.Join(errs, "; "))) {
+				return p.list
+			}
+		}
+	}
+	return p.list
+}
+
+// areValid says so of almost all labels, for which it makes no list.
+func areValid(set map[string]string) bool {
+	for key, value := range set {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// texts adds what is wrong with a key or a value.
+func (p *problems) texts(at *field.Path, text string, wrong func(string) []string) bool {
+	for _, w := range wrong(text) {
+		if !p.add(field.Invalid(at, badValue(text), w)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,213 @@
+package selector
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// crafted are 4096 names of which the XXH64 after a prefix is one, as anybody can
+// make them up. XXH64 reads 32 bytes at a time, eight into each of four sums. After a
+// prefix, a name has room for three pairs of 32 bytes: for each sum there are two ways to
+// write its sixteen bytes of a pair, of which the second undoes what the first changed.
+func crafted(t *testing.T, prefix string) []string {
+	t.Helper()
+	const stripe, prime1, prime2 = 32, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
+	round := func(sum, eight uint64) uint64 {
+		sum += eight * prime2
+		return (sum<<31 | sum>>33) * prime1
+	}
+	inverse := uint64(1) // of prime2
+	for range 6 {
+		inverse *= 2 - prime2*inverse
+	}
+	begin := []byte(prefix)
+	for len(begin)%stripe > 0 {
+		begin = append(begin, 'a')
+	}
+	one, two := uint64(prime1), uint64(prime2)
+	sums := [4]uint64{one + two, two, 0, -one}
+	for i := 0; i < len(begin); i += 8 {
+		sums[i/8%4] = round(sums[i/8%4], binary.LittleEndian.Uint64(begin[i:]))
+	}
+	names := [][]byte{begin[len(prefix):]}
+	for range 3 {
+		var ways [4][2][2][8]byte // of each sum, the two ways to write the first and the second eight bytes
+		for i, sum := range sums {
+			ways[i] = waysOf(t, func(a, b uint64) uint64 { return (round(sum, a) - round(sum, b)) * inverse })
+			for _, eight := range ways[i][0] {
+				sums[i] = round(sums[i], binary.LittleEndian.Uint64(eight[:]))
+			}
+		}
+		var longer [][]byte
+		for _, name := range names {
+			for choice := range 16 {
+				next := append([]byte(nil), name...)
+				for half := range 2 {
+					for i := range ways {
+						next = append(next, ways[i][choice>>i&1][half][:]...)
+					}
+				}
+				longer = append(longer, next)
+			}
+		}
+		names = longer
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+		require.Equal(t, xxhash.Sum64String(prefix+texts[0]), xxhash.Sum64String(prefix+texts[i]))
+	}
+	require.LessOrEqual(t, len(texts[0]), 253)
+	return texts
+}
+
+// waysOf are two pairs of eight bytes each: what the first of a pair changes, the
+// second undoes, where by is what that has to be greater by.
+func waysOf(t *testing.T, by func(a, b uint64) uint64) (ways [2][2][8]byte) {
+	t.Helper()
+	copy(ways[0][0][:], "aaaaaaaa")
+	for i := range 1_000_000 {
+		copy(ways[1][0][:], fmt.Sprintf("a%07d", i))
+		d := by(binary.LittleEndian.Uint64(ways[0][0][:]), binary.LittleEndian.Uint64(ways[1][0][:]))
+		if apart(d, 0, 0, &ways[0][1], &ways[1][1]) {
+			return ways
+		}
+	}
+	require.Fail(t, "There is always a way.")
+	return ways
+}
+
+// apart writes two texts, of which the second as a number is greater by d, from a byte on.
+func apart(d uint64, from int, carry uint64, low, high *[8]byte) bool {
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	if from == 8 {
+		return true
+	}
+	tried := [2]bool{} // by the carry
+	for _, c := range []byte(characters) {
+		sum := uint64(c) + d>>(8*from)&0xff + carry
+		h := byte(sum) //nolint:gosec // The rest is carried.
+		if tried[sum>>8] || (h < 'a' || h > 'z') && (h < '0' || h > '9') {
+			continue
+		}
+		tried[sum>>8] = true
+		low[from], high[from] = c, h
+		if apart(d, from+1, sum>>8, low, high) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestCraftedClasses are of an author who knows a hash that has no seed.
+func TestCraftedClasses(t *testing.T) {
+	kind := newKind("as.example.org", "A", postgres().Name)
+	kind.Namespaced = true
+	for name, tc := range map[string]struct{ reason, prefix string }{
+		"Name":  {"We should tell names apart that have one hash.", "team/"},
+		"Class": {"We should tell classes apart that have one hash in the draw.", "example.org/A/team/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names := crafted(t, tc.prefix)
+			class := func(name, tier string) *Class {
+				return kind.NewClass(&metav1.ObjectMeta{
+					Namespace: "team", Name: name, Labels: map[string]string{"tier": tier}, Annotations: map[string]string{defaultAnnotation: "true"},
+				}, nil)
+			}
+			classes := make([]*Class, len(names))
+			for i, name := range names {
+				classes[i] = class(name, "gold")
+			}
+			before := NewClasses(kind, classes)
+			after := before.With(class(names[0], "iron"))
+			assert.LessOrEqual(t, looksAt(before.byName, after.byName), 2, tc.reason)
+			assert.LessOrEqual(t, looksAt(before.defaults, after.defaults), 2, tc.reason)
+			assert.LessOrEqual(t, looksAt(before.in("team").all, after.in("team").all), 2, tc.reason)
+		})
+	}
+}
+
+// looksAt is how many values diff visits for a change.
+func looksAt[K dictKey, V comparable](a, b dict[K, V]) (n int) {
+	count := func(V) { n++ }
+	diff(a.root, b.root, count, count)
+	return n
+}
+
+func TestCraftedTally(t *testing.T) {
+	const prefix = "example.org/Gold//"
+	for name, tc := range map[string]struct {
+		prefix string
+		format v1alpha1.ClassRefFormat
+	}{
+		"Class":    {prefix, v1alpha1.ObjectReference},
+		"Kindless": {"///", v1alpha1.LocalObjectReference},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := counting(0, func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = tc.format })
+			kind := v.Classes[0].Kind
+			var classes []*Class
+			for _, name := range crafted(t, tc.prefix)[:100] {
+				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name}, nil))
+				store(v, name, "", classes[0])
+			}
+			assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.countedAs(classes[0])))
+			assert.Zero(t, v.Kind.Tally.claims(v.Kind.countedAs(classes[1])), "We should not count one class's claims for another whose name was made up for that.")
+		})
+	}
+	t.Run("Claims", func(t *testing.T) {
+		v := counting(1)
+		gold := v.Classes[0].All()[0]
+		for _, name := range crafted(t, "team-a/")[:100] {
+			Decision{View: v, Claim: Claim{Namespace: "team-a", Name: name}, Class: gold}.Reserve("", time.Unix(0, 0))
+		}
+		v.Kind.Tally.Expire(time.Unix(0, 0))
+		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.countedAs(gold)), "We should not take one claim for another whose name was made up for that.")
+	})
+	t.Run("Slots", func(t *testing.T) {
+		// Names are enough that share a slot of the table: one is looked for after another.
+		const slots, classes = 540, 250
+		v := counting(0)
+		kind := v.Classes[0].Kind
+		for i, found := 0, 0; found < classes; i++ {
+			name := fmt.Sprint("gold-", i)
+			if xxhash.Sum64String(prefix+name)%slots == 0 {
+				found++
+				v.Kind.Tally.Bind(v.Kind.countedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)))
+			}
+		}
+		table := *v.Kind.Tally.slots.Load()
+		require.Len(t, table, slots)
+		run, longest := 0, 0
+		for i := range table {
+			if run++; table[i].Load() == nil {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		assert.Less(t, longest, 100, "We should not look for a class among those whose names were made up to be in its way.")
+	})
+}
+
+func TestCraftedTurns(t *testing.T) {
+	classes := map[string][]string{}
+	for _, name := range crafted(t, "example.org/A//")[:4] {
+		classes[name] = []string{"any"}
+	}
+	view, got := tiers(inTurn(), classes), map[string]int{}
+	for i := range 40 {
+		got[next(t, view, asks(i, "any"), 0)]++
+	}
+	for name := range classes {
+		assert.Equal(t, 10, got["A/"+name], "We should give each class its turns, whatever its name was made up for.")
+	}
+}

@@ -1,0 +1,47 @@
+package selector
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// problems of a claim, of which no more are collected than are told.
+type problems struct {
+	at   *field.Path
+	list field.ErrorList
+}
+
+// add one, and say whether to look for more.
+func (p *problems) add(err *field.Error) bool {
+	if len(p.list) < v1alpha1.MaxErrors {
+		p.list = append(p.list, err)
+		return true
+	}
+	p.list[len(p.list)-1] = field.Forbidden(p.at, fmt.Sprintf("there is more wrong than these %d: mend them, and try again", len(p.list)-1))
+	return false
+}
+
+// tooMany of what the limit says, such as requirements.
+func tooMany(at *field.Path, has any, most int, what string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeTooMany, Field: at.String(), BadValue: has, Detail: fmt.Sprintf("must have at most %d %s", most, what)}
+}
+
+// tooLong says so of a selector, and how long it is as far as it is known.
+func tooLong(at *field.Path, has string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeTooLong, Field: at.String(), Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes)}
+}
+
+// badValue is what of a value an error shows: a text shortened, and no object or list.
+func badValue(value any) any {
+	switch v := value.(type) {
+	case nil, bool, int64, float64:
+		return v
+	case string:
+		return brief.Text(v, v1alpha1.MaxShownBytes)
+	}
+	return field.OmitValueType{}
+}

@@ -1,0 +1,231 @@
+package selector
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// query is a selector in the form in which classes are asked. What it says of a
+// class is what the selector says; but it takes one pass over the class's labels,
+// compares no texts, and so costs little more for the longest selector that is
+// allowed than for a short one.
+type query struct {
+	// terms are all to be met. To match, they have to be resolved and sorted.
+	terms []term
+	// values of all terms.
+	values []value
+	// nothing says that no class can match.
+	nothing bool
+}
+
+// term is a requirement of a selector.
+type term struct {
+	key hashed
+	// from and to are where its values are among those of the query, of in and notIn,
+	// none of them twice. A slice of them would have them all made on the heap.
+	from, to int
+	asks     relation
+	number   int64 // of greater and less
+
+	// is the key that the labels of classes have.
+	is unique.Handle[string]
+	// set of the values, where they are many.
+	set map[unique.Handle[label]]struct{}
+}
+
+// relation of a label to a term that asks for it.
+type relation int8
+
+const (
+	in relation = iota
+	exists
+	greater
+	less
+	notIn
+	absent
+)
+
+// byPresence says that only classes which have the key meet the term.
+func (r relation) byPresence() bool { return r < notIn }
+
+// hashed is a text that is looked up.
+type hashed struct {
+	text text
+	hash uint64
+}
+
+// value is one of a term's, and the label that classes have it in.
+type value struct {
+	hashed
+
+	label unique.Handle[label]
+}
+
+// many values are not compared one by one.
+const many = 16
+
+func hash(s string) hashed { return hashed{text(s), text(s).hash()} }
+
+// queryRoom is where most queries fit, on the stack of whoever asks.
+type queryRoom struct {
+	terms  [4]term
+	values [4]value
+}
+
+func newQuery(s labels.Selector, room *queryRoom) (q query) {
+	requirements, selectable := s.Requirements()
+	q.nothing = !selectable
+	q.terms, q.values = room.terms[:0], room.values[:0]
+	if n := len(requirements); n > len(room.terms) {
+		q.terms, q.values = make([]term, 0, n), make([]value, 0, n) // Mostly, each has one value.
+	}
+	for i := range requirements {
+		r := &requirements[i]
+		t := term{key: hash(r.Key())}
+		switch r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			t.asks = in
+		case selection.NotIn, selection.NotEquals:
+			t.asks = notIn
+		case selection.Exists:
+			t.asks = exists
+		case selection.DoesNotExist:
+			t.asks = absent
+		case selection.GreaterThan:
+			t.asks = greater
+		case selection.LessThan:
+			t.asks = less
+		default: // No class meets what nobody knows.
+			q.nothing = true
+		}
+		switch t.asks {
+		case in, notIn:
+			asked := r.ValuesUnsorted() // A copy, in which values may stand twice.
+			slices.Sort(asked)
+			t.from = len(q.values)
+			for _, v := range slices.Compact(asked) {
+				q.values = append(q.values, value{hashed: hash(v)})
+			}
+			t.to = len(q.values)
+		case greater, less:
+			var err error
+			if t.number, err = strconv.ParseInt(r.ValuesUnsorted()[0], 10, 64); err != nil {
+				q.nothing = true
+			}
+		default: // The others have no values.
+		}
+		q.terms = append(q.terms, t)
+	}
+	return q
+}
+
+// resolve the terms where there is no index to tell which labels there are.
+func (q *query) resolve() {
+	for i := range q.terms {
+		t := &q.terms[i]
+		t.is = unique.Make(string(t.key.text))
+		values := q.valuesOf(t)
+		for j := range values {
+			v := &values[j]
+			v.label = newLabel(t.is, string(v.text))
+		}
+	}
+	q.sort()
+}
+
+func (q *query) valuesOf(t *term) []value { return q.values[t.from:t.to] }
+
+// resolveTerm among the classes that have a label of its key, and count those that
+// have one that it asks for. Of its values it keeps those that there are.
+func (q *query) resolveTerm(t *term, of *labelled) int {
+	t.is = of.key
+	if t.asks != in && t.asks != notIn {
+		return of.classes
+	}
+	count, kept := 0, t.from
+	for _, v := range q.valuesOf(t) {
+		if has, ok := of.byValue.get(v.hash, v.text); ok {
+			v.label = has.label
+			q.values[kept] = v
+			kept++
+			count += has.classes.size
+		}
+	}
+	t.to = kept
+	return count
+}
+
+// sort the terms as labels are sorted. They are resolved.
+func (q *query) sort() {
+	for i := range q.terms {
+		if t := &q.terms[i]; t.to-t.from > many {
+			t.set = make(map[unique.Handle[label]]struct{}, t.to-t.from)
+			for _, v := range q.valuesOf(t) {
+				t.set[v.label] = struct{}{}
+			}
+		}
+	}
+	slices.SortFunc(q.terms, func(a, b term) int { return cmp.Compare(a.key.hash, b.key.hash) })
+}
+
+// matches says whether a class of these labels meets all terms.
+func (q *query) matches(l Labels) bool {
+	for i := range q.terms {
+		t := &q.terms[i]
+		l = l.from(t.key.hash)
+		if !q.meets(t, l) {
+			return false
+		}
+	}
+	return true
+}
+
+// meets says whether the labels meet the term, of which those of other hashes
+// come after those of its own.
+func (q *query) meets(t *term, l Labels) bool {
+	for i := range l {
+		if l[i].hash != t.key.hash {
+			break
+		}
+		if l[i].key == t.is {
+			return q.holds(t, l[i].label)
+		}
+	}
+	return !t.asks.byPresence()
+}
+
+// holds says whether a label of the term's key meets it.
+func (q *query) holds(t *term, h unique.Handle[label]) bool {
+	switch t.asks {
+	case exists:
+		return true
+	case absent:
+		return false
+	case in:
+		return q.has(t, h)
+	case notIn:
+		return !q.has(t, h)
+	default:
+		n := h.Value().number
+		return n != noNumber && (t.asks == greater && n > t.number || t.asks == less && n < t.number)
+	}
+}
+
+func (q *query) has(t *term, h unique.Handle[label]) bool {
+	if t.set != nil {
+		_, has := t.set[h]
+		return has
+	}
+	values := q.valuesOf(t)
+	for i := range values {
+		if values[i].label == h {
+			return true
+		}
+	}
+	return false
+}

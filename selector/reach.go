@@ -1,0 +1,80 @@
+package selector
+
+import (
+	"slices"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// reach says from which namespaces claims of a kind are offered classes. A class
+// that has no namespace is in everybody's reach.
+type reach struct {
+	from v1alpha1.ClassNamespacesFrom
+	// names with FromNames.
+	names []string
+}
+
+func newReach(n v1alpha1.ClassNamespaces) reach {
+	return reach{from: n.From, names: strs(n.Names...)}
+}
+
+// own says that claims are offered the classes of their own namespace alone.
+func (r *reach) own() bool {
+	return r.from != v1alpha1.FromAll && r.from != v1alpha1.FromNames
+}
+
+// offers says whether the claims of a namespace are offered a class. Those of no
+// namespace are offered none that has one, unless the registration says so.
+func (r *reach) offers(namespace string, c *Class) bool {
+	switch {
+	case c.Namespace == "" || r.from == v1alpha1.FromAll:
+		return true
+	case r.from == v1alpha1.FromNames:
+		return slices.Contains(r.names, c.Namespace)
+	}
+	return c.Namespace == namespace
+}
+
+// ClassNamespaces are those whose classes the claims of a namespace are offered,
+// of class kinds that are namespaced; all of them where all is true.
+func (r *reach) ClassNamespaces(claimNamespace string) (names []string, all bool) {
+	switch {
+	case r.from == v1alpha1.FromAll:
+		return nil, true
+	case r.from == v1alpha1.FromNames:
+		return r.names, false
+	case claimNamespace == "": // Every class is in a namespace, and the claim in none.
+		return nil, false
+	}
+	return []string{claimNamespace}, false
+}
+
+// lenOffered is how many of the classes the claims of a namespace are offered.
+func (s *Classes) lenOffered(r *reach, namespace string) int {
+	switch {
+	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+		return s.Len()
+	case r.from == v1alpha1.FromNames:
+		n := 0
+		for _, name := range r.names {
+			n += s.in(name).all.size
+		}
+		return n
+	}
+	return s.in(namespace).all.size
+}
+
+// eachOffered visits the classes that the claims of a namespace are offered.
+func (s *Classes) eachOffered(r *reach, namespace string, visit func(*Class)) {
+	visitKey := func(c *Class, _ struct{}) { visit(c) }
+	switch {
+	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+		s.byName.each(func(_ className, c *Class) { visit(c) })
+	case r.from == v1alpha1.FromNames:
+		for _, name := range r.names {
+			s.in(name).all.each(visitKey)
+		}
+	default:
+		s.in(namespace).all.each(visitKey)
+	}
+}

@@ -1,0 +1,152 @@
+package selector
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func TestSeatOf(t *testing.T) {
+	const claimKind = "postgresqlinstances.database.crossplane.io"
+	all := Seat{ClaimKind: claimKind}
+	names := v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"platform", "shared"}}
+	cases := map[string]struct {
+		reason     string
+		namespaces v1alpha1.ClassNamespaces
+		class      string // its namespace
+		want       Seat
+		offered    bool
+	}{
+		"Absent":                  {"We should take the claim's own namespace for what is absent", v1alpha1.ClassNamespaces{}, "team", Seat{claimKind, "team"}, true},
+		"SameAsClaim":             {"We should give each namespace a seat of its own", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "team", Seat{claimKind, "team"}, true},
+		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "", all, true},
+		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "team", all, true},
+		"AllClusterScope":         {"We should give all classes one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "", all, true},
+		"Names":                   {"We should give the named namespaces one seat", names, "shared", all, true},
+		"NamesClusterScope":       {"We should give classes without a namespace the same seat", names, "", all, true},
+		"NotNamed":                {"We should give no seat to what no claim is offered", names, "team", all, false},
+		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1alpha1.ClassNamespaces{From: "Selector"}, "team", Seat{claimKind, "team"}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.ClassNamespaces = tc.namespaces
+			seat, offered := NewClaimKind(k).SeatOf(&Class{Namespace: tc.class})
+			assert.Equal(t, tc.offered, offered, tc.reason)
+			if offered {
+				assert.Equal(t, tc.want, seat, tc.reason)
+			}
+		})
+	}
+}
+
+func TestDefaultsOf(t *testing.T) {
+	wide, near := newKind("wides.example.org", "Wide"), newKind("nears.example.org", "Near")
+	near.Namespaced = true
+	classes := []*Classes{
+		NewClasses(wide, []*Class{{Kind: wide, Name: "a", Default: true}, {Kind: wide, Name: "b"}}),
+		NewClasses(near, []*Class{
+			{Kind: near, Namespace: "team", Name: "a", Default: true},
+			{Kind: near, Namespace: "team", Name: "b", Default: true},
+			{Kind: near, Namespace: "team", Name: "leaving", Default: true, Terminating: true},
+			{Kind: near, Namespace: "other", Name: "c", Default: true},
+		}),
+	}
+	cases := map[string]struct {
+		reason     string
+		namespaces v1alpha1.ClassNamespaces
+		want       map[string][]string // by the namespace of the seat
+	}{
+		"SameAsClaim": {
+			"We should tell the seats apart",
+			v1alpha1.ClassNamespaces{},
+			map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}},
+		},
+		"All": {
+			"We should find all in one seat",
+			v1alpha1.ClassNamespaces{From: v1alpha1.FromAll},
+			map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}},
+		},
+		"Names": {
+			"We should leave out what no claim is offered",
+			v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"other"}},
+			map[string][]string{"": {"Near/other/c", "Wide/a"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.ClassNamespaces = tc.namespaces
+			view := NewView(NewClaimKind(k), classes)
+			got := map[string][]string{}
+			for seat, defaults := range view.DefaultsBySeat() {
+				assert.Equal(t, defaults, view.DefaultsOf(seat), tc.reason)
+				got[seat.Namespace] = names(defaults)
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Empty(t, view.DefaultsOf(Seat{ClaimKind: k.Name, Namespace: "nobody"}), tc.reason)
+		})
+	}
+}
+
+// ownDefaults is a view of so many namespaces, each of which has a default class for
+// the claims of its own.
+func ownDefaults(namespaces int) *View {
+	kind := newKind("as.example.org", "Class", postgres().Name)
+	kind.Namespaced = true
+	classes := make([]*Class, namespaces)
+	for i := range classes {
+		classes[i] = kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint("team-", i), Name: "gold", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
+	}
+	return newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
+}
+
+// The guard asks for up to 64 seats in one review, a dry run of an author of classes in any
+// namespace, too.
+func TestDefaultsOfOthersCostNothing(t *testing.T) {
+	view := ownDefaults(10_000)
+	for name, tc := range map[string]struct {
+		reason    string
+		namespace string
+		want      []string
+	}{
+		"Namespace": {"We should not go through the classes of other namespaces.", "team-0", []string{"Class/team-0/gold"}},
+		"None":      {"We should not go through the classes of namespaces for a seat that has none.", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []*Class
+			allocated := allocating(func() { got = view.DefaultsOf(Seat{ClaimKind: view.Kind.Name, Namespace: tc.namespace}) })
+			assert.Equal(t, tc.want, names(got), tc.reason)
+			assert.Less(t, allocated, uint64(4<<10), tc.reason)
+		})
+	}
+}
+
+func TestClassNamespaces(t *testing.T) {
+	cases := map[string]struct {
+		reason     string
+		namespaces v1alpha1.ClassNamespaces
+		claim      string
+		want       []string
+		all        bool
+	}{
+		"Own":     {"We should name the claim's own namespace", v1alpha1.ClassNamespaces{}, "team", []string{"team"}, false},
+		"OfNone":  {"We should name none for a claim without a namespace", v1alpha1.ClassNamespaces{}, "", nil, false},
+		"All":     {"We should say that it is all of them", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "team", nil, true},
+		"Names":   {"We should name those that are named", v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"a", "b"}}, "team", []string{"a", "b"}, false},
+		"OfNames": {"We should name those that are named, for a claim without a namespace, too", v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"a"}}, "", []string{"a"}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.ClassNamespaces = tc.namespaces
+			names, all := NewClaimKind(k).ClassNamespaces(tc.claim)
+			assert.Equal(t, tc.want, names, tc.reason)
+			assert.Equal(t, tc.all, all, tc.reason)
+		})
+	}
+}

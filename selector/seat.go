@@ -1,0 +1,95 @@
+package selector
+
+import (
+	"slices"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Seat is what one default class is guaranteed for.
+type Seat struct {
+	// ClaimKind is the name of the claim kind.
+	ClaimKind string
+	// Namespace of the claims and of the class, where claims are offered the
+	// classes of their own namespace alone; else empty.
+	Namespace string
+}
+
+// SeatOf a class that becomes default for claims of this kind. It is false where
+// no claim of this kind is offered the class.
+func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool) {
+	if c.Namespace != "" && k.own() {
+		return Seat{ClaimKind: k.Name, Namespace: c.Namespace}, true
+	}
+	return Seat{ClaimKind: k.Name}, k.offers("", c)
+}
+
+// Defaults are the classes marked default that are offered to claims and are not
+// being deleted.
+func (v *View) Defaults() []*Class {
+	var defaults []*Class
+	for _, s := range v.Classes {
+		for _, c := range s.Defaults() {
+			if _, offered := v.Kind.SeatOf(c); offered && !c.Terminating {
+				defaults = append(defaults, c)
+			}
+		}
+	}
+	return defaults
+}
+
+// DefaultsBySeat are the same, those of each seat in their order.
+func (v *View) DefaultsBySeat() map[Seat][]*Class {
+	bySeat := map[Seat][]*Class{}
+	for _, c := range v.Defaults() {
+		seat, _ := v.Kind.SeatOf(c)
+		bySeat[seat] = append(bySeat[seat], c)
+	}
+	return bySeat
+}
+
+// DefaultsOf a seat, in their order.
+func (v *View) DefaultsOf(seat Seat) []*Class {
+	var defaults []*Class
+	v.eachDefaultOf(seat.Namespace, func(c *Class) {
+		if !c.Terminating {
+			defaults = append(defaults, c)
+		}
+	})
+	slices.SortFunc(defaults, compare)
+	return defaults
+}
+
+// eachDefault visits the default classes of the claim's own namespace, and where
+// it has none that is left after dropping, those of all namespaces, too.
+func (v *View) eachDefault(claim Claim, visit func(*Class)) {
+	left := false
+	if claim.Namespace != "" && v.Kind.own() {
+		v.eachDefaultOf(claim.Namespace, func(c *Class) {
+			left = left || v.dropping(claim, c) < 0
+			visit(c)
+		})
+	}
+	if !left {
+		v.eachDefaultOf("", visit)
+	}
+}
+
+// eachDefaultOf the seat of a namespace is visited, or of the one that has none. It looks
+// at no class of another seat: of all namespaces, there may be many.
+func (v *View) eachDefaultOf(namespace string, visit func(*Class)) {
+	visitKey := func(c *Class, _ struct{}) { visit(c) }
+	for _, s := range v.Classes {
+		switch {
+		case s.Kind.Namespaced && v.Kind.own():
+			s.in(namespace).defaults.each(visitKey)
+		case namespace != "": // It has no seat here.
+		case s.Kind.Namespaced && v.Kind.from == v1alpha1.FromNames:
+			for _, name := range v.Kind.names {
+				s.in(name).defaults.each(visitKey)
+			}
+		default:
+			s.defaults.each(visitKey)
+		}
+	}
+}

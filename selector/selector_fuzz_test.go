@@ -1,0 +1,171 @@
+package selector
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/fuzztest/reference"
+)
+
+// fuzzedWorld has classes with labels of few keys and values, so that selectors
+// meet them, and the same labels by the names of the classes.
+type fuzzedWorld struct {
+	indexed, scanned *View
+	labels           map[string]labels.Set
+}
+
+func newFuzzedWorld() fuzzedWorld {
+	random := rand.New(rand.NewPCG(9, 10))
+	kind, world := newKind("as.example.org", "A"), fuzzedWorld{labels: map[string]labels.Set{}}
+	var classes []*Class
+	for i := range 50 {
+		name, set := fmt.Sprintf("class-%02d", i), randomLabels(random)
+		world.labels[name] = set
+		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
+	}
+	offered := []*Classes{NewClasses(kind, classes)}
+	world.indexed, world.scanned = newView(NewClaimKind(postgres()), offered), NewView(NewClaimKind(postgres()), offered)
+	return world
+}
+
+// selectorAttacks are units of JSON and of text that were seen to take long, often.
+var selectorAttacks = map[string][]string{
+	"field": {`{}`, `{"key":"","operator":""}`, `{"key":"a","operator":"DoesNotExist"}`, `{"key":"a","operator":"In","values":["1"]}`, `null`, `[[]]`, `"<"`},
+	"text":  {"!a,", "a,", "a=1,", "a in (1),", "a>1,", "(", "!", "<", " ", "a notin (x,", "\xff"},
+}
+
+// FuzzClassSelector reads the field of a claim from JSON.
+func FuzzClassSelector(f *testing.F) {
+	for _, field := range []string{
+		`null`, `{}`, `[]`, `1e999`, `{"matchLabels":{"a":"1"}}`, `{"matchLabels":{"a":null},"matchExpressions":null}`, `{"matchLabels":{"a":"1"},"matchLabels":{"b":"2"}}`,
+		`{"matchLabels":{"A":"1"},"MatchLabels":{}}`, `{"matchExpressions":[null]}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["1","x",null]},{"key":"b","operator":"Exists"}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"NotIn","values":["1"]},{"key":"c","operator":"DoesNotExist","values":[]}]}`, `{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
+		`{"matchLabels":{"a/b/c":"1"}}`, `{"matchLabels":{"example.org/a":"-"}}`, `{"matchLabels":{"\ud800":"\u003c"}}`, `{"matchExpressions":{"0":{}}}`,
+	} {
+		f.Add([]byte(field))
+	}
+	for _, unit := range selectorAttacks["field"] {
+		for _, n := range sizes() {
+			f.Add([]byte(`{"matchExpressions":[` + strings.Repeat(unit+",", n) + unit + `]}`))
+		}
+	}
+	fuzzSelector(f, func(text string) (string, any, map[string]string, bool) {
+		var value any
+		text = reference.SelectorJSON(text)
+		if err := json.Unmarshal([]byte(text), &value); err != nil || strings.Contains(text, `\u`) {
+			return `{"spec":{"classSelector":` + text + `}}`, nil, nil, false // Half a surrogate is read differently.
+		}
+		return `{"spec":{"classSelector":` + text + `}}`, value, nil, true
+	})
+}
+
+// FuzzClassSelectorText reads the annotation of a claim.
+func FuzzClassSelectorText(f *testing.F) {
+	for _, text := range []string{
+		"", " ", "a", "!a", "a=1", "a==1", "a!=1", "a in (1,x)", "a notin (1,,2)", "a>1,a<3", "a in ()", "a,b,!c,d!=x", "example.org/a=1", "a=1,", ",a=1", "a = 1 , b", "a in (1", "a b", "a=\u2028", "in in (in)", "notin", "a=1 \x00,b=2",
+	} {
+		f.Add([]byte(text))
+	}
+	for _, unit := range selectorAttacks["text"] {
+		for _, n := range sizes() {
+			f.Add([]byte(strings.Repeat(unit, n)))
+		}
+	}
+	fuzzSelector(f, func(text string) (string, any, map[string]string, bool) {
+		quoted, _ := json.Marshal(text)
+		_ = json.Unmarshal(quoted, &text) // As it is without invalid UTF-8.
+		return `{"metadata":{"annotations":{"` + v1alpha1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{v1alpha1.ClassSelectorAnnotation: text}, true
+	})
+}
+
+// sizes of the attacks, few where many inputs are wanted.
+func sizes() []int {
+	if cost.Fuzzing() {
+		return []int{3, 65}
+	}
+	return []int{3, 65, 4000, 85_000}
+}
+
+// fuzzSelector has a claim made of the text of its selector, which the reference
+// reads where that is certain.
+func fuzzSelector(f *testing.F, claim func(text string) (object string, field any, annotations map[string]string, certain bool)) {
+	f.Helper()
+	meter := cost.NewMeter(f)
+	world := newFuzzedWorld()
+	kind := world.indexed.Kind
+	f.Fuzz(func(t *testing.T, text []byte) {
+		object, field, annotations, certain := claim(string(text))
+		raw := []byte(object)
+		var (
+			got     Claim
+			refused string
+		)
+		meter.Measure(t, len(raw), func() {
+			var decoded map[string]any
+			var err error
+			if decoded, err = kind.Decode(raw); err != nil {
+				got, refused = Claim{}, err.Error()
+				return
+			}
+			c, errs := kind.NewClaim("n", "db", decoded)
+			got, refused = c, ""
+			if len(errs) > 0 {
+				refused = errs.ToAggregate().Error()
+			}
+		}, text)
+		if len(refused) > 16<<10 {
+			t.Errorf("We should say in short what is wrong, and not in %d bytes to %d: %.500s", len(refused), len(raw), refused)
+		}
+		if t.Failed() || !certain {
+			return
+		}
+		want, err := reference.Of(field, annotations)
+		switch {
+		case refused != "":
+			if err == nil && !want.MayBeRefused {
+				t.Errorf("We should take a selector that Kubernetes takes: %s", refused)
+			}
+			return
+		case err != nil:
+			t.Errorf("We should refuse a selector that Kubernetes refuses, or that is too large: %+v", got)
+			return
+		case (got.Selector == nil) != (want.Selector == nil):
+			t.Errorf("We should see whether there is a selector: %v and not %v", want.Selector, got.Selector)
+			return
+		case want.Selector == nil:
+			return
+		}
+		for name, v := range map[string]*View{"indexed": world.indexed, "scanned": world.scanned} {
+			wanted, found := world.selected(want.Selector), asked(v, got)
+			if !slices.Equal(wanted, found) {
+				t.Errorf("We should find the classes that match %q, %s: %q and not %q", want.Selector, name, wanted, found)
+			}
+		}
+	})
+}
+
+// selected are the classes that match, one after the other.
+func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
+	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
+		if s.Matches(w.labels[name]) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func asked(v *View, c Claim) (found []string) {
+	v.each(c, func(c *Class) { found = append(found, c.Name) })
+	slices.Sort(found)
+	return found
+}

@@ -1,0 +1,94 @@
+package selector
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Strip a class of this kind of all that NewClass does not read, and of what is
+// longer than it reads. NewClass makes the same of what is left.
+func (k *ClassKind) Strip(object metav1.Object) {
+	annotations := map[string]string{}
+	for _, key := range []string{k.isDefault.annotation, k.weight.annotation, v1alpha1.CordonedAnnotation} {
+		if value, ok := object.GetAnnotations()[key]; ok {
+			annotations[key] = cut(value)
+		}
+	}
+	labels := object.GetLabels()
+	if len(labels) > v1alpha1.MaxClassLabels {
+		few := map[string]string{}
+		for key, value := range labels {
+			if few[key] = value; len(few) > v1alpha1.MaxClassLabels { // Still too many.
+				break
+			}
+		}
+		labels = few
+	}
+	if u, ok := object.(runtime.Unstructured); ok {
+		k.stripContent(u)
+	}
+	object.SetAnnotations(annotations)
+	object.SetLabels(labels)
+	object.SetManagedFields(nil)
+	object.SetOwnerReferences(nil)
+	object.SetFinalizers(nil)
+}
+
+// stripContent of all but the metadata and what the paths of the kind lead to.
+func (k *ClassKind) stripContent(u runtime.Unstructured) {
+	content := u.UnstructuredContent()
+	stripped := map[string]any{}
+	for _, key := range []string{"apiVersion", "kind", "metadata"} {
+		if value, ok := content[key]; ok {
+			stripped[key] = value
+		}
+	}
+	paths := []path{k.isDefault.path, k.weight.path}
+	// What leads to a field within another comes after it.
+	slices.SortFunc(paths, func(a, b path) int { return len(a) - len(b) })
+	for _, p := range paths {
+		if p == nil || p[0] == "metadata" {
+			continue
+		}
+		if value, _ := p.lookup(content); value != nil {
+			set(stripped, p, shallow(value))
+		}
+	}
+	u.SetUnstructuredContent(stripped)
+}
+
+// set the value at a path whose parents are objects, or not there.
+func set(object map[string]any, p path, value any) {
+	for _, name := range p[:len(p)-1] {
+		child, ok := object[name].(map[string]any)
+		if !ok {
+			child = map[string]any{}
+			object[name] = child
+		}
+		object = child
+	}
+	object[p[len(p)-1]] = value
+}
+
+// shallow is a value with nothing in it that a weight or a mark is not made of.
+func shallow(value any) any {
+	switch v := value.(type) {
+	case string:
+		return cut(v)
+	case map[string]any:
+		return map[string]any{}
+	case []any:
+		return []any{}
+	default:
+		return v
+	}
+}
+
+// cut a text that is too long, so that it still is.
+func cut(text string) string {
+	return text[:min(len(text), v1alpha1.MaxShownBytes+1)]
+}

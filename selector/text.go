@@ -1,0 +1,93 @@
+package selector
+
+import (
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// parseSelectorText reads a selector as kubectl writes it, from an annotation. Its
+// limits are checked before what it says.
+func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+	var text string
+	switch v := value.(type) {
+	case string:
+		text = v
+	case unread:
+		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))}
+	default:
+		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be a string")}
+	}
+	if len(text) > v1alpha1.MaxSelectorBytes {
+		return nil, field.ErrorList{tooLong(at, strconv.Itoa(len(text)))}
+	}
+	// kubectl takes an empty selector for that of everything. In an annotation it
+	// is more likely a template's unset value, and binding is for good.
+	if strings.TrimSpace(text) == "" {
+		return nil, field.ErrorList{field.Required(at, "must be a selector, such as tier=gold; leave the annotation out for the default class")}
+	}
+	// Its parser would take NUL for the end, and the selector for a wider one.
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		return nil, field.ErrorList{field.Invalid(at, badValue(text), "must not have a NUL character, as at byte "+strconv.Itoa(i))}
+	}
+	if err := countText(text, at); err != nil {
+		return nil, field.ErrorList{err}
+	}
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(at, badValue(text), brief.Text(err.Error(), v1alpha1.MaxMessageBytes))}
+	}
+	return parsed, nil
+}
+
+// countText says what a selector has too many of, before its parser makes
+// something of each. It is exact where the selector is well-formed.
+func countText(text string, at *field.Path) *field.Error {
+	const mostWords = 2*(v1alpha1.MaxSelectorRequirements+v1alpha1.MaxSelectorValues) + 4*v1alpha1.MaxSelectorRequirements
+	var has struct{ commas, values, comparisons, words int }
+	inside, word := false, false
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n':
+			word = false
+			continue
+		case ',', '(', ')', '=', '!', '<', '>':
+			word = false
+			has.words++
+			switch {
+			case c == '(':
+				inside = true
+				has.values++
+			case c == ')':
+				inside = false
+			case c == ',' && inside:
+				has.values++
+			case c == ',':
+				has.commas++
+			case c == '<', c == '>':
+				has.comparisons++
+			}
+		default:
+			if !word {
+				word = true
+				has.words++
+			}
+		}
+	}
+	switch {
+	case has.commas >= v1alpha1.MaxSelectorRequirements:
+		return tooMany(at, has.commas+1, v1alpha1.MaxSelectorRequirements, requirements)
+	case has.values > v1alpha1.MaxSelectorValues:
+		return tooMany(at, has.values, v1alpha1.MaxSelectorValues, values)
+	case has.comparisons > v1alpha1.MaxSelectorComparisons:
+		return tooMany(at, has.comparisons, v1alpha1.MaxSelectorComparisons, comparisons)
+	case has.words > mostWords:
+		return tooMany(at, has.words, mostWords, "words and signs")
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook/onedefault"
+)
+
+// errModified is what the API server itself says of an update whose base is stored no more.
+var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+
+// refused says what is in the way, and what to do about it.
+func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*admissionv1.AdmissionResponse, error) {
+	resource := class.Kind.Resource().GroupResource()
+	switch r.Reason {
+	case onedefault.Exists:
+		return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
+	case onedefault.Changed:
+		return denied(apierrors.NewConflict(resource, class.Name, errModified), "Conflict"), nil
+	default:
+	}
+	refusal, reason, err := (*apierrors.StatusError)(nil), "DefaultInFlight", error(nil)
+	if r.Reason == onedefault.InFlight {
+		refusal = inFlight(class, r)
+	} else {
+		reason = "SecondDefault"
+		refusal, err = g.second(ctx, request, class, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	response := denied(refusal, reason)
+	response.AuditAnnotations["inTheWay"] = r.Class.String()
+	return response, nil
+}
+
+// inFlight says when to try again.
+func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusError {
+	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
+	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
+	if r.Class == named(class) {
+		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))
+	}
+	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf("%s: try again in %d s", what, seconds))
+	refusal.ErrStatus.Details.RetryAfterSeconds = seconds
+	return refusal
+}
+
+// second says which class is the default, and how to move that.
+func (g *Guard) second(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*apierrors.StatusError, error) {
+	kind, err := g.ClassKind(ctx, r.Class.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if kind == nil {
+		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
+	}
+	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
+	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
+		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), wayOut(request, class, other, r.Seat.ClaimKind))), nil
+}
+
+// seatText names the claim kind and, where the seat has one, the namespace.
+func seatText(s selector.Seat) string {
+	if s.Namespace == "" {
+		return fmt.Sprintf("%q", s.ClaimKind)
+	}
+	return fmt.Sprintf("%q in namespace %q", s.ClaimKind, s.Namespace)
+}
+
+// wayOut is how to move the default, with our command and with kubectl's.
+func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class, claimKind string) string {
+	first := "run"
+	if request.Operation == admissionv1.Create {
+		first = "create this class without its mark, then run"
+	}
+	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
+		first, named(class), claimKind, other, unmark(other))
+}
+
+// unmark is the command that takes the mark of a default from a class.
+func unmark(c *selector.Class) string {
+	object := c.Kind.Name + " " + c.Name
+	if c.Namespace != "" {
+		object += " --namespace " + c.Namespace
+	}
+	mark := c.Kind.DefaultMark
+	if mark.Path == "" {
+		return fmt.Sprintf("kubectl annotate %s %s-", object, mark.Annotation)
+	}
+	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", object, mark.Path.JSONPointer())
+}

@@ -1,0 +1,141 @@
+package onedefault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Cluster is the Store of a cluster.
+type Cluster struct {
+	// Leases of classbind's own namespace.
+	Leases coordinationclient.LeaseInterface
+	// Live reads a class from the API server.
+	Live func(ctx context.Context, c Class) (Live, error)
+	// Sightings of this replica.
+	Sightings *Sightings
+	// Window in which the API server may still store what was admitted.
+	Window time.Duration
+}
+
+// Class is read live.
+func (c *Cluster) Class(ctx context.Context, class Class) (Live, error) {
+	return c.Live(ctx, class)
+}
+
+// Lease is read live.
+func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) {
+	object, err := c.Leases.Get(ctx, LeaseName(seat), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Lease{}, nil
+	}
+	if err != nil {
+		return Lease{}, brief.Error(err)
+	}
+	l, err := decode(object)
+	if err != nil {
+		return Lease{}, err
+	}
+	now := time.Now()
+	seen := c.Sightings.see(object.Name, l.Pending, now)
+	for i := range l.Pending {
+		l.Pending[i].Left = max(0, c.Window-now.Sub(seen[i]))
+	}
+	l.Landed = c.Sightings.isStored(l.Holder)
+	return l, nil
+}
+
+// WriteLease creates the Lease if it has no Version.
+func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) error {
+	object, err := encode(seat, l)
+	if err != nil {
+		return err
+	}
+	if l.Version == "" {
+		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		_, err = c.Leases.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || l.Version != "" && apierrors.IsNotFound(err) {
+		return ErrConflict
+	}
+	return brief.Error(err)
+}
+
+// plausible are the uids and resourceVersions of all API servers, and our own ids.
+var plausible = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
+
+// Plausible says whether a Lease records such a uid or resourceVersion.
+func Plausible(text string) bool {
+	return len(text) <= v1alpha1.MaxUIDBytes && plausible.MatchString(text)
+}
+
+// pendingWrite is a Pending as it is stored.
+type pendingWrite struct {
+	ID string `json:"id"`
+	// From is the base.
+	From string `json:"from,omitempty"`
+}
+
+func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
+	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version}}
+	if l.Holder.UID == "" {
+		return object, nil
+	}
+	stored := make([]pendingWrite, len(l.Pending))
+	for i, p := range l.Pending {
+		stored[i] = pendingWrite{p.ID, p.Base}
+	}
+	text, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	object.Annotations = map[string]string{
+		v1alpha1.HolderUIDAnnotation:     string(l.Holder.UID),
+		v1alpha1.HolderPendingAnnotation: string(text),
+	}
+	object.Spec.HolderIdentity = new(l.Holder.String())
+	return object, nil
+}
+
+// decode a Lease, which somebody may have edited: one that we do not understand
+// is an error, because to take it for free might make two defaults.
+func decode(object *coordinationv1.Lease) (Lease, error) {
+	l := Lease{Version: object.ResourceVersion}
+	if object.Spec.HolderIdentity == nil {
+		return l, nil
+	}
+	l.Holder.UID = types.UID(object.Annotations[v1alpha1.HolderUIDAnnotation])
+	parts := strings.Split(*object.Spec.HolderIdentity, "/")
+	text := object.Annotations[v1alpha1.HolderPendingAnnotation]
+	var stored []pendingWrite
+	malformed := len(text) > v1alpha1.MaxPendingBytes || json.Unmarshal([]byte(text), &stored) != nil ||
+		len(stored) == 0 || len(stored) > v1alpha1.MaxPendingDefaults ||
+		slices.ContainsFunc(stored, func(p pendingWrite) bool { return !Plausible(p.ID) || p.From != "" && !Plausible(p.From) })
+	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !Plausible(string(l.Holder.UID)) {
+		return Lease{}, fmt.Errorf("it is not as classbind writes it (holderIdentity %q): kubectl delete lease %s --namespace %s",
+			brief.Text(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
+	}
+	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]
+	if len(parts) == 3 {
+		l.Holder.Namespace = parts[1]
+	}
+	for _, p := range stored {
+		l.Pending = append(l.Pending, Pending{ID: p.ID, Base: p.From})
+	}
+	return l, nil
+}

@@ -1,0 +1,314 @@
+package onedefault
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	fakecoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+var (
+	claims    = selector.Seat{ClaimKind: "claims.example.org"}
+	leaseName = LeaseName(claims)
+)
+
+func TestLeaseIsReadAsItWasWritten(t *testing.T) {
+	object := func(version, identity, pending string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: version, Annotations: map[string]string{
+				"classbind.io/holder-uid": "me-1", "classbind.io/holder-pending": pending,
+			}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity},
+		}
+	}
+	team := Class{Kind: "silvers.example.org", Namespace: "team", Name: "me"}
+	for name, tc := range map[string]struct {
+		reason string
+		lease  Lease
+		want   *coordinationv1.Lease
+	}{
+		"New": {
+			reason: "We should require no version of a Lease that there is not.",
+			lease:  Lease{Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "", 0)}},
+			want:   object("", "golds.example.org/me", `[{"id":"1"}]`),
+		},
+		"Several": {
+			reason: "We should record all writes in flight, and from what each updates.",
+			lease:  Lease{Version: "7", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "10", 0), pending("2", "11", 0)}},
+			want:   object("7", "golds.example.org/me", `[{"id":"1","from":"10"},{"id":"2","from":"11"}]`),
+		},
+		"Namespaced": {
+			reason: "We should record the namespace of a class that has one.",
+			lease:  Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}},
+			want:   object("7", "silvers.example.org/team/me", `[{"id":"1"}]`),
+		},
+		"Free": {
+			reason: "We should leave nothing of a holder in a Lease that is free.",
+			lease:  Lease{Version: "7"},
+			want:   &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: "7"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			encoded, err := encode(claims, tc.lease)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, encoded, tc.reason)
+			got, err := decode(tc.want)
+			require.NoError(t, err)
+			assert.Equal(t, tc.lease, got, "We should read what we wrote.")
+		})
+	}
+}
+
+// newLease of me, which is updated.
+func newLease(t *testing.T) *coordinationv1.Lease {
+	t.Helper()
+	l, err := encode(claims, held(me, pending("1", "10", 0)))
+	require.NoError(t, err)
+	return l
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	identity := func(text string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &text }
+	}
+	pendingText := func(text string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HolderPendingAnnotation] = text }
+	}
+	const holder = `"golds.example.org/me"`
+	for name, tc := range map[string]struct {
+		reason string
+		edit   func(*coordinationv1.Lease)
+		quoted string
+	}{
+		"NoIdentity":        {"We should not take an empty holder for none.", identity(""), `""`},
+		"NoKind":            {"We should ask of which kind the holder is.", identity("me"), `"me"`},
+		"EmptyKind":         {"We should ask of which kind the holder is.", identity("/me"), `"/me"`},
+		"EmptyName":         {"We should ask for the name of the holder.", identity("golds.example.org/"), `"golds.example.org/"`},
+		"EmptyNamespace":    {"We should ask for the namespace of the holder.", identity("golds.example.org//me"), `"golds.example.org//me"`},
+		"TooManyParts":      {"We should not guess what the parts of a holder are.", identity("golds.example.org/team/me/too"), `"golds.example.org/team/me/too"`},
+		"NoUID":             {"We should not take another class of that name for the holder.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.HolderUIDAnnotation) }, holder},
+		"NoPending":         {"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.HolderPendingAnnotation) }, holder},
+		"NothingPending":    {"We should not take a Lease for free that names a holder.", pendingText("[]"), holder},
+		"Unreadable":        {"We should not guess what may be in flight.", pendingText(`[{"id":`), holder},
+		"NoID":              {"We should be able to tell writes apart.", pendingText(`[{"from":"10"}]`), holder},
+		"LongID":            {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1alpha1.MaxUIDBytes+1) + `"}]`), holder},
+		"OddID":             {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"<<<<"}]`), holder},
+		"OddBase":           {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"1","from":"<<<<"}]`), holder},
+		"OddUID":            {"We should take no text for a uid.", func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HolderUIDAnnotation] = "a b" }, holder},
+		"Crowded":           {"We should read no more than we write.", pendingText("[" + strings.Repeat(`{"id":"1"},`, v1alpha1.MaxPendingDefaults) + `{"id":"2"}]`), holder},
+		"SomebodyElsesOnly": {"We should not take the Lease of a leader for ours.", func(l *coordinationv1.Lease) { identity("classbind-7d9f_5e1f")(l); l.Annotations = nil }, `"classbind-7d9f_5e1f"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLease(t)
+			tc.edit(l)
+			l.Namespace = "classbind-system"
+			got, err := decode(l)
+			require.EqualError(t, err, "it is not as classbind writes it (holderIdentity "+tc.quoted+"): kubectl delete lease "+leaseName+" --namespace classbind-system", tc.reason)
+			assert.Zero(t, got, tc.reason)
+		})
+	}
+	l := newLease(t)
+	identity(strings.Repeat("x", 1<<20))(l)
+	_, err := decode(l)
+	assert.Less(t, len(err.Error()), 1000, "We should not log what somebody wrote there at full length.")
+}
+
+// listed Leases are listed, and then watched.
+type listed struct {
+	coordinationclient.LeaseInterface
+}
+
+// IsWatchListSemanticsUnSupported is asked by the Reflector.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+func fakeLeases(f *clienttesting.Fake) coordinationclient.LeaseInterface {
+	return listed{(&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system")}
+}
+
+// newCluster answers every request with the Lease or the error, and records it.
+func newCluster(l *coordinationv1.Lease, err error) (*Cluster, *clienttesting.Fake) {
+	f := &clienttesting.Fake{}
+	f.AddReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, l, err })
+	return &Cluster{Leases: fakeLeases(f), Sightings: NewSightings(), Window: window}, f
+}
+
+var (
+	leases       = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	notFound     = apierrors.NewNotFound(leases, "claims.example.org")
+	forbidden    = apierrors.NewForbidden(leases, "claims.example.org", errors.New("no rule"))
+	conflict     = apierrors.NewConflict(leases, "claims.example.org", errors.New("it was changed"))
+	alreadyThere = apierrors.NewAlreadyExists(leases, "claims.example.org")
+)
+
+func TestClusterLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // Time stands still.
+		malformed := newLease(t)
+		malformed.Annotations = nil
+		for name, tc := range map[string]struct {
+			reason string
+			object *coordinationv1.Lease
+			err    error
+			want   Lease
+			text   string // of an error
+		}{
+			"Held":      {reason: "We should read who holds it, and take it for new.", object: newLease(t), want: held(me, pending("1", "10", window))},
+			"NotThere":  {reason: "We should take a Lease that there is not for a free one.", err: notFound},
+			"Malformed": {reason: "We should not take a Lease for free that we do not understand.", object: malformed, text: "kubectl delete lease"},
+			"Forbidden": {reason: "We should not take a Lease for free that we may not read.", err: forbidden, text: "no rule"},
+		} {
+			cluster, f := newCluster(tc.object, tc.err)
+			got, err := cluster.Lease(t.Context(), claims)
+			assert.Equal(t, tc.want, got, "%s: %s", name, tc.reason)
+			if tc.text == "" {
+				require.NoError(t, err, "%s: %s", name, tc.reason)
+			} else {
+				require.ErrorContains(t, err, tc.text, "%s: %s", name, tc.reason)
+			}
+			require.Len(t, f.Actions(), 1)
+			get := f.Actions()[0].(clienttesting.GetAction)
+			assert.Equal(t, []string{"get", "classbind-system", leaseName}, []string{get.GetVerb(), get.GetNamespace(), get.GetName()},
+				"We should read the Lease of the seat, in our own namespace.")
+		}
+	})
+}
+
+func TestClusterWriteLease(t *testing.T) {
+	type want struct {
+		verb string
+		err  error
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		version string // of the Lease that was read
+		err     error
+		want    want
+	}{
+		"Create":          {"We should create a Lease that there is not.", "", nil, want{verb: "create"}},
+		"Update":          {"We should write over the version that was read.", "7", nil, want{verb: "update"}},
+		"CreatedBefore":   {"We should say that another created it meanwhile.", "", alreadyThere, want{verb: "create", err: ErrConflict}},
+		"UpdatedBefore":   {"We should say that another wrote it meanwhile.", "7", conflict, want{verb: "update", err: ErrConflict}},
+		"DeletedBefore":   {"We should say that an admin deleted it meanwhile.", "7", notFound, want{verb: "update", err: ErrConflict}},
+		"NoNamespace":     {"We should not start over for ever where our own namespace is gone.", "", notFound, want{verb: "create", err: notFound}},
+		"CreateForbidden": {"We should not start over for ever where we may not create it.", "", forbidden, want{verb: "create", err: forbidden}},
+		"UpdateForbidden": {"We should not start over for ever where we may not write it.", "7", forbidden, want{verb: "update", err: forbidden}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, tc.err)
+			lease := held(me, pending("1", "", 0))
+			lease.Version = tc.version
+			require.ErrorIs(t, cluster.WriteLease(t.Context(), claims, lease), tc.want.err, tc.reason)
+			require.Len(t, f.Actions(), 1)
+			assert.Equal(t, tc.want.verb, f.Actions()[0].GetVerb(), tc.reason)
+			assert.Equal(t, "classbind-system", f.Actions()[0].GetNamespace(), "We should write in our own namespace.")
+			encoded, err := encode(claims, lease)
+			require.NoError(t, err)
+			written := f.Actions()[0].(interface{ GetObject() runtime.Object }).GetObject()
+			assert.Equal(t, encoded, written, "We should write what is asked, with the version that was read.")
+		})
+	}
+}
+
+func TestClusterClass(t *testing.T) {
+	want := Live{UID: "other-1", Version: "10", Seats: []selector.Seat{claims}}
+	failure := errors.New("connection refused")
+	cluster := &Cluster{Live: func(_ context.Context, c Class) (Live, error) {
+		assert.Equal(t, other, c)
+		return want, failure
+	}}
+	got, err := cluster.Class(t.Context(), other)
+	require.ErrorIs(t, err, failure)
+	assert.Equal(t, want, got, "We should ask for the class.")
+}
+
+// TestSightings counts from what this replica has seen, whatever the clocks of others are.
+func TestSightings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stored, f, events := newLease(t), &clienttesting.Fake{}, apiwatch.NewFake()
+		f.AddReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, stored.DeepCopy(), nil })
+		f.AddReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			fields := a.(clienttesting.ListAction).GetListRestrictions().Fields.String()
+			assert.Equal(t, "metadata.name!=classbind-leader", fields, "We should not watch the leader.")
+			return true, &coordinationv1.LeaseList{}, nil
+		})
+		f.AddWatchReactor("leases", clienttesting.DefaultWatchReactor(events, nil))
+		cluster := &Cluster{Leases: fakeLeases(f), Sightings: NewSightings(), Window: window}
+		left := func() []time.Duration {
+			l, err := cluster.Lease(ctx, claims)
+			require.NoError(t, err)
+			var all []time.Duration
+			for _, p := range l.Pending {
+				all = append(all, p.Left)
+			}
+			return all
+		}
+		write := func(all ...Pending) {
+			var err error
+			stored, err = encode(claims, held(me, all...))
+			require.NoError(t, err)
+		}
+		go cluster.Sightings.Watch(ctx, cluster.Leases)
+		synctest.Wait()
+
+		events.Add(stored)
+		synctest.Wait()
+		time.Sleep(window - time.Second)
+		assert.Equal(t, []time.Duration{time.Second}, left(), "We should count from the moment at which we saw the Lease written, not from that at which somebody asks.")
+		write(pending("1", "10", 0), pending("2", "10", 0))
+		assert.Equal(t, []time.Duration{time.Second, window}, left(), "We should count each write for itself, and one that we see for the first time from now.")
+		time.Sleep(time.Hour)
+		assert.Equal(t, []time.Duration{0, 0}, left(), "We should let a window end.")
+
+		write(pending("2", "10", 0))
+		assert.Equal(t, []time.Duration{0}, left())
+		assert.Len(t, cluster.Sightings.first[leaseName], 1, "We should forget a write that the Lease does not record any more.")
+		events.Modify(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("spoilt")}})
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{0}, left(), "We should leave a Lease that was spoilt to whoever reads it.")
+		events.Delete(stored)
+		synctest.Wait()
+		assert.Empty(t, cluster.Sightings.first, "We should forget a Lease that is gone.")
+
+		events.Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "of-somebody-else"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("somebody")}})
+		synctest.Wait()
+		assert.Empty(t, cluster.Sightings.first, "We should not look at the Leases of others.")
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestStoredClasses(t *testing.T) {
+	cluster, _ := newCluster(newLease(t), nil)
+	landed := func() bool {
+		l, err := cluster.Lease(t.Context(), claims)
+		require.NoError(t, err)
+		return l.Landed
+	}
+	cluster.Sightings.Stored(Holder{me, "me-0"})
+	cluster.Sightings.Stored(Holder{other, "me-1"})
+	assert.False(t, landed(), "We should ask for the class and the uid.")
+	cluster.Sightings.Stored(Holder{me, "me-1"})
+	assert.True(t, landed(), "We should remember a class that we saw stored.")
+	for i := range v1alpha1.MaxStoredDefaults {
+		cluster.Sightings.Stored(Holder{me, types.UID("later-" + strings.Repeat("i", i))})
+	}
+	assert.False(t, landed(), "We should remember no more than we have room for.")
+}

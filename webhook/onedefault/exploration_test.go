@@ -1,0 +1,567 @@
+package onedefault
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// The exploration runs every interleaving of a few requests on a model of an
+// API server: each request that makes a class default takes an Attempt through
+// its operations, one a transition, and is then in flight until its write is
+// stored, fails, or finds another version and is asked about again. What ends a
+// default, or disturbs, comes between at any moment: un-defaults, deletions,
+// other updates, the end of the replica in the middle of an attempt, and forged
+// reviews, which say anything, and after which nothing is stored.
+//
+// Time and what replicas have seen is modelled by what a replica may hold for
+// true when it reads a Lease: that the window of a write is over, unless the write
+// may in truth yet be stored; and that the holder was seen stored, if it ever was.
+
+const window = 90 * time.Second
+
+// rules of the protocol that the exploration can do without, to show that it
+// would notice. They are broken around the Attempt, not in it.
+type rules struct {
+	precondition, takeOutPrecondition bool // of the write of a Lease
+	uid                               bool // of a class, as it is read
+	window, landed                    bool
+	all                               bool // writes of the holder are kept
+	ownOnly                           bool // is taken out
+	sameClass                         bool // is asked of a holder beside the uid
+	defaultAlready                    bool // writes nothing
+}
+
+var allRules = rules{true, true, true, true, true, true, true, true, true}
+
+// kind of request.
+type kind byte
+
+const (
+	create    kind = 'C' // a default class
+	update    kind = 'U' // an existing class to be default
+	undefault kind = 'N'
+	remove    kind = 'D'
+	touch     kind = 'T' // an update that is no concern of ours
+	plain     kind = 'P' // the creation of a class that is not default
+	forge     kind = 'F' // any review of the class
+	echo      kind = 'E' // a forged review of the update of what is stored
+	invent    kind = 'I' // a forged review of the creation of what is not
+)
+
+// script is what is asked of a class.
+type script struct {
+	kind  kind
+	class int
+}
+
+// object is a stored class; uid 0, none.
+type object struct {
+	uid, version int
+	def          bool
+}
+
+var seatX, seatY = selector.Seat{ClaimKind: "x"}, selector.Seat{ClaimKind: "y", Namespace: "team"}
+
+func place(s selector.Seat) int { return int(s.ClaimKind[0] - 'x') }
+
+// taking has the seats that each class takes.
+type taking [][]selector.Seat
+
+const (
+	notBegun = iota
+	attempting
+	inFlight
+	ended
+)
+
+type process struct {
+	state   int
+	attempt Attempt
+	// abandoned, because the API server did not answer.
+	abandoned bool
+}
+
+type world struct {
+	objects   []object
+	leases    [2]Lease
+	processes []process
+	version   int // last resourceVersion and uid
+	uid       int
+	landed    uint64 // uids that were ever stored, as bits
+}
+
+type exploration struct {
+	rules   rules
+	taking  taking
+	scripts []script
+	known   map[selector.Seat][]Class
+	// accidents end attempts at any moment: replicas are killed, answers lost.
+	accidents bool
+
+	seen   map[string]struct{}
+	stack  []world
+	double *world
+	// left is what a refused request left in flight.
+	left error
+	ends []world
+}
+
+// invented is a uid that no class has or ever will.
+const invented = 60
+
+var names = []Class{{Kind: "a", Name: "a"}, {Kind: "b", Name: "b"}, {Kind: "c", Name: "c"}, {Kind: "d", Name: "d"}}
+
+func (w world) clone() world {
+	w.objects = append([]object(nil), w.objects...)
+	w.processes = append([]process(nil), w.processes...)
+	return w
+}
+
+// key has all that tells one state from another.
+func (w *world) key(b []byte) []byte {
+	number := func(n int) { b = append(strconv.AppendInt(b, int64(n), 36), ' ') }
+	flag := func(f bool, c byte) {
+		if f {
+			b = append(b, c)
+		}
+	}
+	pending := func(all []Pending) {
+		for _, p := range all {
+			b = append(b, p.ID...)
+			flag(p.Left > 0, '*')
+			b = append(b, ',')
+		}
+	}
+	lease := func(l *Lease) {
+		b = append(append(append(append(b, l.Version...), ':'), l.Holder.Kind...), l.Holder.UID...)
+		flag(l.Landed, '+')
+		b = append(b, '[')
+		pending(l.Pending)
+	}
+	for _, o := range w.objects {
+		number(o.uid)
+		number(o.version)
+		flag(o.def, '!')
+	}
+	for i := range w.leases {
+		lease(&w.leases[i])
+	}
+	for i := range w.processes {
+		p := &w.processes[i]
+		number(p.state)
+		flag(p.abandoned, '#')
+		if p.state != attempting && p.state != inFlight {
+			continue
+		}
+		a := &p.attempt
+		b = append(append(append(append(b, a.request.Kind...), a.request.UID...), '@'), a.request.Base...)
+		if p.state == inFlight {
+			b = append(b, ' ')
+			continue
+		}
+		number(int(a.phase))
+		number(a.at)
+		flag(a.refusal != nil, 'r')
+		for i := range a.seats {
+			s := &a.seats[i]
+			flag(s.known, 'k')
+			flag(s.judged, 'j')
+			flag(s.wrote, 'w')
+			flag(s.out, 'o')
+			flag(s.outKnown, 'O')
+			lease(&s.lease)
+			b = append(b, ']')
+			pending(s.inFlight)
+		}
+		number(len(a.toRead))
+		if len(a.toRead) > 0 {
+			for _, r := range a.read {
+				b = append(append(append(append(b, r.class.Kind...), r.live.UID...), '@'), r.live.Version...)
+				flag(len(r.live.Seats) > 0, '!')
+			}
+		}
+	}
+	number(w.version)
+	number(w.uid)
+	number(int(w.landed))
+	return b
+}
+
+// run returns how many states there are.
+func (e *exploration) run(objects []object) int {
+	e.seen, e.double, e.left, e.ends = map[string]struct{}{}, nil, nil, nil
+	start := world{objects: objects, version: 12, uid: 3, processes: make([]process, len(e.scripts))}
+	e.known = map[selector.Seat][]Class{}
+	for i, o := range objects { // Those that no Lease knows.
+		start.landed |= 1 << o.uid
+		if o.def {
+			for _, s := range e.taking[i] {
+				e.known[s] = append(e.known[s], names[i])
+			}
+		}
+	}
+	e.stack = append(e.stack[:0], start)
+	var buffer []byte
+	for len(e.stack) > 0 && e.double == nil {
+		w := e.stack[len(e.stack)-1]
+		e.stack = e.stack[:len(e.stack)-1]
+		buffer = w.key(buffer[:0])
+		if _, ok := e.seen[string(buffer)]; ok {
+			continue
+		}
+		e.seen[string(buffer)] = struct{}{}
+		if e.doubleDefault(&w) {
+			e.double = &w
+			break
+		}
+		e.expand(&w)
+	}
+	return len(e.seen)
+}
+
+func (e *exploration) doubleDefault(w *world) bool {
+	count := [2]int{}
+	for i, o := range w.objects {
+		if o.def {
+			for _, s := range e.taking[i] {
+				count[place(s)]++
+			}
+		}
+	}
+	return count[0] > 1 || count[1] > 1
+}
+
+func (e *exploration) expand(w *world) {
+	over := true
+	for i := range w.processes {
+		if w.processes[i].state == ended {
+			continue
+		}
+		over = false
+		switch e.scripts[i].kind {
+		case undefault, remove, touch, plain:
+			e.other(w, i)
+		default:
+			e.admission(w, i)
+		}
+	}
+	if over {
+		e.ends = append(e.ends, *w)
+	}
+}
+
+// other is a request that we are not asked about.
+func (e *exploration) other(w *world, i int) {
+	s, o := e.scripts[i], w.objects[e.scripts[i].class]
+	if (o.uid == 0) == (s.kind == plain) && (s.kind != undefault || o.def) {
+		n := w.clone()
+		n.version++
+		after := object{uid: o.uid, version: n.version, def: o.def && s.kind == touch}
+		switch s.kind {
+		case remove:
+			after = object{}
+		case plain:
+			n.uid++
+			after.uid = n.uid
+			n.landed |= 1 << n.uid
+		default:
+		}
+		n.objects[s.class] = after
+		n.processes[i] = process{state: ended}
+		e.stack = append(e.stack, n)
+	}
+	n := w.clone()
+	n.processes[i] = process{state: ended}
+	e.stack = append(e.stack, n)
+}
+
+type pusher func(process, func(*world))
+
+func (e *exploration) admission(w *world, i int) {
+	p := &w.processes[i]
+	push := func(next process, change func(*world)) {
+		n := w.clone()
+		if change != nil {
+			change(&n)
+		}
+		n.processes[i] = next
+		e.stack = append(e.stack, n)
+	}
+	switch p.state {
+	case notBegun:
+		if e.forged(i) {
+			push(process{state: ended}, nil)
+			e.forge(w, i, push)
+		} else {
+			e.begin(w, i, push)
+		}
+	case attempting:
+		e.step(w, i, push)
+	case inFlight:
+		e.store(w, i, push)
+	}
+}
+
+func (e *exploration) attempt(i, uid int, base string) process {
+	class := e.scripts[i].class
+	r := &Request{Holder: Holder{Class: names[class], UID: types.UID(strconv.Itoa(uid))}, Base: base, Seats: e.taking[class], Known: e.known}
+	return process{state: attempting, attempt: Begin(r, strconv.Itoa(i)+"@"+base)}
+}
+
+// begin a request of which the API server asks us.
+func (e *exploration) begin(w *world, i int, push pusher) {
+	switch o := w.objects[e.scripts[i].class]; {
+	case e.scripts[i].kind == create:
+		push(e.attempt(i, w.uid+1, ""), func(n *world) { n.uid++ })
+	case o.uid == 0 || o.def:
+		push(process{state: ended}, nil)
+	default:
+		push(e.attempt(i, o.uid, strconv.Itoa(o.version)), nil)
+	}
+}
+
+func (e *exploration) forged(i int) bool {
+	k := e.scripts[i].kind
+	return k == forge || k == echo || k == invent
+}
+
+// forge a review with any uid that there is, that is in flight, or that is made
+// up; of a creation, or of an update from any version.
+func (e *exploration) forge(w *world, i int, push pusher) {
+	o := w.objects[e.scripts[i].class]
+	switch e.scripts[i].kind {
+	case echo:
+		push(e.attempt(i, o.uid, strconv.Itoa(o.version)), nil)
+		return
+	case invent:
+		push(e.attempt(i, invented, ""), nil)
+		return
+	default:
+	}
+	uids := map[int]bool{invented: true}
+	for _, o := range w.objects {
+		uids[o.uid] = true
+	}
+	for j := range w.processes {
+		if p := &w.processes[j]; p.state == attempting || p.state == inFlight {
+			uid, _ := strconv.Atoi(string(p.attempt.request.UID))
+			uids[uid] = true
+		}
+	}
+	delete(uids, 0)
+	version := o.version
+	for uid := range uids {
+		for _, base := range []string{"", strconv.Itoa(version), strconv.Itoa(version - 1), strconv.Itoa(w.version + 1)} {
+			push(e.attempt(i, uid, base), nil)
+		}
+	}
+}
+
+// step takes an attempt through its next operation. Those that could be done at
+// once are done in their order: each rule is about one Lease and the classes that
+// it names, so in which order those of several seats are read is all the same.
+func (e *exploration) step(w *world, i int, push pusher) {
+	p := &w.processes[i]
+	ops := p.attempt.Next()
+	if ops == nil {
+		e.over(w, i, push)
+		return
+	}
+	op := ops[0]
+	if e.accidents {
+		push(process{state: ended}, nil) // The replica is killed.
+	}
+	if e.accidents && !p.abandoned && p.attempt.phase != takingOut {
+		push(process{state: attempting, abandoned: true, attempt: p.attempt.Abandon()}, nil)
+	}
+	goOn := func(a Attempt) process { return process{state: attempting, abandoned: p.abandoned, attempt: a} }
+	switch op.Kind {
+	case ReadLease:
+		for _, l := range e.sightings(w, &w.leases[place(op.Seat)]) {
+			if !e.rules.sameClass && l.Holder.UID == p.attempt.request.UID {
+				l.Holder.Class = p.attempt.request.Class
+			}
+			push(goOn(p.attempt.LeaseRead(op, l)), nil)
+		}
+	case ReadClass:
+		push(goOn(p.attempt.ClassRead(op, e.live(w, &p.attempt, op.Class))), nil)
+	default:
+		e.write(w, p, op, push)
+	}
+}
+
+// over is an attempt that has its answer.
+func (e *exploration) over(w *world, i int, push pusher) {
+	p := &w.processes[i]
+	refusal := p.attempt.Refusal()
+	if refusal == nil && !p.abandoned && !e.forged(i) {
+		push(process{state: inFlight, attempt: p.attempt}, nil)
+		return
+	}
+	push(process{state: ended}, nil)
+	if refusal == nil && !p.abandoned {
+		return
+	}
+	for k := range w.leases {
+		if w.leases[k].has(p.attempt.id) && !p.abandoned {
+			e.left = fmt.Errorf("%v left its write in flight: %+v", e.scripts[i], w.leases[k])
+		}
+	}
+	if refusal != nil && refusal.Reason == Changed && e.scripts[i].kind == update {
+		push(process{}, nil) // The API server reads the object again, and asks again.
+	}
+}
+
+// store what was admitted, or not.
+func (e *exploration) store(w *world, i int, push pusher) {
+	s, p, o := e.scripts[i], &w.processes[i], w.objects[e.scripts[i].class]
+	over := process{state: ended}
+	push(over, nil) // Another webhook refuses it, or a quota.
+	uid, _ := strconv.Atoi(string(p.attempt.request.UID))
+	stored := func(n *world) {
+		n.version++
+		n.objects[s.class] = object{uid: uid, version: n.version, def: true}
+		n.landed |= 1 << uid
+	}
+	switch {
+	case s.kind == create && o.uid == 0:
+		push(over, stored)
+	case s.kind == create:
+	case o.uid == uid && strconv.Itoa(o.version) == p.attempt.request.Base:
+		push(over, stored)
+	default:
+		push(process{}, nil) // The API server reads the object again, and asks again.
+	}
+}
+
+// sightings are what replicas may hold for true of a Lease: those that have just
+// seen it, those that have seen the holder stored, and those that have seen all
+// of it for so long that what can be over is over.
+func (e *exploration) sightings(w *world, l *Lease) []Lease {
+	if len(l.Pending) == 0 {
+		return []Lease{*l}
+	}
+	fresh, aged := *l, *l
+	uid, _ := strconv.Atoi(string(l.Holder.UID))
+	aged.Landed = w.landed&(1<<uid) != 0 || !e.rules.landed
+	fresh.Pending, aged.Pending = nil, nil
+	over := false
+	for _, p := range l.Pending {
+		p.Left = window
+		fresh.Pending = append(fresh.Pending, p)
+		if !e.rules.window || !w.underWay(p.ID) {
+			p.Left, over = 0, true
+		}
+		aged.Pending = append(aged.Pending, p)
+	}
+	all := []Lease{fresh}
+	if aged.Landed {
+		fresh.Landed = true
+		all = append(all, fresh)
+	}
+	if over {
+		all = append(all, aged)
+	}
+	return all
+}
+
+// underWay says whether what an attempt has written may yet be stored.
+func (w *world) underWay(id string) bool {
+	i, _, _ := strings.Cut(id, "@")
+	n, _ := strconv.Atoi(i)
+	p := &w.processes[n]
+	return p.attempt.id == id && (p.state == inFlight || p.state == attempting && !p.abandoned)
+}
+
+func (e *exploration) live(w *world, a *Attempt, class Class) Live {
+	for i, c := range names[:len(w.objects)] {
+		if c != class || w.objects[i].uid == 0 {
+			continue
+		}
+		o := w.objects[i]
+		live := Live{UID: types.UID(strconv.Itoa(o.uid)), Version: strconv.Itoa(o.version)}
+		if o.def {
+			live.Seats = e.taking[i]
+		}
+		if !e.rules.defaultAlready && class == a.request.Class {
+			live.Seats = nil
+		}
+		for s := range a.seats {
+			if h := a.seats[s].lease.Holder; !e.rules.uid && class != a.request.Class && h.Class == class {
+				live.UID = h.UID
+			}
+		}
+		return live
+	}
+	return Live{}
+}
+
+func (e *exploration) write(w *world, p *process, op Op, push pusher) {
+	k, a := place(op.Seat), p.attempt
+	goOn := func(a Attempt) process { return process{state: attempting, abandoned: p.abandoned, attempt: a} }
+	required := e.rules.precondition
+	if a.phase == takingOut {
+		required = e.rules.takeOutPrecondition
+	}
+	if required && w.leases[k].Version != op.Lease.Version {
+		push(goOn(a.LeaseWritten(op, false)), nil)
+		return
+	}
+	lease := op.Lease
+	switch {
+	case a.phase == takingOut && !e.rules.ownOnly:
+		lease.Holder, lease.Pending = Holder{}, nil
+	case a.phase == writing && !e.rules.all:
+		lease.Pending = lease.Pending[len(lease.Pending)-1:]
+	}
+	// Versions of a Lease are its own: a count of its writes makes fewer states than a common one.
+	count, _ := strconv.Atoi(w.leases[k].Version)
+	lease.Version = strconv.Itoa(count + 1)
+	for i, pending := range lease.Pending {
+		pending.Left = 0 // Is not stored.
+		lease.Pending[i] = pending
+	}
+	written := func(n *world) { n.leases[k] = lease }
+	push(goOn(a.LeaseWritten(op, true)), written)
+	if e.accidents && a.phase == writing { // It is written, and the answer is lost.
+		push(process{state: attempting, abandoned: true, attempt: a.Abandon()}, written)
+	}
+}
+
+// stuck says what a later request for a default finds at the end, once all
+// windows are over: nothing but a default may stand in its way.
+func (e *exploration) stuck(w world) error {
+	later := Class{Kind: "z", Name: "z"}
+	request := &Request{Holder: Holder{Class: later, UID: "later"}, Seats: []selector.Seat{seatX, seatY}, Known: e.known}
+	free := true
+	for i, o := range w.objects {
+		free = free && (!o.def || len(e.taking[i]) == 0)
+	}
+	a := Begin(request, "later")
+	for range 100 {
+		ops := a.Next()
+		if ops == nil {
+			if (a.Refusal() == nil) != free {
+				return fmt.Errorf("no default: %t, refusal: %+v", free, a.Refusal())
+			}
+			return nil
+		}
+		switch op := ops[0]; op.Kind {
+		case ReadLease:
+			all := e.sightings(&w, &w.leases[place(op.Seat)])
+			a = a.LeaseRead(op, all[len(all)-1])
+		case ReadClass:
+			a = a.ClassRead(op, e.live(&w, &a, op.Class))
+		default:
+			a = a.LeaseWritten(op, true)
+		}
+	}
+	return errors.New("it does not end")
+}

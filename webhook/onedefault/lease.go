@@ -1,0 +1,108 @@
+package onedefault
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// Class names a class.
+type Class struct {
+	// Kind is the name of its ClassKind, <plural>.<group>.
+	Kind            string
+	Namespace, Name string
+}
+
+// String is RESOURCE/NAME as kubectl takes it, or RESOURCE/NAMESPACE/NAME.
+func (c Class) String() string {
+	if c.Namespace == "" {
+		return c.Kind + "/" + c.Name
+	}
+	return c.Kind + "/" + c.Namespace + "/" + c.Name
+}
+
+// Holder is a class that was admitted as a default.
+type Holder struct {
+	Class
+	// UID tells it from others of its name; a Lease that is free has none.
+	UID types.UID
+}
+
+// Pending is a write of the holder that was admitted, and may be in flight.
+type Pending struct {
+	// ID of the attempt that admitted it. It is ours: no review can name it.
+	ID string
+	// Base is the resourceVersion of the object that is to be updated; empty, the
+	// class is to be created.
+	Base string
+	// Left is how long it may yet be in flight, as the replica that reads the Lease
+	// knows it; it is not stored. At 0 it is over.
+	Left time.Duration
+}
+
+// Lease records whose default was last admitted for a seat.
+type Lease struct {
+	// Version is the Lease's resourceVersion; empty, there is no Lease yet.
+	Version string
+	// Holder is none where the Lease is free, and has a Pending write otherwise.
+	Holder  Holder
+	Pending []Pending
+	// Landed says that the replica that reads the Lease has seen the holder stored,
+	// with its uid; it is not stored.
+	Landed bool
+}
+
+// Live is what the API server has of a class now; the zero value, none.
+type Live struct {
+	UID types.UID
+	// Version is the resourceVersion.
+	Version string
+	// Seats of which it is the default: none, if it is not marked or is being deleted.
+	Seats []selector.Seat
+}
+
+// settled says that a write of the holder can no longer make the class default,
+// given that it is not default now. A class is created with its uid once, and
+// updated from its version alone.
+func (l *Lease) settled(p Pending, now Live) bool {
+	if p.Left <= 0 {
+		return true
+	}
+	if p.Base == "" {
+		return l.Landed || now.UID == l.Holder.UID
+	}
+	return now.UID != l.Holder.UID || now.Version != p.Base
+}
+
+// inFlight are the writes that may yet make the holder default, given that it is
+// not default now.
+func (l *Lease) inFlight(now Live) []Pending {
+	var pending []Pending
+	for _, p := range l.Pending {
+		if !l.settled(p, now) {
+			pending = append(pending, p)
+		}
+	}
+	return pending
+}
+
+// has the write of an attempt.
+func (l *Lease) has(id string) bool {
+	return slices.ContainsFunc(l.Pending, func(p Pending) bool { return p.ID == id })
+}
+
+// without the write of an attempt, which was not admitted after all. Without any
+// write, it is free.
+func (l *Lease) without(id string) Lease {
+	next := Lease{Version: l.Version}
+	for _, p := range l.Pending {
+		if p.ID != id {
+			next.Holder = l.Holder
+			next.Pending = append(next.Pending, p)
+		}
+	}
+	return next
+}

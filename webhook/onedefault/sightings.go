@@ -1,0 +1,148 @@
+package onedefault
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Sightings are what this replica has seen with its own eyes, so that it need not
+// trust any other's clock.
+//
+// It has seen a write in flight for as long as its own monotonic clock says, and
+// the write was admitted before that. It sees the Leases by a watch, from the
+// moment at which they are written rather than that at which somebody asks for
+// the next default; a replica that starts takes all for new. And it has seen
+// classes stored: the creation of one that was stored with its uid is over.
+type Sightings struct {
+	stored *lru.Cache // of Holders
+
+	mu sync.Mutex
+	// first sighting of each write that a Lease records, by the name of the Lease and the id
+	first map[string]map[string]time.Time
+}
+
+// NewSightings are none.
+func NewSightings() *Sightings {
+	return &Sightings{stored: lru.New(v1alpha1.MaxStoredDefaults), first: map[string]map[string]time.Time{}}
+}
+
+// Stored says that a class was seen stored, marked default.
+func (s *Sightings) Stored(h Holder) { s.stored.Add(h, nil) }
+
+func (s *Sightings) isStored(h Holder) bool {
+	_, ok := s.stored.Get(h)
+	return ok
+}
+
+// see the writes that a Lease records, now, and return when each was first seen.
+// Those that it records no more are forgotten.
+func (s *Sightings) see(lease string, pending []Pending, now time.Time) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.first[lease]
+	if len(pending) == 0 {
+		delete(s.first, lease)
+		return nil
+	}
+	first, times := make(map[string]time.Time, len(pending)), make([]time.Time, len(pending))
+	for i, p := range pending {
+		at, ok := before[p.ID]
+		if !ok {
+			at = now
+		}
+		first[p.ID], times[i] = at, at
+	}
+	s.first[lease] = first
+	return times
+}
+
+// Watch the Leases until the context ends.
+func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseInterface) {
+	others := func(o metav1.ListOptions) metav1.ListOptions { // than the leader's, which is written every two seconds
+		o.FieldSelector = fields.OneTermNotEqualSelector(metav1.ObjectNameField, v1alpha1.LeaderLease).String()
+		return o
+	}
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return leases.List(ctx, others(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return leases.Watch(ctx, others(o))
+		},
+	}, leases)
+	cache.NewReflectorWithOptions(lw, &coordinationv1.Lease{}, store{s}, cache.ReflectorOptions{Name: "leases"}).RunWithContext(ctx)
+}
+
+// store is what a Reflector fills.
+type store struct{ sightings *Sightings }
+
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync. A
+// Lease that was spoilt is an error for whoever needs it.
+func (s store) Add(object any) error {
+	l, ok := object.(*coordinationv1.Lease)
+	if !ok {
+		return fmt.Errorf("not a Lease: %T", object)
+	}
+	if _, ours := SeatOf(l.Name); !ours {
+		return nil
+	}
+	if lease, err := decode(l); err == nil {
+		s.sightings.see(l.Name, lease.Pending, time.Now())
+	}
+	return nil
+}
+
+// Update a Lease.
+func (s store) Update(object any) error { return s.Add(object) }
+
+// Delete a Lease.
+func (s store) Delete(object any) error {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		s.sightings.see(l.Name, nil, time.Now())
+	}
+	return nil
+}
+
+// Replace all Leases.
+func (s store) Replace(objects []any, _ string) error {
+	s.sightings.keep(objects)
+	for _, object := range objects {
+		if err := s.Add(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resync has nothing to do.
+func (s store) Resync() error { return nil }
+
+// keep the sightings of these Leases alone.
+func (s *Sightings) keep(objects []any) {
+	names := make(map[string]bool, len(objects))
+	for _, object := range objects {
+		if l, ok := object.(*coordinationv1.Lease); ok {
+			names[l.Name] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.first {
+		if !names[name] {
+			delete(s.first, name)
+		}
+	}
+}
