@@ -150,8 +150,7 @@ resources: [%q]
 images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 `, base, image[:colon], image[colon+1:])
 	text += component
-	if certs == certsCertManager {
-		// As README has it; kustomize's own order has to do, too.
+	if webhooksFirst(certs) {
 		text += "sortOptions: {order: fifo}\n"
 	}
 	if len(arguments) > 0 {
@@ -162,6 +161,10 @@ images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 	}
 	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
 }
+
+// webhooksFirst says whether an overlay keeps the order that README recommends. The
+// others have kustomize's own, which deletes the webhooks last.
+func webhooksFirst(certs string) bool { return certs == certsCertManager }
 
 // clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it.
 func clientCertificates(folder, from string) (string, error) {
