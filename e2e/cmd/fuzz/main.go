@@ -54,6 +54,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		return fmt.Errorf("no target matches --only=%q", *only)
+	}
 	var failed []string
 	total := int64(0)
 	for _, folder := range slices.Sorted(maps.Keys(all)) {
