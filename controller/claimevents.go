@@ -103,7 +103,7 @@ func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, no
 				w.untell(claim, now)
 				continue
 			}
-			claim.text = "" // It may be long, and has been read.
+			claim.ask = "" // It may be long, and has been read.
 			told := e.ahead.push(&eventAhead{
 				watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: note,
 				failed: func() { w.untell(claim, time.Now()) },
@@ -120,11 +120,11 @@ func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, no
 
 // note why a claim waits, or that it does not have to.
 func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
-	if problem := problemIn(a.text); problem != "" || a.unread {
+	if problem := a.ask.Problem(); problem != "" || a.unread {
 		return cmp.Or(problem, noteBeyond), false
 	}
 	err := recovered(func() error {
-		claim, err := claimOf(a.text, a.namespace, a.name)
+		claim, err := a.ask.Claim(a.namespace, a.name)
 		if err == nil {
 			d := view.Choose(claim, 0)
 			note, matched = d.Warning(), d.Class != nil

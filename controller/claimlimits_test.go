@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -134,22 +133,22 @@ func checkText(t *testing.T, raw []byte) {
 	w := newLateWatch(t)
 	object, err := w.kind.Decode(raw)
 	require.NoError(t, err)
-	want, errs := w.kind.NewClaim("team-a", "x", object)
-	require.Empty(t, errs)
-	text, waits := w.judge(raw, &claimSeen{})
+	want := w.kind.Read("team-a", "x", object)
+	require.Empty(t, want.Problems)
+	ask, waits := w.judge(raw, &claimSeen{})
 	require.True(t, waits)
-	got, err := claimOf(text, "team-a", "x")
+	got, err := ask.Claim("team-a", "x")
 	require.NoError(t, err)
 	if want.Selector == nil {
-		assert.Nil(t, got.Selector, "We should not take %q for a selector.", text)
+		assert.Nil(t, got.Selector, "We should not take %q for a selector.", ask)
 		return
 	}
-	require.True(t, got.Selector != nil, "We should take %q for a selector.", text) //nolint:testifylint // That of everything is an empty slice.
+	require.True(t, got.Selector != nil, "We should take %q for a selector.", ask) //nolint:testifylint // That of everything is an empty slice.
 	wanted, _ := want.Selector.Requirements()
 	have, _ := got.Selector.Requirements()
 	require.Len(t, have, len(wanted))
 	for i := range wanted {
-		assert.Equal(t, [3]any{wanted[i].Key(), wanted[i].Operator(), wanted[i].Values()}, [3]any{have[i].Key(), have[i].Operator(), have[i].Values()}, "We should read %q as it was meant.", text)
+		assert.Equal(t, [3]any{wanted[i].Key(), wanted[i].Operator(), wanted[i].Values()}, [3]any{have[i].Key(), have[i].Operator(), have[i].Values()}, "We should read %q as it was meant.", ask)
 	}
 }
 
@@ -162,7 +161,7 @@ func selecting(n, bytes int) string {
 func TestGroupCost(t *testing.T) {
 	for _, long := range []int{1, 200, 1000, 5000} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
-			claims := int64(5<<20) / groupCost(strings.Repeat("x", long)) // So many that nothing else counts.
+			claims := int64(5<<20) / groupCost(selector.Ask(strings.Repeat("x", long))) // So many that nothing else counts.
 			fill := func(spec func(i int) string) (bytes, counted int64) {
 				w := newLateWatch(t)
 				before := heap()
@@ -201,8 +200,8 @@ func TestRoom(t *testing.T) {
 			held[name] = n.bytes
 			of := int64(0)
 			claims := len(n.beyond.claims)
-			for text, g := range n.groups {
-				of += groupCost(text)
+			for ask, g := range n.groups {
+				of += groupCost(ask)
 				claims += len(g.claims)
 			}
 			assert.Equal(t, of, n.bytes)
@@ -251,7 +250,7 @@ func TestRoom(t *testing.T) {
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.selects = labels.SelectorFromSet(labels.Set{"team": "a"})
+		w.namespaces = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
 		assert.Len(t, w.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")

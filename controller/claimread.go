@@ -1,17 +1,13 @@
 package controller
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
-	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector"
 )
 
 // claimSeen is what is read of a claim on its way into the store.
@@ -68,68 +64,35 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 		return nil, err
 	}
 	seen := head.seen()
-	text, waits := w.judge(raw, seen)
+	ask, waits := w.judge(raw, seen)
 	if waits {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		seen.group = w.room.group(w.namespaceOf(seen.namespace), text)
+		seen.group = w.room.group(w.namespaceOf(seen.namespace), ask)
 	}
 	return seen, nil
 }
 
-// judge whether a claim waits for a class, and say in a group's text for which.
-// What cannot be read waits, and its author is told.
-func (w *claimWatch) judge(raw []byte, seen *claimSeen) (text string, waits bool) {
+// judge whether a claim waits for a class, and what it asks for. What cannot be read
+// waits, and its author is told.
+func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
 	err := recovered(func() error {
 		object, err := w.kind.Decode(raw)
 		if err != nil {
 			return err
 		}
-		if seen.classes, seen.bound = w.kind.BoundTo(seen.namespace, object); seen.bound {
+		if seen.classes, seen.bound = w.kind.BoundTo(seen.namespace, object); seen.bound || !w.kind.BindLater {
 			return nil
 		}
-		if !w.kind.BindLater || terminating(object) {
-			return nil // It waits for nothing.
-		}
-		claim, errs := w.kind.NewClaim(seen.namespace, seen.name, object)
-		if waits = claim.Settled == ""; !waits {
-			return nil
-		}
-		seen.parents = int8(w.kind.Parents(object)) //nolint:gosec // A path has ten names at most.
-		switch {
-		case len(errs) > 0:
-			text = "!" + problemText(errs)
-		case claim.Selector != nil:
-			text = "=" + claim.Selector.String()
+		claim := w.kind.Read(seen.namespace, seen.name, object)
+		if waits = claim.LeftAlone == ""; waits {
+			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
+			ask = claim.Ask()
 		}
 		return nil
 	})
 	if err != nil {
-		return "!" + textFor(err), w.kind.BindLater
+		return selector.AskWith(textFor(err)), w.kind.BindLater
 	}
-	return text, waits
+	return ask, waits
 }
-
-func terminating(object map[string]any) bool {
-	m, _ := object["metadata"].(map[string]any)
-	return m["deletionTimestamp"] != nil
-}
-
-// problemText of as many errors as are held. ErrorList.ToAggregate would put all
-// of them together, in quadratic time.
-func problemText(errs field.ErrorList) string {
-	text := ""
-	for i, err := range errs {
-		if len(text) >= v1alpha1.MaxMessageBytes {
-			break
-		}
-		if i > 0 {
-			text += "; "
-		}
-		text += err.Error()
-	}
-	return kept(text)
-}
-
-// kept of a text, in a string of its own, which does not keep a whole claim.
-func kept(text string) string { return strings.Clone(brief.Text(text, v1alpha1.MaxMessageBytes)) }

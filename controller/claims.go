@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -111,13 +110,14 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 	if later {
 		verbs = append(verbs, "patch")
 	}
-	if !later && k.Spec.Strategy != v1alpha1.LeastClaims {
+	counted := selector.CountsClaims(k.Spec.Strategy)
+	if !later && !counted {
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}
 	found, err := c.registration.lookUp(ctx, name, verbs...)
 	var unwritable error
-	if later && k.Spec.Strategy == v1alpha1.LeastClaims && errors.Is(err, errUnsuitable) {
+	if later && counted && errors.Is(err, errUnsuitable) {
 		// What cannot be written can still be counted.
 		unwritable = err
 		found, err = c.registration.lookUp(ctx, name, "list", "watch")
@@ -153,15 +153,15 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 // follow watches the claims of a kind, anew if its registration changed. It is
 // false where the API server has no such resource for the watch.
 func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resource) (served bool, err error) {
-	selects, err := metav1.LabelSelectorAsSelector(labelSelector(k.Spec.NamespaceSelector))
-	if err != nil { // The schema lets none in.
-		return false, fmt.Errorf("cannot read spec.namespaceSelector of claim kind %q: %w", k.Name, err)
+	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, c.own)
+	if err != nil {
+		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
 	kind := selector.NewClaimKind(k)
 	if kind.Strategy.Counted {
 		kind.Tally = c.registration.tally(k.Name)
 	}
-	w := newClaimWatch(ctx, kind, found, selects, c.own, func() { c.notify(k.Name) })
+	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.notify(k.Name) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.kinds[k.Name]; old != nil && old.watch != nil {
@@ -182,22 +182,6 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	})
 	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
 	return true, nil
-}
-
-// labelSelector is the same as a metav1.LabelSelector.
-func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for key, value := range s.MatchLabels {
-		selector.MatchLabels[key] = string(value)
-	}
-	for _, e := range s.MatchExpressions {
-		requirement := metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator}
-		for _, v := range e.Values {
-			requirement.Values = append(requirement.Values, string(v))
-		}
-		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
-	}
-	return selector
 }
 
 func (c *Claims) drop(name string) {

@@ -19,8 +19,7 @@ type waitingAttempt struct {
 	// was read again, the same where it was not.
 	version, shown string
 	parents        int
-	// text of the claim's group.
-	text string
+	ask            selector.Ask
 	// unread says that there is none: the claim has to be read again.
 	unread bool
 }
@@ -28,7 +27,7 @@ type waitingAttempt struct {
 func (c *waitingClaim) attempt() waitingAttempt {
 	return waitingAttempt{
 		uid: c.uid, namespace: c.namespace.name, name: c.name, version: c.version, shown: c.version, parents: int(c.parents),
-		text: c.group.text, unread: c.group == c.namespace.beyond,
+		ask: c.group.ask, unread: c.group == c.namespace.beyond,
 	}
 }
 
@@ -37,7 +36,7 @@ func (w *claimWatch) waits(uid types.UID) (waitingAttempt, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.waiting[uid]
-	if c == nil || c.written || !c.namespace.bound || problemIn(c.group.text) != "" || w.stopped.Err() != nil {
+	if c == nil || c.written || !c.namespace.bound || c.group.ask.Problem() != "" || w.stopped.Err() != nil {
 		return waitingAttempt{}, false
 	}
 	return c.attempt(), true
@@ -64,10 +63,10 @@ func (w *claimWatch) missed(a waitingAttempt) {
 	}
 	n := c.namespace
 	if c.group == n.beyond {
-		if !a.unread || c.version != a.version || n.groups[a.text] == nil && !w.room.spare(n, groupCost(a.text)) {
+		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !w.room.spare(n, groupCost(a.ask)) {
 			return
 		}
-		w.join(c, w.room.group(n, a.text))
+		w.join(c, w.room.group(n, a.ask))
 	}
 	c.group.matched, c.group.view, w.again = false, nil, true
 	if !c.told { // It may have left the line while it had a class.
@@ -150,7 +149,7 @@ func (w *claimWatch) askNamespaces(again bool, admits func(string) (bool, error)
 	again = again || w.blind != nil
 	var names []string
 	for name, n := range w.room.namespaces {
-		if _, sure := w.statically(name); !sure && (again || !n.asked) {
+		if _, known := w.namespaces.Known(name); !known && (again || !n.asked) {
 			names = append(names, name)
 		}
 	}
@@ -209,7 +208,7 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) []waitingItem
 	}
 	left := false
 	for i := range asked {
-		asked[i].ask(view)
+		asked[i].put(view)
 		if ctx.Err() != nil {
 			asked, left = asked[:i+1], i+1 < len(asked)
 			break
@@ -227,14 +226,15 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) []waitingItem
 // question whether a group has a class.
 type question struct {
 	group           *group
-	text, namespace string
+	ask             selector.Ask
+	namespace       string
 	matched, failed bool
 }
 
-// ask the view. A selector that makes us panic matches nothing.
-func (q *question) ask(view *selector.View) {
+// put the question to a view. A selector that makes us panic matches nothing.
+func (q *question) put(view *selector.View) {
 	q.failed = recovered(func() error {
-		claim, err := claimOf(q.text, q.namespace, "")
+		claim, err := q.ask.Claim(q.namespace, "")
 		if err == nil {
 			q.matched = view.Choose(claim, 0).Class != nil
 		}
@@ -257,9 +257,9 @@ func (w *claimWatch) unasked(view *selector.View) (questions []question, news bo
 			continue
 		}
 		var of []question
-		for text, g := range n.groups {
-			if g.view != view && !g.failed && problemIn(text) == "" {
-				of = append(of, question{group: g, text: text, namespace: name})
+		for ask, g := range n.groups {
+			if g.view != view && !g.failed && ask.Problem() == "" {
+				of = append(of, question{group: g, ask: ask, namespace: name})
 			}
 		}
 		if len(of) > 0 {
@@ -305,7 +305,7 @@ func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
 			c := n.dequeue(lineFresh)
 			switch {
 			case c == nil:
-			case c.group == n.beyond, c.group.failed, problemIn(c.group.text) != "", n.asked && !n.bound:
+			case c.group == n.beyond, c.group.failed, c.group.ask.Problem() != "", n.asked && !n.bound:
 			case c.group.view != view, !n.asked: // There was no time to ask.
 				n.enqueue(lineFresh, c)
 				w.again = true

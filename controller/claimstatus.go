@@ -11,11 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // describe the claims of a kind in its status.
 func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
-	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, k.Spec.Strategy == v1alpha1.LeastClaims
+	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, selector.CountsClaims(k.Spec.Strategy)
 	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
 		if n, synced := w.counts(); synced {
 			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.

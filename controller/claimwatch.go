@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,13 +27,10 @@ type claimWatch struct {
 	resource schema.GroupVersionResource
 	// objectKind is that of a claim.
 	objectKind string
-	// selects the namespaces whose claims are bound.
-	selects labels.Selector
-	// own namespace of classbind.
-	own     string
-	changed func()
-	stopped context.Context
-	stop    context.CancelFunc
+	namespaces *selector.Namespaces
+	changed    func()
+	stopped    context.Context
+	stop       context.CancelFunc
 	// before is the watch that this one replaces, whose counts stand until it has synced.
 	before *claimWatch
 	answers
@@ -70,10 +66,10 @@ func (c classCounts) unbind() {
 	}
 }
 
-func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, selects labels.Selector, own string, changed func()) *claimWatch {
+func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, namespaces *selector.Namespaces, changed func()) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
-		selects: selects, own: own, changed: changed,
+		namespaces: namespaces, changed: changed,
 		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
 		room: room{most: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
 	}
@@ -236,7 +232,7 @@ func (w *claimWatch) groupOf(n *namespace, s *claimSeen) *group {
 	case g.dropped || g == g.namespace.beyond:
 		return n.beyond
 	case !g.held:
-		return w.room.group(n, g.text)
+		return w.room.group(n, g.ask)
 	default:
 		return g
 	}
@@ -308,9 +304,9 @@ func (w *claimWatch) disband(g *group) {
 func (w *claimWatch) namespaceOf(name string) *namespace {
 	n := w.room.namespaces[name]
 	if n == nil {
-		n = &namespace{name: name, groups: map[string]*group{}}
+		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
 		n.beyond = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.bound, n.asked = w.statically(name)
+		n.bound, n.asked = w.namespaces.Known(name)
 		w.room.namespaces[name] = n
 	}
 	return n
@@ -322,19 +318,6 @@ func (w *claimWatch) resize(bytes int64) {
 	defer w.mu.Unlock()
 	w.room.resize(bytes)
 	w.again = true
-}
-
-// statically is what is known of a namespace before anybody asks for its labels:
-// whether its claims are bound, and whether that is sure. It is what the entry
-// in the webhook configuration says, too.
-func (w *claimWatch) statically(namespace string) (bound, sure bool) {
-	switch namespace {
-	case metav1.NamespaceSystem, w.own:
-		return false, true
-	case "": // A namespaceSelector says nothing of cluster-scoped claims.
-		return true, true
-	}
-	return w.selects.Empty(), w.selects.Empty()
 }
 
 // withdraw the claims from the counts.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,7 +166,7 @@ func (b *LateBinder) admits(ctx context.Context, w *claimWatch, name string) (bo
 		b.unreadable = fmt.Errorf("cannot read the labels of namespaces: %w", err)
 		return false, b.unreadable
 	}
-	return err == nil && w.selects.Matches(labels.Set(n.Labels)), nil
+	return err == nil && w.namespaces.Select(name, n.Labels), nil
 }
 
 func (c *Claims) leading() bool {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -182,9 +181,9 @@ func TestLateBinding(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 3, Waiting: 3})
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	drawn := func(name string) string {
-		claim, errs := view.Kind.NewClaim("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
-		require.Empty(t, errs)
-		return view.Choose(claim, 1).Class.Name
+		claim := view.Kind.Read("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
+		require.Empty(t, claim.Problems)
+		return view.Choose(claim.Claim, 1).Class.Name
 	}
 	assert.Equal(t, map[string]string{
 		"team-a/waits": drawn("waits"), "team-a/null": drawn("null"), "team-a/explicit": "mine",
@@ -656,15 +655,16 @@ func TestLeastClaimsCounted(t *testing.T) {
 		t.Helper()
 		n++
 		view := r.registration.Inventory.Snapshot()[lateKind]
-		claim, errs := view.Kind.NewClaim("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
-		require.Empty(t, errs)
-		d := view.Choose(claim, 1)
+		claim := view.Kind.Read("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
+		require.Empty(t, claim.Problems)
+		d := view.Choose(claim.Claim, 1)
 		if class != "" {
 			assert.Equal(t, class, d.Class.Name, reason)
 		}
 		return d
 	}
-	choose("gold-2", "We should choose the class with the fewest claims.").Reserve("", time.Now())
+	d := choose("gold-2", "We should choose the class with the fewest claims.")
+	d.View.Decide(d.Claim, 1, time.Now())
 	bound("four", "gold-2")
 	r.awaitCounts(t, ClaimCounts{Bound: 4})
 	choose("gold-1", "We should count the claim that was given a class a moment ago: two to three.")
@@ -690,11 +690,18 @@ func TestLeastClaimsCounted(t *testing.T) {
 }
 
 // newLateWatch of claims, with somebody who binds them.
+func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *selector.Namespaces {
+	t.Helper()
+	n, err := selector.NewNamespaces(s, "classbind-system")
+	require.NoError(t, err)
+	return n
+}
+
 func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch {
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
-	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, labels.Everything(), "", func() {})
+	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 	w.serve(&LateBinder{}, time.Now())
 	return w
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
@@ -83,7 +82,7 @@ func TestWrote(t *testing.T) {
 			addClaim(t, w, version(4, wantsGold))
 			attempt, waits := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
-			attempt.version, attempt.text = "5", "=tier=gold" // As it is read again.
+			attempt.version, attempt.ask = "5", "=tier=gold" // As it is read again.
 			for _, raw := range tc.shown {
 				addClaim(t, w, raw)
 			}
@@ -148,7 +147,7 @@ func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *cla
 		k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
 		inventory.SetClaimKind(compiled)
-		w := newClaimWatch(t.Context(), compiled, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, labels.Everything(), "", func() {})
+		w := newClaimWatch(t.Context(), compiled, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w
 	}
@@ -312,7 +311,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		w.kind = &selector.ClaimKind{BindLater: true} // Without its paths.
 		addClaim(t, w, claimJSON(0, wantsGold))
 		attempt := w.waiting[uidOf(0)].attempt()
-		assert.Equal(t, panicText, problemIn(attempt.text), "We should say so to who waits.")
+		assert.Equal(t, panicText, attempt.ask.Problem(), "We should say so to who waits.")
 	})
 	t.Run("TakingIn", func(t *testing.T) { // A lock that stays locked would have the replica hang.
 		w := newLateWatch(t)
@@ -341,7 +340,7 @@ func TestWhoIsTold(t *testing.T) {
 				return names
 			}
 			for _, c := range claims {
-				names = append(names, c.text)
+				names = append(names, string(c.ask))
 			}
 		}
 	}
@@ -433,14 +432,14 @@ func TestEventsOfOneNamespace(t *testing.T) {
 
 // BenchmarkAskingAgain is of what it costs that selectors are held as text.
 func BenchmarkAskingAgain(b *testing.B) {
-	for name, text := range map[string]string{
+	for name, ask := range map[string]selector.Ask{
 		"Short":  "=tier=gold",
-		"Many":   "=" + strings.TrimSuffix(strings.Repeat("example.org/some-key in (a,b,c),", 64), ","),
-		"Values": "=tier in (" + strings.TrimSuffix(strings.Repeat("some-value-of-a,", 1000), ",") + ")",
+		"Many":   selector.Ask("=" + strings.TrimSuffix(strings.Repeat("example.org/some-key in (a,b,c),", 64), ",")),
+		"Values": selector.Ask("=tier in (" + strings.TrimSuffix(strings.Repeat("some-value-of-a,", 1000), ",") + ")"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := claimOf(text, "team-a", "x"); err != nil {
+				if _, err := ask.Claim("team-a", "x"); err != nil {
 					b.Fatal(err)
 				}
 			}

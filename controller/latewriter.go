@@ -115,7 +115,6 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		w.missed(claim)
 		return "", 0, nil
 	}
-	decision.Reserve("", time.Now())
 	kind := decision.View.Kind
 	version, err := l.write(ctx, claim, decision)
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
@@ -123,7 +122,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	case err == nil:
 		w.wrote(claim)
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
-		claim.text = "" // It may be long, and an event does not need it.
+		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, decision)
 		return lateBound, 0, nil
 	case isOutdated(err):
@@ -143,11 +142,11 @@ func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
 	if view == nil {
 		return selector.Decision{}, nil
 	}
-	claim, err := claimOf(a.text, a.namespace, a.name)
+	claim, err := a.ask.Claim(a.namespace, a.name)
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return view.Decide(claim, l.binder.Fresh()), nil
+	return view.Decide(claim, l.binder.Fresh(), time.Now()), nil
 }
 
 // reread a claim that waits without its selector. It is false where the claim is
@@ -163,11 +162,11 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 		return a, false, err
 	}
 	seen := head.seen()
-	text, waits := l.watch.judge(raw, seen)
-	if seen.uid != a.uid || !waits || problemIn(text) != "" {
+	ask, waits := l.watch.judge(raw, seen)
+	if seen.uid != a.uid || !waits || ask.Problem() != "" {
 		return a, false, nil
 	}
-	a.version, a.parents, a.text = seen.version, int(seen.parents), text
+	a.version, a.parents, a.ask = seen.version, int(seen.parents), ask
 	return a, true, nil
 }
 

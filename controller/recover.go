@@ -38,5 +38,5 @@ func textFor(err error) string {
 	if errors.Is(err, errPanic) {
 		return panicText
 	}
-	return kept(brief.Error(err).Error())
+	return brief.Text(brief.Error(err).Error(), v1alpha1.MaxMessageBytes)
 }

@@ -1,12 +1,9 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/selector"
@@ -39,14 +36,12 @@ type waitingClaim struct {
 }
 
 // group of the claims of a namespace that have the same candidates. Of their
-// selector the text is held, and parsed when it is asked: parsed, it takes up to
+// selector the text is held, and parsed when a view is asked: parsed, it takes up to
 // thirty times as much.
 type group struct {
 	namespace *namespace
-	// text is "=" and a selector, "!" and a problem for which none of the claims can
-	// be bound, or empty where the claims have no opinion.
-	text   string
-	claims map[*waitingClaim]struct{}
+	ask       selector.Ask
+	claims    map[*waitingClaim]struct{}
 	// matched says whether they had a candidate in the view.
 	matched bool
 	view    *selector.View
@@ -56,32 +51,9 @@ type group struct {
 	held, dropped bool
 }
 
-// problemIn a group's text, empty if its claims can be bound.
-func problemIn(text string) string {
-	problem, _ := strings.CutPrefix(text, "!")
-	if len(problem) == len(text) {
-		return ""
-	}
-	return problem
-}
-
-// claimOf a group, by its text.
-func claimOf(text, namespace, name string) (selector.Claim, error) {
-	c := selector.Claim{Namespace: namespace, Name: name}
-	if text == "" {
-		return c, nil
-	}
-	parsed, err := labels.Parse(text[1:])
-	if err != nil { // It was written by the same package.
-		return c, fmt.Errorf("cannot parse the selector %.100q: %w", text[1:], err)
-	}
-	c.Selector = parsed
-	return c, nil
-}
-
 // groupCost is what a group counts for, in bytes: at least what it takes, and at
 // most twice that.
-func groupCost(text string) int64 { return groupBytes + int64(len(text)) + int64(len(text))/4 }
+func groupCost(ask selector.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
 
 // line of claims of a namespace. A claim stands in each at most once.
 type line int
@@ -103,7 +75,7 @@ type namespace struct {
 	waiting int
 	// bound says whether its claims are, once that has been asked.
 	bound, asked bool
-	groups       map[string]*group
+	groups       map[selector.Ask]*group
 	// bytes that the groups count for.
 	bytes int64
 	// beyond has the claims whose selectors are not held.
@@ -176,23 +148,23 @@ type room struct {
 	namespaces map[string]*namespace
 }
 
-// group of a namespace with this text, and the one of the claims beyond the room
+// group of a namespace with this ask, and the one of the claims beyond the room
 // where there is none for it, or where the claims of the namespace are not bound.
-func (r *room) group(n *namespace, text string) *group {
-	if g := n.groups[text]; g != nil {
+func (r *room) group(n *namespace, ask selector.Ask) *group {
+	if g := n.groups[ask]; g != nil {
 		return g
 	}
-	if n.asked && !n.bound || !r.makeRoom(n, groupCost(text)) {
+	if n.asked && !n.bound || !r.makeRoom(n, groupCost(ask)) {
 		return n.beyond
 	}
-	return r.hold(n, text)
+	return r.hold(n, ask)
 }
 
-func (r *room) hold(n *namespace, text string) *group {
-	g := &group{namespace: n, text: text, claims: map[*waitingClaim]struct{}{}, held: true}
-	n.groups[text] = g
-	n.bytes += groupCost(text)
-	r.used += groupCost(text)
+func (r *room) hold(n *namespace, ask selector.Ask) *group {
+	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
+	n.groups[ask] = g
+	n.bytes += groupCost(ask)
+	r.used += groupCost(ask)
 	return g
 }
 
@@ -248,16 +220,16 @@ func (r *room) shrink(n *namespace, to int64) {
 			n.enqueue(lineUnread, c)
 		}
 		r.forget(g)
-		g.text, g.claims, g.dropped = "", nil, true
+		g.ask, g.claims, g.dropped = "", nil, true
 	}
 }
 
 // forget a group.
 func (r *room) forget(g *group) {
 	g.held = false
-	delete(g.namespace.groups, g.text)
-	g.namespace.bytes -= groupCost(g.text)
-	r.used -= groupCost(g.text)
+	delete(g.namespace.groups, g.ask)
+	g.namespace.bytes -= groupCost(g.ask)
+	r.used -= groupCost(g.ask)
 }
 
 // vacate what has no claims any more.

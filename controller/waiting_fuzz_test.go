@@ -46,7 +46,8 @@ func FuzzWaitingClaim(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	kind := selector.NewClaimKind(lateClaimKind())
-	w := newClaimWatch(context.Background(), kind, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, labels.Everything(), "classbind-system", func() {})
+	namespaces := namespacesOf(f, v1alpha1.NamespaceSelector{})
+	w := newClaimWatch(context.Background(), kind, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespaces, func() {})
 	w.binder = &LateBinder{} // So that the claims stand in the lines of their namespaces.
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
@@ -105,28 +106,28 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 	if seen.namespace == "kube-system" || seen.namespace == "classbind-system" {
 		return // Its claims are not bound, and nothing of their selectors is held.
 	}
-	text := seen.group.text
-	if len(text) > 2*v1alpha1.MaxSelectorBytes || len(problemIn(text)) > v1alpha1.MaxMessageBytes {
-		t.Errorf("We should hold little of a claim: %d bytes", len(text))
+	ask := seen.group.ask
+	if len(ask) > 2*v1alpha1.MaxSelectorBytes || len(ask.Problem()) > v1alpha1.MaxMessageBytes {
+		t.Errorf("We should hold little of a claim: %d bytes", len(ask))
 	}
 	if !isObject && u.Object["spec"] != nil {
-		if problemIn(text) == "" {
-			t.Errorf("We should see a problem in a claim that has no fields: %q", text)
+		if ask.Problem() == "" {
+			t.Errorf("We should see a problem in a claim that has no fields: %q", ask)
 		}
 		return
 	}
-	got, err := claimOf(text, "n", "db")
-	if problemIn(text) == "" && err != nil {
+	got, err := ask.Claim("n", "db")
+	if ask.Problem() == "" && err != nil {
 		t.Fatal(err)
 	}
 	want, malformed := reference.Of(spec["classSelector"], u.GetAnnotations())
 	switch {
-	case problemIn(text) != "":
+	case ask.Problem() != "":
 		if malformed == nil && !want.MayBeRefused {
-			t.Errorf("We should take a selector that Kubernetes takes: %s", problemIn(text))
+			t.Errorf("We should take a selector that Kubernetes takes: %s", ask.Problem())
 		}
 	case malformed != nil:
-		t.Errorf("We should see a problem in a selector that Kubernetes refuses, or that is too large: %.1000s", text)
+		t.Errorf("We should see a problem in a selector that Kubernetes refuses, or that is too large: %.1000s", ask)
 	case (want.Selector == nil) != (got.Selector == nil):
 		t.Errorf("We should see whether there is a selector: %v and not %v", want.Selector, got.Selector)
 	case want.Selector != nil:

@@ -7,12 +7,11 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // rule says of which requests the API server asks us.
@@ -138,33 +137,26 @@ func (w *WebhookConfigurator) server(path string, ca []byte) *admissionregistrat
 		WithNamespace(w.Namespace).WithName(w.Service).WithPath(path).WithPort(443))
 }
 
-// namespaceSelector leaves out the namespaces on which the cluster's and our own life depends.
+// namespaceSelector of an entry.
 func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
-	selector := metaac.LabelSelector().WithMatchExpressions(metaac.LabelSelectorRequirement().
-		WithKey(corev1.LabelMetadataName).WithOperator(metav1.LabelSelectorOpNotIn).
-		WithValues(metav1.NamespaceSystem, w.Namespace))
-	for key, value := range s.MatchLabels {
-		selector.WithMatchLabels(map[string]string{key: string(value)})
+	by := selector.NamespaceSelector(s, w.Namespace)
+	applied := metaac.LabelSelector().WithMatchLabels(by.MatchLabels)
+	for _, e := range by.MatchExpressions {
+		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator).WithValues(e.Values...))
 	}
-	for _, e := range s.MatchExpressions {
-		requirement := metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator)
-		for _, v := range e.Values {
-			requirement.WithValues(string(v))
-		}
-		selector.WithMatchExpressions(requirement)
-	}
-	return selector
+	return applied
 }
 
 // claimConditions spare the API server the call for every claim that would be
 // left alone: one condition a path, so that an admin can see which is which.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
-	unset := func(name string, p v1alpha1.FieldPath) *admissionregistrationac.MatchConditionApplyConfiguration {
-		return admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names()))
-	}
-	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{unset("class-reference-is-not-set", k.Spec.Paths.ClassRef)}
-	for i, p := range k.Spec.Paths.SkipIfSet {
-		conditions = append(conditions, unset(fmt.Sprintf("skip-if-set-%d-is-not-set", i), p))
+	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
+	for i, p := range k.Spec.Paths.SettledBy() {
+		name := "class-reference-is-not-set"
+		if i > 0 {
+			name = fmt.Sprintf("skip-if-set-%d-is-not-set", i-1)
+		}
+		conditions = append(conditions, admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names())))
 	}
 	return conditions
 }

@@ -46,13 +46,19 @@ func (w *world) createMany(t *testing.T, group string, n int) {
 	require.NoError(t, creations.Wait())
 }
 
-// claimsOf a group in the namespace default, by pages.
-func (w *world) claimsOf(t *testing.T, group string) (all []unstructured.Unstructured) {
+// claimsOf a group in the namespace default.
+func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
+	t.Helper()
+	return w.claimsIn(t, group, "default")
+}
+
+// claimsIn a namespace, by pages.
+func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
 	for {
-		require.NoError(t, w.List(t.Context(), list, client.InNamespace("default"), client.Limit(500), client.Continue(list.GetContinue())))
+		require.NoError(t, w.List(t.Context(), list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.GetContinue())))
 		all = append(all, list.Items...)
 		if list.GetContinue() == "" {
 			return all

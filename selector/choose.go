@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -111,10 +112,11 @@ func (v *View) dropping(claim Claim, c *Class) int {
 
 // Choose decides on a claim. Of the candidates that no filter drops, the
 // strategy draws one; fresh seeds the draw where the claim's identity does not.
-// Under a strategy that goes by turns, it is the decision of this moment: see Decide.
+// Choose has no effect: under a strategy that remembers its decisions, the next claim may
+// get the same class. See Decide.
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
 	d := Decision{View: v, Claim: claim}
-	draw := draw{kind: v.Kind, strategy: v.Kind.Strategy, seed: v.Kind.Seed(claim, fresh)}
+	draw := draw{strategy: v.Kind.Strategy, memory: v.Kind.memory, seed: v.Kind.Seed(claim, fresh)}
 	v.each(claim, func(c *Class) {
 		if i := v.dropping(claim, c); i >= 0 {
 			d.Dropped[i]++
@@ -123,8 +125,19 @@ func (v *View) Choose(claim Claim, fresh uint64) Decision {
 		d.Candidates++
 		draw.offer(c)
 	})
-	d.Class, d.turn = draw.winner, -draw.rank
+	d.Class, d.rank = draw.winner, draw.rank
 	return d
+}
+
+// Decide chooses for good, at the time now: a strategy that remembers its decisions
+// remembers this one.
+func (v *View) Decide(claim Claim, fresh uint64, now time.Time) Decision {
+	for {
+		d := v.Choose(claim, fresh)
+		if d.Class == nil || v.Kind.memory == nil || v.Kind.memory.commit(claim, d.Class, d.rank, now) {
+			return d
+		}
+	}
 }
 
 // Decision is the class of a claim, and why.
@@ -138,7 +151,7 @@ type Decision struct {
 	// Dropped are those that the claim asked for and may not get.
 	Dropped Dropped
 
-	turn int64 // that the class had last
+	rank int64 // of the class
 }
 
 // Reason of the decision in a word, for programs.

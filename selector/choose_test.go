@@ -56,14 +56,14 @@ func TestChoose(t *testing.T) {
 			require.NotNil(t, kind, "claim kind %s is in testdata/registered.yaml", resource.GroupResource())
 			view := kind(documents(t, filepath.Join(dir, "classes.yaml")))
 
-			claim, errs := view.Kind.NewClaim(object.GetNamespace(), object.GetName(), object.Object)
-			assert.Equal(t, want.Errors, failed(errs), want.Reason)
-			assert.Equal(t, want.Settled, claim.Settled, want.Reason)
-			if len(errs) > 0 || claim.Settled != "" {
+			claim := view.Kind.Read(object.GetNamespace(), object.GetName(), object.Object)
+			assert.Equal(t, want.Errors, failed(claim.Problems), want.Reason)
+			assert.Equal(t, want.Settled, claim.SettledBy, want.Reason)
+			if len(claim.Problems) > 0 || claim.LeftAlone != "" {
 				return
 			}
 
-			got := view.Choose(claim, 0)
+			got := view.Choose(claim.Claim, 0)
 			assert.Equal(t, want.Decision, got.Reason(), want.Reason)
 			assert.Equal(t, want.Dropped, got.DroppedText(), want.Reason)
 			assert.Equal(t, want.Warning, got.Warning(), want.Reason)
@@ -75,7 +75,7 @@ func TestChoose(t *testing.T) {
 				assert.Equal(t, want.Class, got.Class.String(), want.Reason)
 				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reference(got.Class)), want.Reason)
 			}
-			assert.Equal(t, want.Candidates, drawn(view, claim), want.Reason)
+			assert.Equal(t, want.Candidates, drawn(view, claim.Claim), want.Reason)
 		})
 	}
 }

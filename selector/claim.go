@@ -29,14 +29,14 @@ type ClaimKind struct {
 	reach
 	// unknown is what this release does not know of the registration, nil if it knows all.
 	unknown       *Fault
-	format        v1alpha1.ClassRefFormat
+	form          *referenceForm
 	classRef      path
 	selector      path
 	selectorField *field.Path
-	settledBy     []path   // classRef and skipIfSet
+	settledBy     []path
 	reading       *reading // of what leads to any of these
 	freshSeeds    bool
-	turns         *Turns
+	memory        memory // nil if the strategy has none
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -50,18 +50,17 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
 		unknown:    unknownValue(k),
-		settledBy:  []path{newPath(k.Spec.Paths.ClassRef)},
-		format:     k.Spec.ClassRefFormat,
+		form:       formOf(k.Spec.ClassRefFormat),
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
 	c.Strategy.Name = strategy
-	if c.Strategy.InTurn {
-		c.turns = &Turns{}
+	if c.Strategy.remember != nil {
+		c.memory = c.Strategy.remember(c)
 	}
 	c.selectorField = c.selector.field()
-	for _, p := range k.Spec.Paths.SkipIfSet {
+	for _, p := range k.Spec.Paths.SettledBy() {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
 	c.reading = c.newReading()
@@ -79,62 +78,12 @@ func RevisionOf(registration metav1.Object) Revision {
 	return Revision{UID: registration.GetUID(), Generation: registration.GetGeneration()}
 }
 
-// Claim is what choosing needs to know of a claim.
+// Claim is what a claim asks for, and who it is.
 type Claim struct {
-	// Name is empty while the API server has yet to generate it.
-	Namespace, Name string
+	// Name is empty while the API server has yet to generate it from GenerateName.
+	Namespace, Name, GenerateName string
 	// Selector is nil for a claim that has no opinion.
 	Selector labels.Selector
-	// Settled names the field for which the claim is left alone; empty, it is ours to bind.
-	Settled string
-}
-
-// NewClaim reads a claim of this kind, from an object that any decoder may have
-// made. The errors are for the author of the claim. There are MaxErrors at most, and
-// each is short, whatever the claim holds.
-func (k *ClaimKind) NewClaim(namespace, name string, object map[string]any) (Claim, field.ErrorList) {
-	c := Claim{Namespace: namespace, Name: name}
-	var errs field.ErrorList
-	for _, p := range k.settledBy {
-		v, err := p.lookup(object)
-		if v != nil {
-			c.Settled = p.String()
-			return c, nil
-		}
-		if err != nil && len(errs) == 0 {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) > 0 {
-		return c, errs
-	}
-	c.Selector, errs = k.classSelector(object)
-	return c, errs
-}
-
-// Where the annotation is, made once: every claim is asked for it.
-var (
-	selectorAnnotation      = path{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}
-	selectorAnnotationField = field.NewPath("metadata", "annotations").Key(v1alpha1.ClassSelectorAnnotation)
-)
-
-func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
-	value, err := k.selector.lookup(object)
-	if err != nil {
-		return nil, field.ErrorList{err}
-	}
-	text, err := selectorAnnotation.lookup(object)
-	switch {
-	case err != nil:
-		return nil, field.ErrorList{err}
-	case value != nil && text != nil:
-		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, "give either the annotation or the field "+k.selector.String()+", not both")}
-	case value != nil:
-		return parseSelector(value, k.selectorField)
-	case text != nil:
-		return parseSelectorText(text, selectorAnnotationField)
-	}
-	return nil, nil
 }
 
 // Seed of the draw for a claim: the claim's identity, or the fresh one where

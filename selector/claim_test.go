@@ -20,7 +20,7 @@ type fieldFailed struct {
 	Type  field.ErrorType `json:"type"`
 }
 
-func TestNewClaim(t *testing.T) {
+func TestRead(t *testing.T) {
 	const (
 		annotated = "metadata.annotations[classbind.io/class-selector]"
 		invalid   = field.ErrorTypeInvalid
@@ -291,11 +291,11 @@ func TestNewClaim(t *testing.T) {
 	kind := NewClaimKind(postgres())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, errs := kind.NewClaim("team", "db", decode(t, tc.claim))
-			assert.Equal(t, tc.want.errs, failed(errs), tc.reason)
+			got := kind.Read("team", "db", decode(t, tc.claim))
+			assert.Equal(t, tc.want.errs, failed(got.Problems), tc.reason)
 			if len(tc.want.errs) > 0 {
 				assert.Nil(t, got.Selector, tc.reason)
-				require.ErrorContains(t, errs.ToAggregate(), tc.want.message, tc.reason)
+				require.ErrorContains(t, got.Problems.ToAggregate(), tc.want.message, tc.reason)
 				return
 			}
 			text := "nil"
@@ -303,13 +303,13 @@ func TestNewClaim(t *testing.T) {
 				text = got.Selector.String()
 			}
 			assert.Equal(t, tc.want.selector, text, tc.reason)
-			assert.Equal(t, tc.want.settled, got.Settled, tc.reason)
+			assert.Equal(t, tc.want.settled, got.SettledBy, tc.reason)
 			assert.Equal(t, "team/db", got.Namespace+"/"+got.Name, tc.reason)
 		})
 	}
 }
 
-func TestNewClaimOfOtherPaths(t *testing.T) {
+func TestReadOtherPaths(t *testing.T) {
 	k := postgres()
 	k.Spec.Paths = v1alpha1.ClaimPaths{
 		ClassSelector: ".selector", ClassRef: ".spec.template.class",
@@ -344,9 +344,9 @@ func TestNewClaimOfOtherPaths(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, errs := NewClaimKind(k).NewClaim("", "db", decode(t, tc.claim))
-			assert.Equal(t, tc.errs, failed(errs), tc.reason)
-			assert.Equal(t, tc.settled, got.Settled, tc.reason)
+			got := NewClaimKind(k).Read("", "db", decode(t, tc.claim))
+			assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
+			assert.Equal(t, tc.settled, got.SettledBy, tc.reason)
 			if tc.selector != "" {
 				require.NotNil(t, got.Selector, tc.reason)
 				assert.Equal(t, tc.selector, got.Selector.String(), tc.reason)

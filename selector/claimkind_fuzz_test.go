@@ -50,17 +50,17 @@ func FuzzClaimKind(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c, errs := v.Kind.NewClaim("n", "db", object)
+		c := v.Kind.Read("n", "db", object)
 		_, bound := v.Kind.BoundTo("n", object)
-		if c.Settled != "" || bound || len(errs) > 0 {
+		if c.LeftAlone != "" || bound || len(c.Problems) > 0 {
 			return
 		}
-		decision := v.Choose(c, 1)
+		decision := v.Choose(c.Claim, 1)
 		_ = decision.Warning()
 		if decision.Class == nil || !admissible(&registration.Spec) {
 			return
 		}
-		patch, err := jsonpatch.DecodePatch(Patch(v.Kind.AddReference(v.Kind.Parents(object), decision.Class)))
+		patch, err := jsonpatch.DecodePatch(Patch(v.Kind.AddReference(c.Parents, decision.Class)))
 		if err != nil {
 			t.Fatal(err)
 		}

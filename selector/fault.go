@@ -18,14 +18,14 @@ func (k *ClaimKind) fault(classes []*Classes) *Fault {
 	if k.unknown != nil {
 		return k.unknown
 	}
-	if len(classes) <= 1 || k.namesKind() {
+	if len(classes) <= 1 || k.form.namesKind {
 		return nil
 	}
 	names := make([]string, len(classes))
 	for i, s := range classes {
 		names[i] = s.Kind.Name
 	}
-	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.format)}
+	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.form.name)}
 }
 
 // unknownValue is the fault of a ClaimKind that says what this release cannot do,
@@ -37,11 +37,15 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	for name := range strategies {
 		strategyNames = append(strategyNames, name)
 	}
+	formNames := make([]string, len(referenceForms))
+	for i, f := range referenceForms {
+		formNames[i] = string(f.name)
+	}
 	for _, f := range []struct {
 		field, value string
 		known        []string
 	}{
-		{"classRefFormat", string(k.Spec.ClassRefFormat), strs(v1alpha1.ObjectReference, v1alpha1.TypedLocalObjectReference, v1alpha1.LocalObjectReference, v1alpha1.Name)},
+		{"classRefFormat", string(k.Spec.ClassRefFormat), formNames},
 		{"classNamespaces.from", string(k.Spec.ClassNamespaces.From), strs(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames)},
 		{"strategy", string(k.Spec.Strategy), strs(strategyNames...)},
 		{"seed", string(k.Spec.Seed), strs(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},

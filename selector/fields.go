@@ -97,8 +97,8 @@ func (k *ClaimKind) newReading() *reading {
 	return r.compiled(0)
 }
 
-// Decode reads a claim of this kind from JSON, and of it only what NewClaim,
-// Parents and BoundTo ask for, and in its metadata the deletionTimestamp and the generateName.
+// Decode reads a claim of this kind from JSON, and of it only what Read
+// and BoundTo ask for.
 // Of what is long, it keeps that it is. It is an error that the claim is no object.
 // Of several fields of one name the last counts, as it does for the API server,
 // which never sends them.

@@ -71,7 +71,7 @@ func TestClaimsCostLittle(t *testing.T) {
 			allocated := allocating(func() {
 				object, err := kind.Decode(raw)
 				require.NoError(t, err)
-				_, errs = kind.NewClaim("team", "db", object)
+				errs = kind.Read("team", "db", object).Problems
 			})
 			assert.LessOrEqual(t, allocated, uint64(8*len(raw)+1<<20), "We should allocate little.")
 			assertShort(t, errs)
@@ -80,7 +80,7 @@ func TestClaimsCostLittle(t *testing.T) {
 			if json.Unmarshal(raw, &object) != nil {
 				return // It is no number to another decoder.
 			}
-			allocated = allocating(func() { _, errs = kind.NewClaim("team", "db", object) })
+			allocated = allocating(func() { errs = kind.Read("team", "db", object).Problems })
 			assert.LessOrEqual(t, allocated, uint64(1<<20), "We should allocate little where another decoder has read the claim.")
 			assertShort(t, errs)
 		})
@@ -156,17 +156,16 @@ func TestSelectorLimits(t *testing.T) {
 			kind := NewClaimKind(postgres())
 			object, err := kind.Decode([]byte(tc.claim))
 			require.NoError(t, err)
-			claim, errs := kind.NewClaim("team", "db", object)
-			assert.Equal(t, tc.want, failed(errs), tc.reason)
+			claim := kind.Read("team", "db", object)
+			assert.Equal(t, tc.want, failed(claim.Problems), tc.reason)
 			if tc.want == nil {
 				assert.NotNil(t, claim.Selector, tc.reason)
 				return
 			}
-			require.ErrorContains(t, errs.ToAggregate(), tc.text, tc.reason)
+			require.ErrorContains(t, claim.Problems.ToAggregate(), tc.text, tc.reason)
 
 			require.NoError(t, json.Unmarshal([]byte(tc.claim), &object))
-			_, errs = kind.NewClaim("team", "db", object)
-			assert.NotEmpty(t, errs, "We should hold the limit where another decoder has read the claim.")
+			assert.NotEmpty(t, kind.Read("team", "db", object).Problems, "We should hold the limit where another decoder has read the claim.")
 		})
 	}
 }

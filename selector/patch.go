@@ -37,8 +37,8 @@ func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: appendText(nil, value)}
 }
 
-// Parents counts how many of the fields that lead to the reference a claim has.
-func (k *ClaimKind) Parents(object map[string]any) int {
+// parents counts how many of the fields that lead to the reference a claim has.
+func (k *ClaimKind) parents(object map[string]any) int {
 	for i, name := range k.classRef[:len(k.classRef)-1] {
 		child, ok := object[name].(map[string]any)
 		if !ok {

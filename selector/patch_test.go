@@ -54,8 +54,8 @@ func TestAddReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
-			kind := &ClaimKind{classRef: tc.path, format: v1alpha1.Name}
-			patch := Patch(kind.AddReference(kind.Parents(object), &Class{Kind: &ClassKind{}, Name: "gold"}))
+			kind := &ClaimKind{classRef: tc.path, form: formOf(v1alpha1.Name)}
+			patch := Patch(kind.AddReference(kind.parents(object), &Class{Kind: &ClassKind{}, Name: "gold"}))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)
@@ -77,7 +77,7 @@ func TestPatch(t *testing.T) {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	kind := &ClaimKind{classRef: []string{"spec", "classRef"}, format: v1alpha1.LocalObjectReference}
+	kind := &ClaimKind{classRef: []string{"spec", "classRef"}, form: formOf(v1alpha1.LocalObjectReference)}
 	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
 		want, err := json.Marshal([]operation{
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},

@@ -168,7 +168,7 @@ func TestCraftedTally(t *testing.T) {
 		v := counting(1)
 		gold := v.Classes[0].All()[0]
 		for _, name := range crafted(t, "team-a/")[:100] {
-			Decision{View: v, Claim: Claim{Namespace: "team-a", Name: name}, Class: gold}.Reserve("", time.Unix(0, 0))
+			v.Kind.memory.commit(Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.countedAs(gold)), "We should not take one claim for another whose name was made up for that.")

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,21 +12,66 @@ import (
 // referenceFields are those that tell which class a reference names, in any form.
 var referenceFields = []string{"apiVersion", "apiGroup", "kind", "namespace", "name"}
 
+// referenceForm is how a class reference is written and read.
+type referenceForm struct {
+	name v1alpha1.ClassRefFormat
+	// namesKind says that it tells class kinds apart, and namesNamespace namespaces.
+	namesKind, namesNamespace bool
+	write                     func(*Class) jsontext.Value
+	// read what a reference says: its text, in the form Name, or its fields.
+	read func(text string, field func(string) string) named
+}
+
+// named is the class that a reference names, as far as its form says.
+type named struct{ group, kind, namespace, name string }
+
+// referenceForms is all of them; a new one is a new row.
+var referenceForms = []referenceForm{
+	{
+		name: v1alpha1.ObjectReference, namesKind: true, namesNamespace: true,
+		write: func(c *Class) jsontext.Value {
+			gvk := c.Kind.GroupVersionKind
+			return texts("apiVersion", gvk.GroupVersion().String(), "kind", gvk.Kind, "namespace", c.Namespace, "name", c.Name)
+		},
+		read: func(_ string, field func(string) string) named {
+			group, _, ok := strings.Cut(field("apiVersion"), "/")
+			if !ok { // It is a version of the core's.
+				group = ""
+			}
+			return named{group, field("kind"), field("namespace"), field("name")}
+		},
+	},
+	{
+		name: v1alpha1.TypedLocalObjectReference, namesKind: true,
+		write: func(c *Class) jsontext.Value {
+			gvk := c.Kind.GroupVersionKind
+			return texts("apiGroup", gvk.Group, "kind", gvk.Kind, "name", c.Name)
+		},
+		read: func(_ string, field func(string) string) named {
+			return named{group: field("apiGroup"), kind: field("kind"), name: field("name")}
+		},
+	},
+	{
+		name:  v1alpha1.LocalObjectReference,
+		write: func(c *Class) jsontext.Value { return texts("name", c.Name) },
+		read:  func(_ string, field func(string) string) named { return named{name: field("name")} },
+	},
+	{
+		name:  v1alpha1.Name,
+		write: func(c *Class) jsontext.Value { return appendText(nil, c.Name) },
+		read:  func(text string, _ func(string) string) named { return named{name: text} },
+	},
+}
+
+// formOf a ClaimKind: the first where it says none, or one that this release does not know.
+func formOf(name v1alpha1.ClassRefFormat) *referenceForm {
+	i := slices.IndexFunc(referenceForms, func(f referenceForm) bool { return f.name == name })
+	return &referenceForms[max(i, 0)]
+}
+
 // Reference to a class in the form that claims of this kind take. It carries no
 // uid: restored from a backup, the class would have another.
-func (k *ClaimKind) Reference(c *Class) jsontext.Value {
-	gvk := c.Kind.GroupVersionKind
-	switch k.format {
-	case v1alpha1.TypedLocalObjectReference:
-		return texts("apiGroup", gvk.Group, "kind", gvk.Kind, "name", c.Name)
-	case v1alpha1.LocalObjectReference:
-		return texts("name", c.Name)
-	case v1alpha1.Name:
-		return appendText(nil, c.Name)
-	default:
-		return texts("apiVersion", gvk.GroupVersion().String(), "kind", gvk.Kind, "namespace", c.Namespace, "name", c.Name)
-	}
-}
+func (k *ClaimKind) Reference(c *Class) jsontext.Value { return k.form.write(c) }
 
 // texts are an object of names of fields, each before its text. What is empty is
 // left out: the group of the core, and the namespace of a class that has none.
@@ -54,10 +100,6 @@ func appendText(b []byte, text string) []byte {
 // ReferencePath is where the reference is.
 func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 
-func (k *ClaimKind) namesKind() bool {
-	return k.format == v1alpha1.ObjectReference || k.format == v1alpha1.TypedLocalObjectReference
-}
-
 // BoundTo says whether a claim has its class reference, and as the claims of
 // which classes it counts. A reference that names no namespace is to the
 // cluster-scoped class of that name, or to the one in the namespace whose classes
@@ -67,39 +109,28 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 	if value == nil {
 		return classes, false
 	}
-	var group, kind, name string
+	text, _ := value.(string)
 	fields, _ := value.(map[string]any)
-	text := func(field string) string {
-		s, _ := fields[field].(string)
+	to := k.form.read(text, func(name string) string {
+		s, _ := fields[name].(string)
 		return s
-	}
-	switch k.format {
-	case v1alpha1.Name:
-		name, _ = value.(string)
-	case v1alpha1.LocalObjectReference:
-		name = text("name")
-	case v1alpha1.TypedLocalObjectReference:
-		group, kind, name = text("apiGroup"), text("kind"), text("name")
-	default:
-		if g, _, ok := strings.Cut(text("apiVersion"), "/"); ok {
-			group = g
-		}
-		classes[0] = placeOf(group, text("kind"), text("namespace"), text("name"))
+	})
+	classes[0] = placeOf(to.group, to.kind, to.namespace, to.name)
+	if k.form.namesNamespace {
 		return classes, true
 	}
-	classes[0] = placeOf(group, kind, "", name)
 	if len(k.names) > 0 { // It is one: see the schema.
 		namespace = k.names[0]
 	}
 	if namespace != "" {
-		classes[1] = placeOf(group, kind, namespace, name)
+		classes[1] = placeOf(to.group, to.kind, namespace, to.name)
 	}
 	return classes, true
 }
 
 // countedAs is the class's place among those that BoundTo gives.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
-	if k.namesKind() {
+	if k.form.namesKind {
 		return c.place
 	}
 	return c.kindless

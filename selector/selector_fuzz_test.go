@@ -117,10 +117,10 @@ func fuzzSelector(f *testing.F, claim func(text string) (object string, field an
 				got, refused = Claim{}, err.Error()
 				return
 			}
-			c, errs := kind.NewClaim("n", "db", decoded)
-			got, refused = c, ""
-			if len(errs) > 0 {
-				refused = errs.ToAggregate().Error()
+			in := kind.Read("n", "db", decoded)
+			got, refused = in.Claim, ""
+			if len(in.Problems) > 0 {
+				refused = in.Problems.ToAggregate().Error()
 			}
 		}, text)
 		if len(refused) > 16<<10 {

@@ -143,14 +143,21 @@ func put(slots []atomic.Pointer[Count], c *Count) {
 	}
 }
 
-// Reserve counts the claim as in flight, under a strategy that counts. A claim
-// that has no name yet is known by its generateName.
-func (d Decision) Reserve(generateName string, now time.Time) {
-	t := d.View.Kind.Tally
-	if t == nil || d.Class == nil {
-		return
+// counts rank the classes of a kind by the fewest claims.
+type counts struct{ kind *ClaimKind }
+
+func (n counts) rank(c *Class) int64 { return -n.kind.Tally.claims(n.kind.countedAs(c)) }
+
+// commit counts the claim as in flight. A claim that has no name yet is known by its
+// generateName.
+func (n counts) commit(claim Claim, c *Class, _ int64, now time.Time) bool {
+	if n.kind.Tally != nil {
+		n.kind.Tally.reserve(claim, n.kind.countedAs(c), now)
 	}
-	class := d.View.Kind.countedAs(d.Class)
+	return true
+}
+
+func (t *Tally) reserve(claim Claim, class uint64, now time.Time) {
 	// A claim takes no lock but for a class that is new here. Should a table that
 	// grows leave the count out at this moment, one claim in flight is not seen.
 	count := t.find(class)
@@ -159,7 +166,7 @@ func (d Decision) Reserve(generateName string, now time.Time) {
 	} else {
 		count.inFlight.Add(1)
 	}
-	note := &inFlight{claim: claimHash(d.Claim.Namespace, d.Claim.Name, generateName, class), named: d.Claim.Name != "", count: count, since: now}
+	note := &inFlight{claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "", count: count, since: now}
 	for {
 		note.next = t.notes.Load()
 		if t.notes.CompareAndSwap(note.next, note) {

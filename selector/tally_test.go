@@ -114,13 +114,11 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		}
 		view := views[random.IntN(replicas)]
 		claim := Claim{Namespace: "team-a", Name: fmt.Sprintf("burst-%d-%d", seed, i), Selector: gold}
-		generateName := ""
 		if i%3 == 0 {
-			claim.Name, generateName = "", "burst-"
+			claim.Name, claim.GenerateName = "", "burst-"
 		}
-		d := view.Choose(claim, random.Uint64())
+		d := view.Decide(claim, random.Uint64(), time.Unix(0, 0).Add(now))
 		require.NotNil(t, d.Class)
-		d.Reserve(generateName, time.Unix(0, 0).Add(now))
 		total[d.Class.Name]++
 		for j, v := range views {
 			late := 3*time.Millisecond + time.Duration(random.Int64N(int64(lag/4+1))) + lag*3/4
@@ -129,7 +127,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 				at = max(at, sights[j][n-1].at)
 			}
 			sights[j] = append(sights[j], sight{at, func() {
-				store(v, fmt.Sprintf("burst-%d-%d", seed, i), generateName, d.Class)
+				store(v, fmt.Sprintf("burst-%d-%d", seed, i), claim.GenerateName, d.Class)
 			}})
 		}
 	}
@@ -157,7 +155,8 @@ func TestInFlight(t *testing.T) {
 	unnamed := Claim{Namespace: "team-a", Selector: gold}
 	reserve := func(claim Claim, generateName string) func(*View) {
 		return func(v *View) {
-			Decision{View: v, Claim: claim, Class: v.Classes[0].All()[0]}.Reserve(generateName, begin)
+			claim.GenerateName = generateName
+			v.Kind.memory.commit(claim, v.Classes[0].All()[0], 0, begin)
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
@@ -280,9 +279,9 @@ func TestManyOfOneGenerateName(t *testing.T) {
 	v := counting(2)
 	classes := v.Classes[0].All()
 	const claims = 50_000
-	claim := Claim{Namespace: "team-a", Selector: gold}
+	claim := Claim{Namespace: "team-a", GenerateName: "db-", Selector: gold}
 	for range claims {
-		Decision{View: v, Claim: claim, Class: classes[0]}.Reserve("db-", time.Unix(0, 0))
+		v.Kind.memory.commit(claim, classes[0], 0, time.Unix(0, 0))
 	}
 	for i := range claims {
 		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.

@@ -3,12 +3,13 @@ package selector
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // mostTurns are remembered, of classes that are gone, too: some 15 MB.
 const mostTurns = 1 << 17
 
-// Turns remembers when each class was last given to a claim of one kind, for
+// turns remembers when each class was last given to a claim of one kind, for
 // RoundRobin: the candidate that was given the longest ago is next. That is
 // exactly in turn where all claims ask for the same classes, however many
 // change, and where they ask for different ones it is so over all of them: a
@@ -20,37 +21,28 @@ const mostTurns = 1 << 17
 //
 // Each replica has turns of its own, so that of n replicas, each of which gives
 // its candidates turns that differ by one at most, all together do by n.
-type Turns struct {
+type turns struct {
 	now  atomic.Int64
 	last sync.Map // place of the class: *atomic.Int64
 	size atomic.Int64
 }
 
-// of a class is its last turn, 0 if it had none yet. A nil Turns knows of none.
-func (t *Turns) of(class uint64) int64 {
-	if t == nil {
-		return 0
-	}
-	if last, ok := t.last.Load(class); ok {
-		return last.(*atomic.Int64).Load()
+// rank is the higher the longer ago a class had its turn.
+func (t *turns) rank(c *Class) int64 {
+	if last, ok := t.last.Load(c.place); ok {
+		return -last.(*atomic.Int64).Load()
 	}
 	return 0
 }
 
-// Decide chooses for good: under a strategy that goes by turns, the class has had
-// its turn then. What is of no effect only asks Choose what is next.
-func (v *View) Decide(claim Claim, fresh uint64) Decision {
-	for {
-		d := v.Choose(claim, fresh)
-		if d.Class == nil || !v.Kind.Strategy.InTurn || v.Kind.turns.take(d.Class.place, d.turn) {
-			return d
-		}
-	}
+// commit takes the class's turn, unless another claim has taken it meanwhile.
+func (t *turns) commit(_ Claim, c *Class, rank int64, _ time.Time) bool {
+	return t.take(c.place, -rank)
 }
 
 // take the turn of a class that had its last then. It is false where another
 // claim has taken it meanwhile.
-func (t *Turns) take(class uint64, last int64) bool {
+func (t *turns) take(class uint64, last int64) bool {
 	entry, ok := t.last.Load(class)
 	if !ok {
 		var loaded bool
@@ -62,7 +54,7 @@ func (t *Turns) take(class uint64, last int64) bool {
 }
 
 // forget the longest ago: at most as many as half of all have had a turn since.
-func (t *Turns) forget() {
+func (t *turns) forget() {
 	since := t.now.Load() - mostTurns/2
 	t.last.Range(func(class, last any) bool {
 		// One that has none yet is about to have its turn.

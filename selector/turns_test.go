@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func inTurn() *ClaimKind {
 // next decides on a claim for good.
 func next(t *testing.T, view *View, c Claim, fresh uint64) string {
 	t.Helper()
-	d := view.Decide(c, fresh)
+	d := view.Decide(c, fresh, time.Time{})
 	require.NotNil(t, d.Class)
 	return d.Class.String()
 }
@@ -154,7 +155,7 @@ func TestRoundRobinAtOnce(t *testing.T) {
 }
 
 func TestTurnsAreForgotten(t *testing.T) {
-	turns := &Turns{}
+	turns := &turns{}
 	for class := range uint64(3 * mostTurns) {
 		require.True(t, turns.take(class, 0))
 		require.LessOrEqual(t, turns.size.Load(), int64(mostTurns), "We should not remember every class that there ever was.")
@@ -162,18 +163,18 @@ func TestTurnsAreForgotten(t *testing.T) {
 	n := 0
 	turns.last.Range(func(any, any) bool { n++; return true })
 	assert.EqualValues(t, turns.size.Load(), n)
-	assert.EqualValues(t, 3*mostTurns, turns.of(3*mostTurns-1), "We should remember the latest.")
-	assert.Zero(t, turns.of(0), "We should forget the oldest.")
+	assert.EqualValues(t, 3*mostTurns, -turns.rank(&Class{place: 3*mostTurns - 1}), "We should remember the latest.")
+	assert.Zero(t, turns.rank(&Class{place: 0}), "We should forget the oldest.")
 }
 
 func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
-	turns := &Turns{}
+	turns := &turns{}
 	turns.now.Store(mostTurns)
 	taken := new(atomic.Int64)
 	turns.last.Store(uint64(1), taken)
 	turns.forget()
 	taken.Store(mostTurns + 1)
-	assert.EqualValues(t, mostTurns+1, turns.of(1), "We should know of a turn that was being taken as we forgot others.")
+	assert.EqualValues(t, mostTurns+1, -turns.rank(&Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {
@@ -183,7 +184,7 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 		for i := range 100 {
 			next(t, view, claim(i), 0)
 		}
-		return testing.AllocsPerRun(100, func() { view.Decide(claim(1), 0) })
+		return testing.AllocsPerRun(100, func() { view.Decide(claim(1), 0, time.Time{}) })
 	}
 	assert.InDelta(t, allocations(NewClaimKind(postgres())), allocations(inTurn()), 0, "We should not allocate in order to take turns.")
 }
@@ -193,6 +194,6 @@ func BenchmarkRoundRobin(b *testing.B) {
 	require.Equal(b, 10, view.Choose(claim(1), 0).Candidates)
 	b.ReportAllocs()
 	for b.Loop() {
-		view.Decide(claim(1), 0)
+		view.Decide(claim(1), 0, time.Time{})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-func answer(request *admissionv1.AdmissionRequest, object map[string]any, d selector.Decision) *admissionv1.AdmissionResponse {
+func answer(request *admissionv1.AdmissionRequest, parents int, d selector.Decision) *admissionv1.AdmissionResponse {
 	warning := d.Warning()
 	if d.Class == nil && d.View.Kind.Deny {
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
@@ -27,8 +27,7 @@ func answer(request *admissionv1.AdmissionRequest, object map[string]any, d sele
 	if d.Class == nil {
 		return response
 	}
-	kind := d.View.Kind
-	response.Patch = selector.Patch(kind.AddReference(kind.Parents(object), d.Class))
+	response.Patch = selector.Patch(d.View.Kind.AddReference(parents, d.Class))
 	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	return response
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// hearing is how long a claim waits for what was registered before it was created.
-const hearing = time.Second
+// registrationWait is how long a claim waits for this replica to hear of its kind.
+const registrationWait = time.Second
 
 var errNotListed = errors.New("not all registered classes have been listed yet; try again in a moment")
 
@@ -93,28 +93,20 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}
-	metadata, _ := object["metadata"].(map[string]any)
-	if metadata["deletionTimestamp"] != nil {
-		return untouched("BeingDeleted"), nil
+	claim := view.Kind.Read(request.Namespace, request.Name, object)
+	if claim.LeftAlone != "" {
+		return untouched(claim.LeftAlone), nil
 	}
-	claim, errs := view.Kind.NewClaim(request.Namespace, request.Name, object)
-	if claim.Settled != "" {
-		return untouched("Settled"), nil
-	}
-	if len(errs) > 0 {
+	if len(claim.Problems) > 0 {
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, errs), "MalformedClaim"), nil
+		return denied(apierrors.NewInvalid(kind, request.Name, claim.Problems), "MalformedClaim"), nil
 	}
 
-	if decision, err = b.choose(ctx, view, claim, dryRun, metrics); err != nil {
+	if decision, err = b.choose(ctx, view, claim.Claim, dryRun, metrics); err != nil {
 		return nil, err
 	}
-	if !dryRun {
-		generateName, _ := metadata["generateName"].(string)
-		decision.Reserve(generateName, b.Now())
-	}
 	logDecision(ctx, request, decision)
-	response = answer(request, object, decision)
+	response = answer(request, claim.Parents, decision)
 	response.AuditAnnotations = auditAnnotations(decision)
 	return response, nil
 }
@@ -151,13 +143,13 @@ func (b *Binder) chooseFrom(view *selector.View, claim selector.Claim, dryRun bo
 	if dryRun {
 		return view.Choose(claim, b.Fresh())
 	}
-	return view.Decide(claim, b.Fresh())
+	return view.Decide(claim, b.Fresh(), b.Now())
 }
 
 // await the view of a claim kind that was registered a moment ago: another
 // replica, the leader, has heard of it before us.
 func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.View) {
-	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, hearing, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
 		return view != nil, nil
 	})

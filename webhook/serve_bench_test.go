@@ -72,8 +72,8 @@ func BenchmarkDecode(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if claim, errs := kind.NewClaim("acme-team", "gitlab-database", object); len(errs) > 0 || claim.Selector == nil {
-				b.Fatal(errs)
+			if claim := kind.Read("acme-team", "gitlab-database", object); claim.Selector == nil {
+				b.Fatal(claim.Problems)
 			}
 		}
 	})
@@ -82,10 +82,10 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkAnswer to a claim that is bound.
 func BenchmarkAnswer(b *testing.B) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
-	request, object := newRequest(wantsGold), map[string]any{"spec": map[string]any{}}
+	request := newRequest(wantsGold)
 	decision := inventory.Snapshot()[claimKindName].Choose(selector.Claim{Selector: labels.Everything()}, 1)
 	respond := func() *admissionv1.AdmissionResponse {
-		response := answer(request, object, decision)
+		response := answer(request, 1, decision)
 		response.AuditAnnotations = auditAnnotations(decision)
 		return response
 	}

@@ -136,6 +136,10 @@ type ClaimPaths struct {
 	SkipIfSet []FieldPath `json:"skipIfSet,omitempty"`
 }
 
+// SettledBy lists the fields that settle a claim: one in which any of them is set, to
+// anything but null, is left alone. The class reference is the first.
+func (p *ClaimPaths) SettledBy() []FieldPath { return append([]FieldPath{p.ClassRef}, p.SkipIfSet...) }
+
 // FieldPath is a path into an object as in a CRD's scale subresource: field
 // names, each after a dot, and no indices. It is short because the API server
 // compiles an expression of each, which takes it seconds for dozens of names.

@@ -52,25 +52,24 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 		}
 		return item.end(Undecided, v.Fault.Reason, fmt.Sprintf("%v; until then such claims are %s", v.Fault, policy)), nil
 	}
-	if d.GetDeletionTimestamp() != nil {
-		return item.leftAlone("BeingDeleted", "the claim is being deleted"), nil
-	}
 	object := d.DeepCopy().Object
 	if o.unbound {
 		unstructured.RemoveNestedField(object, k.Spec.Paths.ClassRef.Names()...)
 	}
-	claim, errs := v.Kind.NewClaim(item.Claim.Namespace, item.Claim.Name, object)
-	if claim.Settled != "" {
-		why := fmt.Sprintf("%s is set", claim.Settled)
-		if field := v1alpha1.FieldPath("." + claim.Settled); field == k.Spec.Paths.ClassRef {
+	claim := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
+	switch {
+	case claim.LeftAlone == selector.BeingDeleted:
+		return item.leftAlone(claim.LeftAlone, "the claim is being deleted"), nil
+	case claim.LeftAlone != "":
+		why := claim.SettledBy + " is set"
+		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
 			why += "; --unbound explains the claim as if it was not"
 		}
-		return item.leftAlone("Settled", why), nil
+		return item.leftAlone(claim.LeftAlone, why), nil
+	case len(claim.Problems) > 0:
+		return item.malformed(claim.Problems), nil
 	}
-	if len(errs) > 0 {
-		return item.malformed(errs), nil
-	}
-	return item.explained(k, v.Explain(claim, o.fresh())), nil
+	return item.explained(k, v.Explain(claim.Claim, o.fresh())), nil
 }
 
 // explained tells a decision.

@@ -148,40 +148,28 @@ func (v *view) note(format string, args ...any) {
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
 func (r *registry) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
-	if namespace == metav1.NamespaceSystem {
-		return "claims in kube-system are never bound", nil
-	}
-	if namespace == r.own {
-		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
-	}
-	by := &metav1.LabelSelector{}
-	for key, value := range k.Spec.NamespaceSelector.MatchLabels {
-		metav1.AddLabelToSelector(by, key, string(value))
-	}
-	for _, e := range k.Spec.NamespaceSelector.MatchExpressions {
-		values := make([]string, len(e.Values))
-		for i, value := range e.Values {
-			values[i] = string(value)
-		}
-		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: values})
-	}
-	s, err := metav1.LabelSelectorAsSelector(by)
+	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, r.own)
 	if err != nil {
-		return "", fmt.Errorf("cannot read spec.namespaceSelector of claim kind %q: %w", k.Name, err)
+		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}
-	if namespace == "" || s.Empty() { // A claim of no namespace is selected by any.
+	switch selected, known := namespaces.Known(namespace); {
+	case selected:
 		return "", nil
+	case known && namespace == r.own:
+		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
+	case known:
+		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	known, err := r.namespaceLabels(ctx, namespace)
+	has, err := r.namespaceLabels(ctx, namespace)
 	if err != nil {
 		return "", err
 	}
 	all := labels.Set{corev1.LabelMetadataName: namespace} // The API server gives it to every namespace.
-	if s.Matches(labels.Merge(known, all)) {
+	if namespaces.Select(namespace, labels.Merge(has, all)) {
 		return "", nil
 	}
-	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", s, namespace)
-	if known == nil {
+	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
+	if has == nil {
 		why += ", of whose labels nothing is known"
 	}
 	return why, nil

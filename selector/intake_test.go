@@ -1,0 +1,98 @@
+package selector
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
+// claim asks for: also a field of Claim that somebody adds.
+func TestAskKeepsTheClaim(t *testing.T) {
+	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true}
+	kept := map[string]bool{}
+	kind := NewClaimKind(postgres())
+	for _, text := range []string{
+		`{}`, `{spec: {classSelector: {}}}`, `{spec: {classSelector: {matchLabels: {tier: gold, env: ""}}}}`,
+		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, y]}, {key: b, operator: Exists}]}}}`,
+		`{metadata: {annotations: {classbind.io/class-selector: "cores>4,!spot,zone in (a,b)"}}}`,
+	} {
+		in := kind.Read("team", "db", decode(t, text))
+		require.Empty(t, in.Problems)
+		got, err := in.Ask().Claim("team", "db")
+		require.NoError(t, err)
+		assert.Equal(t, describe(in.Claim), describe(got), text)
+		for i := range reflect.TypeFor[Claim]().NumField() {
+			if !reflect.ValueOf(got).Field(i).IsZero() {
+				kept[reflect.TypeFor[Claim]().Field(i).Name] = true
+			}
+		}
+	}
+	for i := range reflect.TypeFor[Claim]().NumField() {
+		name := reflect.TypeFor[Claim]().Field(i).Name
+		assert.True(t, identity[name] || kept[name], "We should keep %s in the Ask.", name)
+	}
+}
+
+func describe(c Claim) any {
+	s := c.Selector
+	c.Selector = nil
+	if s == nil {
+		return c
+	}
+	return [...]any{c, s.String()}
+}
+
+func TestAskWithAProblem(t *testing.T) {
+	in := NewClaimKind(postgres()).Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
+	ask := in.Ask()
+	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
+	assert.LessOrEqual(t, len(AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
+	assert.Empty(t, Ask("").Problem())
+	assert.Empty(t, Ask("=!a").Problem(), "We should take no selector for a problem.")
+}
+
+// TestNamespaces holds the rule of the webhook configuration, as the API server applies
+// it, against the one that late binding and explain apply.
+func TestNamespaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
+	values := []v1alpha1.LabelValue{"a", "b", ""}
+	for range 500 {
+		s := v1alpha1.NamespaceSelector{}
+		if random.IntN(2) == 0 {
+			s.MatchLabels = map[string]v1alpha1.LabelValue{"team": values[random.IntN(3)]}
+		}
+		if random.IntN(2) == 0 {
+			s.MatchExpressions = []v1alpha1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
+		}
+		namespaces, err := NewNamespaces(s, "classbind-system")
+		require.NoError(t, err)
+		entry, err := metav1.LabelSelectorAsSelector(NamespaceSelector(s, "classbind-system"))
+		require.NoError(t, err)
+		for _, name := range []string{"kube-system", "classbind-system", "team-a"} {
+			set := labels.Set{"kubernetes.io/metadata.name": name}
+			for _, key := range []string{"team", "env"} {
+				if random.IntN(2) == 0 {
+					set[key] = string(values[random.IntN(3)])
+				}
+			}
+			want := entry.Matches(set)
+			assert.Equal(t, want, namespaces.Select(name, set), "%s %v %v", name, s, set)
+			if selected, known := namespaces.Known(name); known {
+				assert.Equal(t, want, selected)
+			}
+		}
+		selected, known := namespaces.Known("")
+		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
+	}
+	_, err := NewNamespaces(v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
+	require.ErrorContains(t, err, "spec.namespaceSelector")
+}

@@ -1,0 +1,74 @@
+package selector
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Namespaces selects the namespaces in which the claims of a kind are bound: those of
+// its namespaceSelector, and never kube-system nor classbind's own, on which the life of
+// the cluster and of classbind depends. A cluster-scoped claim is always selected.
+type Namespaces struct {
+	never  []string
+	others labels.Selector
+}
+
+// NewNamespaces reads a namespaceSelector; own is classbind's namespace. The schema
+// admits none for which it fails.
+func NewNamespaces(s v1alpha1.NamespaceSelector, own string) (*Namespaces, error) {
+	others, err := metav1.LabelSelectorAsSelector(labelSelector(s))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read spec.namespaceSelector: %w", err)
+	}
+	return &Namespaces{never: never(own), others: others}, nil
+}
+
+// NamespaceSelector is the same rule as a webhook configuration has it.
+func NamespaceSelector(s v1alpha1.NamespaceSelector, own string) *metav1.LabelSelector {
+	by := labelSelector(s)
+	by.MatchExpressions = slices.Insert(by.MatchExpressions, 0, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: never(own),
+	})
+	return by
+}
+
+func never(own string) []string { return []string{metav1.NamespaceSystem, own} }
+
+func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
+	by := &metav1.LabelSelector{}
+	for key, value := range s.MatchLabels {
+		metav1.AddLabelToSelector(by, key, string(value))
+	}
+	for _, e := range s.MatchExpressions {
+		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: strs(e.Values...)})
+	}
+	return by
+}
+
+// String is the namespaceSelector.
+func (n *Namespaces) String() string { return n.others.String() }
+
+// Known says whether a namespace is selected, if its labels do not matter.
+func (n *Namespaces) Known(name string) (selected, known bool) {
+	if name == "" {
+		return true, true
+	}
+	if slices.Contains(n.never, name) {
+		return false, true
+	}
+	return n.others.Empty(), n.others.Empty()
+}
+
+// Select says whether a namespace that has these labels is selected.
+func (n *Namespaces) Select(name string, has labels.Set) bool {
+	if selected, known := n.Known(name); known {
+		return selected
+	}
+	return n.others.Matches(has)
+}
