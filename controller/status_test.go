@@ -91,7 +91,7 @@ func TestSetDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := &v1alpha1.ClaimKindStatus{}
-			setDefaults(status, selector.NewView(&selector.ClaimKind{}, tc.classes), 7)
+			setDefaults(status, selector.NewView(selector.NewClaimKind(&v1alpha1.ClaimKind{}), tc.classes), 7)
 			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
 			require.NotNil(t, c)
 			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)

@@ -22,7 +22,7 @@ func TestAskKeepsTheClaim(t *testing.T) {
 	kind := NewClaimKind(postgres())
 	for _, text := range []string{
 		`{}`, `{spec: {classSelector: {}}}`, `{spec: {classSelector: {matchLabels: {tier: gold, env: ""}}}}`,
-		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, y]}, {key: b, operator: Exists}]}}}`,
+		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, "v"]}, {key: b, operator: Exists}]}}}`,
 		`{metadata: {annotations: {classbind.io/class-selector: "cores>4,!spot,zone in (a,b)"}}}`,
 	} {
 		in := kind.Read("team", "db", decode(t, text))
