@@ -1,13 +1,13 @@
-# Every tool is run at a pinned version from its own module: none is in go.mod.
+# Every tool runs at a pinned version from its own module; none is in go.mod.
 CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The race detector needs a C compiler; where there is none, the tests run without.
+# The race detector needs a C compiler. Without one, the tests run without it.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
-# Kubernetes is built and tested without cgo, always: other flags would build it a second time.
+# Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
-# What make image builds, with what, and make image-archive writes to bin/classbind.tar.
+# IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
 CONTAINER_ENGINE ?= docker
 
@@ -17,7 +17,7 @@ CONTAINER_ENGINE ?= docker
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# It imports little, and so can tell of its progress while it builds the rest.
+# cmd/assets imports little, so it starts soon and can print progress while it builds the rest.
 .PHONY: control-plane
 control-plane: ## Build etcd, kube-apiserver and kubectl from source, once
 	@echo "==> Looking for etcd, kube-apiserver and kubectl"
@@ -33,7 +33,7 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 	@echo "==> Compiling the demonstration (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/demo --keep
 
-# Static, for an image that has nothing else, and without what only a debugger reads.
+# Static, for an image that has nothing else, and without debug information.
 .PHONY: build
 build: ## Build bin/classbind
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/classbind ./cmd/classbind
@@ -42,7 +42,7 @@ build: ## Build bin/classbind
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
 	$(CONTAINER_ENGINE) build --tag $(IMAGE) .
 
-# GOOS=linux and a GOARCH are for the binary, not for what packs it.
+# GOOS and GOARCH of the caller are for the binary, not for the program that packs it.
 .PHONY: image-archive
 image-archive: build ## Write the same image to bin/classbind.tar, without a container engine
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
@@ -66,7 +66,7 @@ unit: ## Run the tests that need no control plane
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
 	$(MONITORING) go test ./...
 
-# While classbind has something to do: REPLICAS are the URLs of the replicas' metrics.
+# Run it while classbind is busy. REPLICAS are the URLs of the replicas' metrics.
 .PHONY: picture
 picture: ## Draw a panel of the dashboard from a run: make picture REPLICAS=http://localhost:8080/metrics
 	$(MONITORING) go run . --replicas=$(or $(REPLICAS),http://localhost:8080/metrics) --output=claims-by-outcome.svg
@@ -79,24 +79,24 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' SECURITY.md
 	$(MAKE) lint unit promql
 
-# They run a command that they do not import, so a cached result would say nothing: -count=1.
+# -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
 	$(E2E) go test -count=1 -parallel 8 -timeout 20m -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
-# CLUSTER is what brings a cluster up and takes it down, CERTS which certificates it is about: e2e/on-cluster says more.
+# CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 
-# It measures, so nothing else runs beside it. ATTACK is one of them, or all.
+# Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
 	$(E2E) go test -v -count=1 -timeout 20m -run '^TestHostile$$/$(ATTACK)' .
 
-# ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2) and WRITERS (16) are its settings.
+# Settings: ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
 race: control-plane ## Prove at length that there is one default: make race ROUNDS=50 REQUESTS=3
 	@echo "==> Exploring every interleaving of REQUESTS requests (4 take five minutes)"
@@ -104,18 +104,18 @@ race: control-plane ## Prove at length that there is one default: make race ROUN
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race
 
-# ONLY some parts (webhook,create), so many ROUNDS (10) of each of what is compared, and whatever else --help names as FLAGS.
+# Settings: ONLY some parts (webhook,create), ROUNDS of each comparison (10), other flags of --help as FLAGS.
 .PHONY: bench
 bench: control-plane ## Measure beside a webhook that does nothing: make bench ONLY=webhook ROUNDS=20
 	@echo "==> Compiling the measurement (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/bench --json=../bin/bench.json $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
 
-# Of creating classes, those in e2e need a control plane: go test -run '^$$' -bench . -benchtime 500x . does them there.
+# The benchmarks of creating classes need a control plane. Run them in e2e: go test -run '^$$' -bench . -benchtime 500x .
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
 	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./webhook
 
-# ONLY a pattern of targets (Bind). What go test writes into testdata/fuzz is an input that failed: commit it with the repair.
+# ONLY is a pattern of targets (Bind). go test writes failing inputs into testdata/fuzz: commit them with the fix.
 .PHONY: fuzz
 fuzz: ## Try inputs for their outcome and their cost: make fuzz TIME=10m ONLY=Bind
 	@$(E2E) go run ./cmd/fuzz --time=$(or $(TIME),1m) $(if $(ONLY),--only='$(ONLY)')

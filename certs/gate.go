@@ -17,73 +17,74 @@ import (
 )
 
 const (
-	// settle is how long every entry of the webhook configurations must have
-	// trusted a certificate before it is served: the API servers hear of a changed
-	// entry a little after it has been stored.
-	settle = 5 * time.Second
+	// settleTime is how long every entry of the webhook configurations must have
+	// trusted a certificate before it is served. The API servers notice a changed
+	// entry a little after it is stored.
+	settleTime = 5 * time.Second
 
-	// pace is how often it is seen whether there is another certificate to serve.
-	pace = 250 * time.Millisecond
+	// pollInterval is how often the gate looks for another certificate to serve.
+	pollInterval = 250 * time.Millisecond
 )
 
 var (
-	errNone     = errors.New("there is no certificate yet")
-	errSettling = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, for less than %s", settle)
+	errNoCertificate = errors.New("there is no certificate yet")
+	errSettling      = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, for less than %s", settleTime)
 )
 
-// Source makes certificates; the newest is the one that it would serve itself.
+// Source makes certificates. GetCertificate returns the newest.
 type Source interface {
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Start(context.Context) error
 }
 
-// Gate goes on serving a certificate until the API servers trust the next one,
-// so that no rotation, of a certificate or of its CA, loses a request. It runs on
-// every replica.
+// Gate serves a certificate until the API servers trust the next one. So no
+// rotation, of a certificate or of its CA, loses a request. It runs on every
+// replica.
 type Gate struct {
 	Source Source
-	// Name by which the API servers verify certificates.
+	// Name that the API servers verify certificates for.
 	Name string
-	// Bundles that they verify them with: those of all entries.
+	// Bundles returns the CA bundles of all entries, which they verify them with.
 	Bundles func(context.Context) ([][]byte, error)
-	// Now is time.Now.
+	// Now is time.Now outside of tests.
 	Now func() time.Time
 
 	served atomic.Pointer[tls.Certificate]
-	// waiting is why the replica is not to be called yet. It is never set again after it was nil.
-	waiting atomic.Pointer[error]
+	// notReady is why the replica must not be called yet. Once nil, it stays nil.
+	notReady atomic.Pointer[error]
 
-	// next is the newest certificate, and since when all entries have trusted it.
-	next  *tls.Certificate
-	since time.Time
+	// next is the newest certificate. All entries have trusted it since
+	// trustedSince, which is zero while one does not.
+	next         *tls.Certificate
+	trustedSince time.Time
 }
 
-// NewGate in front of a source.
+// NewGate returns a gate in front of a source.
 func NewGate(source Source, name string, bundles func(context.Context) ([][]byte, error)) *Gate {
 	g := &Gate{Source: source, Name: name, Bundles: bundles, Now: time.Now}
-	g.waiting.Store(&errNone)
+	g.notReady.Store(&errNoCertificate)
 	return g
 }
 
-// GetCertificate is that of a tls.Config.
+// GetCertificate returns the served certificate, for a tls.Config.
 func (g *Gate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := g.served.Load(); c != nil {
 		return c, nil
 	}
-	return nil, errNone
+	return nil, errNoCertificate
 }
 
-// Ready is an error until the API servers trust the certificate that is served.
-// From then on there is none: an entry that somebody damages is the leader's to
-// mend, and no reason to leave all others without a replica.
+// Ready returns an error until the API servers trust the served certificate, and
+// never again after that. If somebody damages an entry, the leader mends it, and
+// the other entries still need a replica.
 func (g *Gate) Ready(*http.Request) error {
-	if why := g.waiting.Load(); why != nil {
+	if why := g.notReady.Load(); why != nil {
 		return *why
 	}
 	return nil
 }
 
-// NeedLeaderElection says that it runs on every replica.
+// NeedLeaderElection is false: the gate runs on every replica.
 func (g *Gate) NeedLeaderElection() bool { return false }
 
 // Start looks for newer certificates until the context ends.
@@ -93,9 +94,9 @@ func (g *Gate) Start(ctx context.Context) error {
 		why, text := g.advance(ctx), ""
 		switch {
 		case why == nil:
-			g.waiting.Store(nil)
-		case g.waiting.Load() != nil:
-			g.waiting.Store(&why)
+			g.notReady.Store(nil)
+		case g.notReady.Load() != nil:
+			g.notReady.Store(&why)
 		}
 		if why != nil {
 			text = why.Error()
@@ -104,48 +105,49 @@ func (g *Gate) Start(ctx context.Context) error {
 			log.Info("The newest certificate is not trusted yet", "because", text)
 		}
 		before = text
-	}, pace)
+	}, pollInterval)
 	return nil
 }
 
-// advance to the newest certificate if it is time to. The error says why it is not.
+// advance serves the newest certificate when its time has come, and else returns
+// why not.
 func (g *Gate) advance(ctx context.Context) error {
 	newest, err := g.Source.GetCertificate(nil)
 	if newest == nil {
-		return errors.Join(errNone, err)
+		return errors.Join(errNoCertificate, err)
 	}
-	now, served, unready := g.Now(), g.served.Load(), g.waiting.Load() != nil
+	now, served, unready := g.Now(), g.served.Load(), g.notReady.Load() != nil
 	if newest != g.next {
-		g.next, g.since = newest, time.Time{}
+		g.next, g.trustedSince = newest, time.Time{}
 	}
 	if newest == served && !unready {
 		return nil
 	}
-	// Nobody trusts a certificate that has expired. And nobody but the leader calls
-	// before this replica is ready, and the leader has to see the newest: it writes
-	// no CA into the entries before it has seen a certificate of it.
+	// Nobody trusts an expired certificate. And before this replica is ready, only
+	// the leader calls it, and must see the newest certificate: it writes a CA into
+	// the entries only after it has seen a certificate of that CA.
 	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
 	}
 	bundles, err := g.bundles(ctx)
 	if err == nil {
-		err = g.distrust(bundles, newest, now)
+		err = g.checkTrust(bundles, newest, now)
 	}
 	if err != nil {
-		g.since = time.Time{}
+		g.trustedSince = time.Time{}
 		return err
 	}
 	switch {
 	case served == nil && len(bundles) == 0: // Nobody calls.
-		g.since = now.Add(-settle)
+		g.trustedSince = now.Add(-settleTime)
 	case served == nil:
-		// The API servers have been told before we began; but to one whose clock is
-		// late, a certificate of this moment is of the future.
-		g.since = newest.Leaf.NotBefore
-	case g.since.IsZero():
-		g.since = now
+		// The API servers got the entries before we started. But an API server with a
+		// slow clock takes a certificate issued just now for one from the future.
+		g.trustedSince = newest.Leaf.NotBefore
+	case g.trustedSince.IsZero():
+		g.trustedSince = now
 	}
-	if now.Sub(g.since) < settle {
+	if now.Sub(g.trustedSince) < settleTime {
 		return errSettling
 	}
 	g.serve(ctx, newest)
@@ -158,15 +160,16 @@ func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
 	}
 }
 
-// bundles may take long the first time, when the cache reads them.
+// bundles reads the bundles with a timeout: the first read fills the cache and may
+// be slow.
 func (g *Gate) bundles(ctx context.Context) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, settle)
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	return g.Bundles(ctx)
 }
 
-// distrust is an error if an entry does not trust a certificate.
-func (g *Gate) distrust(bundles [][]byte, c *tls.Certificate, now time.Time) error {
+// checkTrust returns an error if an entry does not trust a certificate.
+func (g *Gate) checkTrust(bundles [][]byte, c *tls.Certificate, now time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, der := range c.Certificate[1:] {
 		if i, err := x509.ParseCertificate(der); err == nil {
@@ -183,7 +186,7 @@ func (g *Gate) distrust(bundles [][]byte, c *tls.Certificate, now time.Time) err
 	return nil
 }
 
-// RegisterMetrics about the certificate that is served.
+// RegisterMetrics registers the expiry time of the served certificate.
 func (g *Gate) RegisterMetrics() error {
 	return metrics.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "classbind_certificate_expiry_timestamp_seconds",

@@ -25,12 +25,11 @@ import (
 
 const service = "classbind.classbind-system.svc"
 
-// issuer of certificates. Its name is that of all others, as it is where
-// classbind makes one after the other.
+// issuer is a CA. All issuers have the same name, as successive CAs of classbind do.
 type issuer struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	// chain that a certificate is served with, without the root.
+	// chain is served with a certificate. It lacks the root.
 	chain [][]byte
 }
 
@@ -39,7 +38,7 @@ func newIssuer(t *testing.T) *issuer {
 	return (&issuer{}).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(24 * time.Hour)})
 }
 
-// sign a template, which signs itself if there is no key yet.
+// sign signs a template; an issuer without a key makes a self-signed root.
 func (a *issuer) sign(t *testing.T, template *x509.Certificate) *issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -70,36 +69,36 @@ func (a *issuer) intermediate(t *testing.T) *issuer {
 
 func (a *issuer) pem() []byte { return encoded(a.certificate.Raw) }
 
-// issue a certificate, for a name, that is valid for so long.
+// issue issues a certificate for a name, valid for a duration.
 func (a *issuer) issue(t *testing.T, name string, duration time.Duration) *tls.Certificate {
 	t.Helper()
 	leaf := a.sign(t, &x509.Certificate{DNSNames: []string{name}, NotAfter: time.Now().Add(duration), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	return &tls.Certificate{Certificate: leaf.chain, PrivateKey: leaf.key, Leaf: leaf.certificate}
 }
 
-// world around a gate.
+// world is what a gate sees: its source and the bundles.
 type world struct {
-	mu         sync.Mutex
-	newest     *tls.Certificate
-	noNewest   error
-	bundles    [][]byte
-	noBundles  error
-	lookedUpon int
+	mu          sync.Mutex
+	newest      *tls.Certificate
+	newestErr   error
+	bundles     [][]byte
+	bundlesErr  error
+	bundleReads int
 }
 
 func (w *world) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.newest, w.noNewest
+	return w.newest, w.newestErr
 }
 
 func (w *world) Start(context.Context) error { return nil }
 
-func (w *world) look(context.Context) ([][]byte, error) {
+func (w *world) readBundles(context.Context) ([][]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lookedUpon++
-	return w.bundles, w.noBundles
+	w.bundleReads++
+	return w.bundles, w.bundlesErr
 }
 
 func (w *world) change(f func(*world)) {
@@ -108,10 +107,10 @@ func (w *world) change(f func(*world)) {
 	f(w)
 }
 
-// open a gate in front of the world until the test ends.
+// open runs a gate in front of the world until the test ends.
 func (w *world) open(ctx context.Context, t *testing.T) *Gate {
 	t.Helper()
-	g := NewGate(w, service, w.look)
+	g := NewGate(w, service, w.readBundles)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, g.Start(ctx)) })
@@ -122,31 +121,31 @@ func (w *world) open(ctx context.Context, t *testing.T) *Gate {
 	return g
 }
 
-// TestGate lives through an hour in no time: everything that happens, what is
-// served a while later, and whether the replica is ready then.
+// TestGate simulates up to an hour: each step makes changes, waits a while, and
+// checks what is served then and whether the replica is ready.
 func TestGate(t *testing.T) {
 	const (
-		// moment in which the gate looks once, and its clock goes on by one look at most.
-		moment = pace + pace/2
-		// before the gate opens, if it began in the moment just past.
-		before = settle - moment - pace/2
+		// moment is one and a half intervals: the gate polls at least once.
+		moment = pollInterval + pollInterval/2
+		// before ends shortly before the gate opens, if trust began in the last moment.
+		before = settleTime - moment - pollInterval/2
 		// brief is how long the first certificate is valid.
 		brief = 10 * time.Minute
 	)
-	// The CAs, and the certificates by their names: that of a CA and a number.
+	// certificates are the CAs, and the certificates by name: the CA's and a number.
 	type certificates struct {
 		a, b, c *issuer
 		issued  map[string]*tls.Certificate
 	}
 	type change = func(*certificates, *world)
 	issue := func(name string) change {
-		return func(c *certificates, w *world) { w.newest, w.noNewest = c.issued[name], nil }
+		return func(c *certificates, w *world) { w.newest, w.newestErr = c.issued[name], nil }
 	}
-	none := func(err error) change { return func(_ *certificates, w *world) { w.newest, w.noNewest = nil, err } }
-	// Entries, each of which has the CAs of these letters.
+	none := func(err error) change { return func(_ *certificates, w *world) { w.newest, w.newestErr = nil, err } }
+	// entries sets the entries; each has the CAs of its letters.
 	entries := func(all ...string) change {
 		return func(c *certificates, w *world) {
-			w.bundles, w.noBundles = nil, nil
+			w.bundles, w.bundlesErr = nil, nil
 			for _, letters := range all {
 				var bundle []byte
 				for _, l := range letters {
@@ -156,9 +155,9 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
-	refused := func(_ *certificates, w *world) { w.noBundles = errors.New("connection refused") }
+	refused := func(_ *certificates, w *world) { w.bundlesErr = errors.New("connection refused") }
 	garbage := func(_ *certificates, w *world) { w.bundles = [][]byte{[]byte("PEM")} }
-	// step of a life: what changes, and a while later what is served, and is it ready?
+	// step makes changes, waits, and says what is served then and whether it is ready.
 	type step struct {
 		changes []change
 		while   time.Duration
@@ -166,7 +165,7 @@ func TestGate(t *testing.T) {
 		ready   bool
 	}
 	do := func(c ...change) []change { return c }
-	// An entry that trusts the first one.
+	// begun serves the first certificate, which the entry trusts.
 	begun := step{do(issue("a1"), entries("a")), moment, "a1", true}
 
 	for name, tc := range map[string]struct {
@@ -174,7 +173,7 @@ func TestGate(t *testing.T) {
 		life   []step
 	}{
 		"FirstWithoutEntries": {
-			reason: "We should serve at once where nobody is to be told.",
+			reason: "We should serve at once if there is no entry to wait for.",
 			life:   []step{{do(issue("a1")), moment, "a1", true}},
 		},
 		"FirstTrusted": {
@@ -182,33 +181,33 @@ func TestGate(t *testing.T) {
 			life:   []step{{do(issue("a1"), entries("a", "ba")), moment, "a1", true}},
 		},
 		"FirstOfThisMoment": {
-			reason: "We should not be called at once with a certificate of this moment, which is one of the future by a clock that is late.",
-			life:   []step{{do(issue("a of this moment"), entries("a")), moment + before, "a of this moment", false}, {nil, 2 * pace, "a of this moment", true}},
+			reason: "We should not be called at once with a certificate issued just now: a slow clock takes it for one from the future.",
+			life:   []step{{do(issue("a of this moment"), entries("a")), moment + before, "a of this moment", false}, {nil, 2 * pollInterval, "a of this moment", true}},
 		},
 		"FirstNotTrusted": {
-			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s after it has.",
+			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s later.",
 			life: []step{
 				{do(issue("a1"), entries("b")), moment, "a1", false},
 				{nil, time.Minute, "a1", false},
 				{do(entries("ba")), moment + before, "a1", false},
-				{nil, 2 * pace, "a1", true},
+				{nil, 2 * pollInterval, "a1", true},
 			},
 		},
 		"FirstOfAnotherName": {
-			reason: "We should not call ready what is called by another name.",
-			life:   []step{{do(issue("a of another name"), entries("a")), time.Minute, "a of another name", false}, {do(issue("a1")), settle + moment, "a1", true}},
+			reason: "We should not be ready with a certificate for another name.",
+			life:   []step{{do(issue("a of another name"), entries("a")), time.Minute, "a of another name", false}, {do(issue("a1")), settleTime + moment, "a1", true}},
 		},
 		"FirstExpires": {
-			reason: "We should not call ready what nobody trusts any more.",
+			reason: "We should not be ready with an expired certificate.",
 			life:   []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}},
 		},
 		"FirstReplaced": {
-			reason: "We should serve the newest for as long as we are not ready: the leader verifies us with the CA of now, and cannot write an entry while we serve another.",
+			reason: "We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.",
 			life: []step{
 				{do(issue("a1"), entries("c")), moment, "a1", false},
 				{do(issue("b1")), moment, "b1", false},
 				{do(entries("cb")), moment + before, "b1", false},
-				{nil, 2 * pace, "b1", true},
+				{nil, 2 * pollInterval, "b1", true},
 			},
 		},
 		"NoneYet": {
@@ -226,7 +225,7 @@ func TestGate(t *testing.T) {
 				begun,
 				{do(none(nil)), time.Minute, "a1", true},
 				{do(none(errors.New("gone"))), time.Minute, "a1", true},
-				{do(issue("a2")), settle + moment, "a2", true},
+				{do(issue("a2")), settleTime + moment, "a2", true},
 			},
 		},
 		"Next": {
@@ -234,15 +233,15 @@ func TestGate(t *testing.T) {
 			life: []step{
 				begun,
 				{do(issue("a2")), moment + before, "a1", true},
-				{nil, 2 * pace, "a2", true},
+				{nil, 2 * pollInterval, "a2", true},
 			},
 		},
 		"NextWithoutEntries": {
-			reason: "We should take our time for the next one where no entry is: one may be on its way to the API servers.",
+			reason: "We should wait before we serve the next one even without entries: one may be on its way to the API servers.",
 			life: []step{
 				{do(issue("a1")), moment, "a1", true},
 				{do(issue("b1")), moment + before, "a1", true},
-				{nil, 2 * pace, "b1", true},
+				{nil, 2 * pollInterval, "b1", true},
 			},
 		},
 		"NextOfAnotherCA": {
@@ -252,75 +251,75 @@ func TestGate(t *testing.T) {
 				{do(issue("b1")), time.Minute, "a1", true},
 				{do(entries("ab", "a")), time.Minute, "a1", true},
 				{do(entries("ab", "ab")), moment + before, "a1", true},
-				{nil, 2 * pace, "b1", true},
+				{nil, 2 * pollInterval, "b1", true},
 				{do(entries("b", "b")), time.Minute, "b1", true},
 			},
 		},
 		"TheOtherEntry": {
-			reason: "We should look at the last of the entries as at the first.",
+			reason: "We should check the last entry like the first.",
 			life: []step{
 				{do(issue("a1"), entries("a", "a")), moment, "a1", true},
 				{do(issue("b1"), entries("a", "ab")), time.Minute, "a1", true},
 			},
 		},
 		"TrustLost": {
-			reason: "We should wait for 5 s anew when an entry has ceased to trust the next one, for however short a while.",
+			reason: "We should wait another 5 s when an entry has stopped trusting the next one, however briefly.",
 			life: []step{
 				begun,
 				{do(issue("b1"), entries("ab")), before, "a1", true},
 				{do(entries("a")), moment, "a1", true},
 				{do(entries("ab")), moment + before, "a1", true},
-				{nil, 2 * pace, "b1", true},
+				{nil, 2 * pollInterval, "b1", true},
 			},
 		},
 		"BundlesUnknown": {
-			reason: "We should not take it for trust that we could not look.",
+			reason: "We should not take a failed read for trust.",
 			life: []step{
 				begun,
 				{do(issue("a2"), refused), time.Minute, "a1", true},
 				{do(entries("a")), before, "a1", true},
 				{do(refused), moment, "a1", true},
 				{do(entries("a")), moment + before, "a1", true},
-				{nil, 2 * pace, "a2", true},
+				{nil, 2 * pollInterval, "a2", true},
 			},
 		},
 		"FirstWithBundlesUnknown": {
-			reason: "We should not be ready when we could not look.",
+			reason: "We should not be ready when we could not read the bundles.",
 			life: []step{
 				{do(issue("a1"), refused), time.Minute, "a1", false},
-				{do(entries()), settle + moment, "a1", true},
+				{do(entries()), settleTime + moment, "a1", true},
 			},
 		},
 		"NextReplaced": {
-			reason: "We should wait for 5 s anew when the next one is replaced by another.",
+			reason: "We should wait another 5 s when another replaces the next one.",
 			life: []step{
 				begun,
 				{do(issue("a2")), before, "a1", true},
 				{do(issue("a3")), moment + before, "a1", true},
-				{nil, 2 * pace, "a3", true},
+				{nil, 2 * pollInterval, "a3", true},
 			},
 		},
 		"NextReplacedByItsPredecessor": {
-			reason: "We should go on with what we serve if it is the newest again, and wait for 5 s anew when it is replaced after all.",
+			reason: "We should keep our certificate if it is the newest again, and wait another 5 s when it is replaced after all.",
 			life: []step{
 				begun,
 				{do(issue("b1"), entries("ab")), before, "a1", true},
 				{do(issue("a1")), time.Minute, "a1", true},
 				{do(issue("b1")), moment + before, "a1", true},
-				{nil, 2 * pace, "b1", true},
+				{nil, 2 * pollInterval, "b1", true},
 			},
 		},
 		"Expired": {
-			reason: "We should serve the next one at once when nobody trusts what we serve: it has expired.",
+			reason: "We should serve the next one at once when ours has expired.",
 			life: []step{
 				begun,
-				{do(issue("b1")), brief - moment - pace, "a1", true},
-				{nil, 3 * pace, "b1", true},
+				{do(issue("b1")), brief - moment - pollInterval, "a1", true},
+				{nil, 3 * pollInterval, "b1", true},
 				{do(entries("b")), moment, "b1", true},
 			},
 		},
 		"ExpiredBeforeTheNext": {
-			reason: "We should serve what comes late at once.",
+			reason: "We should serve a late certificate at once.",
 			life: []step{
 				begun,
 				{nil, brief + time.Minute, "a1", true},
@@ -328,23 +327,23 @@ func TestGate(t *testing.T) {
 			},
 		},
 		"NextOfAnotherName": {
-			reason: "We should not serve a certificate that is not for the name by which we are called.",
+			reason: "We should not serve a certificate for another name than ours.",
 			life:   []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}},
 		},
 		"NotForServers": {
-			reason: "We should not serve a certificate that the API servers would not take of a server.",
+			reason: "We should not serve a certificate that the API servers refuse from a server.",
 			life:   []step{begun, {do(issue("a for clients")), time.Minute, "a1", true}},
 		},
 		"NextOfAnIntermediate": {
-			reason: "We should trust a certificate by way of the intermediate that it is served with, as the API servers do.",
-			life:   []step{begun, {do(issue("a by way of another")), settle + moment, "a by way of another", true}},
+			reason: "We should trust a certificate through the intermediate that it is served with, as the API servers do.",
+			life:   []step{begun, {do(issue("a by way of another")), settleTime + moment, "a by way of another", true}},
 		},
 		"WithoutItsIntermediate": {
 			reason: "We should not serve a certificate without the intermediate that links it to the CA.",
 			life:   []step{begun, {do(issue("a without the other")), time.Minute, "a1", true}},
 		},
 		"StillReady": {
-			reason: "We should stay ready when entries are damaged: that is for the leader to mend, and no reason to leave all others without a replica.",
+			reason: "We should stay ready when entries are damaged: the leader mends them, and the others still need a replica.",
 			life: []step{
 				begun,
 				{do(garbage), time.Minute, "a1", true},
@@ -354,11 +353,11 @@ func TestGate(t *testing.T) {
 			},
 		},
 		"Garbage": {
-			reason: "We should not take for trust what is no CA.",
+			reason: "We should not trust garbage as a CA.",
 			life:   []step{{do(issue("a1"), garbage), time.Minute, "a1", false}},
 		},
 		"EmptyBundle": {
-			reason: "We should not take for trust an entry without a CA, nor have the CAs of the system stand in for it.",
+			reason: "We should not trust an entry without a CA, nor fall back to the CAs of the system.",
 			life:   []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}},
 		},
 	} {
@@ -389,7 +388,7 @@ func TestGate(t *testing.T) {
 					synctest.Wait()
 					served, err := g.GetCertificate(nil)
 					if s.served == "" {
-						require.ErrorIs(t, err, errNone, "%s Step %d.", tc.reason, i)
+						require.ErrorIs(t, err, errNoCertificate, "%s Step %d.", tc.reason, i)
 					} else {
 						require.NoError(t, err, "%s Step %d.", tc.reason, i)
 					}
@@ -412,26 +411,26 @@ func TestGateSaysWhy(t *testing.T) {
 		ours, other := newIssuer(t), newIssuer(t)
 		var lines []string
 		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-		w := &world{noNewest: errors.New("no Secret yet")}
-		g := NewGate(w, service, w.look)
-		require.ErrorIs(t, g.Ready(nil), errNone, "We should not be ready before we have looked.")
+		w := &world{newestErr: errors.New("no Secret yet")}
+		g := NewGate(w, service, w.readBundles)
+		require.ErrorIs(t, g.Ready(nil), errNoCertificate, "We should not be ready before we have looked.")
 		assert.False(t, g.NeedLeaderElection(), "We should serve on every replica.")
 
-		w.open(t.Context(), t) // Another that logs elsewhere.
+		w.open(t.Context(), t) // It logs elsewhere.
 		g = w.open(logf.IntoContext(t.Context(), log), t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.ErrorIs(t, g.Ready(nil), w.noNewest, "We should say why there is none.")
+		require.ErrorIs(t, g.Ready(nil), w.newestErr, "We should say why there is none.")
 		require.Len(t, lines, 1, "We should say it once.")
 		assert.Contains(t, lines[0], "no Secret yet", "We should say it.")
 
 		w.change(func(w *world) {
-			w.newest, w.noNewest, w.bundles = ours.issue(t, service, time.Hour), nil, [][]byte{other.pem()}
+			w.newest, w.newestErr, w.bundles = ours.issue(t, service, time.Hour), nil, [][]byte{other.pem()}
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.ErrorAs(t, g.Ready(nil), &x509.UnknownAuthorityError{}, "We should say that an entry does not trust us.")
-		assert.Contains(t, g.Ready(nil).Error(), "the leader has to write its CA there", "We should say what is to happen.")
+		assert.Contains(t, g.Ready(nil).Error(), "the leader has to write its CA there", "We should say what has to happen.")
 		require.Len(t, lines, 3, "We should say what we serve, and why it is not trusted, once.")
 		assert.Contains(t, lines[1], "Serving a certificate")
 		assert.Contains(t, lines[1], w.newest.Leaf.SerialNumber.Text(16), "We should say which.")
@@ -442,13 +441,13 @@ func TestGateSaysWhy(t *testing.T) {
 		require.ErrorIs(t, g.Ready(nil), errSettling, "We should say what we wait for.")
 		assert.Contains(t, g.Ready(nil).Error(), "less than 5s", "We should give the API servers the time that we promise.")
 
-		time.Sleep(settle)
+		time.Sleep(settleTime)
 		synctest.Wait()
 		require.NoError(t, g.Ready(nil))
-		looked := w.lookedUpon
+		looked := w.bundleReads
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, looked, w.lookedUpon, "We should verify nothing while there is nothing new.")
+		assert.Equal(t, looked, w.bundleReads, "We should verify nothing while there is nothing new.")
 		assert.Len(t, lines, 4, "We should say nothing then.")
 	})
 }
@@ -465,14 +464,14 @@ func TestGateMetric(t *testing.T) {
 		return families[0].GetMetric()[0].GetGauge().GetValue()
 	}
 	w := &world{}
-	g := NewGate(w, service, w.look)
+	g := NewGate(w, service, w.readBundles)
 	require.NoError(t, g.RegisterMetrics())
 	assert.Zero(t, expiry(), "We should say that there is none.")
 
 	ca := newIssuer(t)
 	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.pem()}
 	require.NoError(t, g.advance(t.Context()))
-	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the certificate is valid that we serve.")
+	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the served certificate is valid.")
 	require.Error(t, g.RegisterMetrics(), "We should not count twice.")
 
 	g.Now = func() time.Time { return w.newest.Leaf.NotAfter.Add(time.Second) }

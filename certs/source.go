@@ -1,5 +1,5 @@
-// Package certs provides the webhook server's certificates. All of them are
-// made and rotated by cert-manager, or by its libraries.
+// Package certs provides the webhook server's certificates. cert-manager or its
+// libraries make and rotate all of them.
 package certs
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// SelfSigned issues this replica's certificates from a CA of our own, which all
-// replicas share through a Secret and the first of them makes. The private key
-// of a certificate never leaves memory. It runs on every replica.
+// SelfSigned issues this replica's certificates from our own CA. The first replica
+// makes the CA, and all share it through a Secret. The private key of a
+// certificate never leaves memory. SelfSigned runs on every replica.
 type SelfSigned struct{ *tls.DynamicSource }
 
-// NewSelfSigned keeps the CA in a namespace and issues certificates for the given
-// names. Both are renewed after two thirds of their durations.
+// NewSelfSigned keeps the CA in a namespace and issues certificates for dnsNames.
+// Certificates and CA are renewed after two thirds of their durations.
 func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration time.Duration, dnsNames ...string) SelfSigned {
 	return SelfSigned{&tls.DynamicSource{
 		DNSNames: dnsNames,
@@ -45,8 +45,8 @@ func (s SelfSigned) Start(ctx context.Context) error {
 	return s.DynamicSource.Start(logf.IntoContext(ctx, logf.Log.WithName("certificates")))
 }
 
-// NewCertManager reads certificates that cert-manager issues from a folder where
-// their Secret is mounted, as often as they change. It runs on every replica.
+// NewCertManager reads cert-manager's certificates from the folder where their
+// Secret is mounted, and again when they change. It runs on every replica.
 func NewCertManager(dir string) (*certwatcher.CertWatcher, error) {
 	w, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {

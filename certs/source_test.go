@@ -25,8 +25,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// mounted writes a Secret with a certificate into a folder as the kubelet does:
-// files are links by way of one to a folder, which is replaced by another.
+// mounted writes a Secret with a certificate into a folder as the kubelet does: the
+// files are links through one link to a folder, which the next version replaces.
 func mounted(t *testing.T, dir, version string, c *tls.Certificate) {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
@@ -77,7 +77,7 @@ func TestCertManager(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		got, err := source.GetCertificate(nil)
 		require.NoError(c, err)
-		assert.Equal(c, second.Certificate, got.Certificate, "We should read what is mounted anew.")
+		assert.Equal(c, second.Certificate, got.Certificate, "We should read what is mounted later.")
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
@@ -90,7 +90,7 @@ func TestNewCertManagerRefuses(t *testing.T) {
 		is     error
 	}{
 		"NoFolder": {
-			reason: "We should not start without a certificate, but say what is to be mounted and where.",
+			reason: "We should not start without a certificate, but say what to mount and where.",
 			mount:  func(_ *testing.T, dir string) string { return filepath.Join(dir, "absent") },
 			want:   filepath.Join("absent", "tls.crt"), is: fs.ErrNotExist,
 		},
@@ -135,8 +135,8 @@ func TestNewCertManagerRefuses(t *testing.T) {
 	}
 }
 
-// newSecrets is an API server that has the Secrets of a namespace and nothing
-// else: none at first, and one once it has been created, which it hands over.
+// newSecrets starts an API server that serves only the Secrets of a namespace. It
+// has none at first. The channel delivers the Secret that is created.
 func newSecrets(t *testing.T, namespace string) (*rest.Config, <-chan *corev1.Secret) {
 	t.Helper()
 	created, handed := make(chan *corev1.Secret, 1), make(chan *corev1.Secret, 1)
@@ -148,7 +148,7 @@ func newSecrets(t *testing.T, namespace string) (*rest.Config, <-chan *corev1.Se
 		switch {
 		case r.URL.Query().Get("fieldSelector") != "metadata.name="+v1alpha1.CASecret:
 			http.Error(w, "no right to see other Secrets", http.StatusForbidden)
-		case r.URL.Query().Get("sendInitialEvents") != "": // As an API server that cannot stream a list.
+		case r.URL.Query().Get("sendInitialEvents") != "": // Like an API server that cannot stream a list.
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			assert.NoError(t, answer.Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: "Invalid", Code: http.StatusUnprocessableEntity}))
 		case r.URL.Query().Get("watch") == "":
@@ -203,7 +203,7 @@ func TestSelfSigned(t *testing.T) {
 	default:
 		require.NoError(t, errors.New("no Secret"), "We should keep the CA in a Secret.")
 	}
-	assert.Equal(t, v1alpha1.CASecret, secret.Name, "We should have the name to which we have a right.")
+	assert.Equal(t, v1alpha1.CASecret, secret.Name, "We should use the name that we have rights to.")
 	block, _ := pem.Decode(secret.Data["ca.crt"])
 	require.NotNil(t, block)
 	ca, err := x509.ParseCertificate(block.Bytes)
@@ -214,5 +214,5 @@ func TestSelfSigned(t *testing.T) {
 	assert.Equal(t, 40*time.Hour, c.Leaf.NotAfter.Sub(c.Leaf.NotBefore), "We should have a certificate for as long as we were told.")
 	assert.Equal(t, []string{service, service + ".cluster.local"}, c.Leaf.DNSNames, "We should have it for all names.")
 	g := NewGate(source, service, func(context.Context) ([][]byte, error) { return [][]byte{secret.Data["ca.crt"]}, nil })
-	assert.ErrorIs(t, g.advance(t.Context()), errSettling, "We should issue what the API servers trust, if only from now on.")
+	assert.ErrorIs(t, g.advance(t.Context()), errSettling, "We should issue what the API servers trust from now on.")
 }

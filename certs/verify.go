@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// dialTimeout of a look at our own server.
+// dialTimeout limits a connection to our own server.
 const dialTimeout = 10 * time.Second
 
-// Verify that a server, which is this replica, is one that the API server would
-// trust: by our name, with a CA in PEM alone.
+// Verify connects to this replica at address and returns an error unless the API
+// server would trust it: by our name, with only the given CA, in PEM.
 func (g *Gate) Verify(ctx context.Context, address string, ca []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
@@ -22,13 +22,13 @@ func (g *Gate) Verify(ctx context.Context, address string, ca []byte) error {
 	return g.dial(ctx, address, &tls.Config{RootCAs: roots})
 }
 
-// Served is an error as long as nobody speaks TLS there, whoever that is.
-func (g *Gate) Served(ctx context.Context, address string) error {
-	return g.dial(ctx, address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Verify tells who it is.
+// CheckServing returns an error unless some server speaks TLS at address.
+func (g *Gate) CheckServing(ctx context.Context, address string) error {
+	return g.dial(ctx, address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Verify checks who it is.
 }
 
-// dial presents the certificate that is served, by which a server that answers
-// known clients alone knows this replica: else it would log each dial as an attack.
+// dial presents the served certificate. With --client-ca-file, the server
+// recognises its own replica by it, and would log each dial without it as an attack.
 func (g *Gate) dial(ctx context.Context, address string, config *tls.Config) error {
 	config.ServerName, config.MinVersion = g.Name, tls.VersionTLS13
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.GetCertificate(nil) }

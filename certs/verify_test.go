@@ -25,13 +25,13 @@ func encoded(der []byte) []byte {
 func TestVerify(t *testing.T) {
 	const name = "example.com" // in the certificate of httptest, which signs itself
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Of handshakes that are to fail.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes fail on purpose.
 	server.StartTLS()
 	defer server.Close()
 	serving, ca := server.Listener.Addr().String(), encoded(server.Certificate().Raw)
-	left := httptest.NewUnstartedServer(http.NotFoundHandler())
-	silent := left.Listener.Addr().String()
-	left.Close()
+	stopped := httptest.NewUnstartedServer(http.NotFoundHandler())
+	silent := stopped.Listener.Addr().String()
+	stopped.Close()
 
 	is := func(target error) func(*testing.T, error, string) {
 		return func(t *testing.T, err error, reason string) {
@@ -51,12 +51,12 @@ func TestVerify(t *testing.T) {
 			want: is(nil),
 		},
 		"OneOfTwoCAs": {
-			reason:  "We should trust either CA while one takes the place of the other.",
+			reason:  "We should trust either CA while one replaces the other.",
 			address: serving, name: name, ca: append(newIssuer(t).pem(), ca...),
 			want: is(nil),
 		},
 		"WrongName": {
-			reason:  "We should refuse a certificate for another name, of which the API server would not take it.",
+			reason:  "We should refuse a certificate for another name, as the API server would.",
 			address: serving, name: "classbind.classbind-system.svc", ca: ca,
 			want: func(t *testing.T, err error, reason string) {
 				t.Helper()
@@ -74,7 +74,7 @@ func TestVerify(t *testing.T) {
 			},
 		},
 		"NoCA": {
-			reason:  "We should trust nobody without a CA: not those whom the system trusts either.",
+			reason:  "We should trust nobody without a CA, not even a CA of the system.",
 			address: serving, name: name,
 			want: func(t *testing.T, err error, reason string) {
 				t.Helper()
@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 			},
 		},
 		"NotPEM": {
-			reason:  "We should not take anything for a CA.",
+			reason:  "We should not accept garbage as a CA.",
 			address: serving, name: name, ca: []byte("PEM"),
 			want: func(t *testing.T, err error, reason string) {
 				t.Helper()
@@ -103,8 +103,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestServed has a server that lets in who presents what it serves, and nobody else.
-func TestServed(t *testing.T) {
+// TestCheckServing uses a server that lets in only clients with its own certificate.
+func TestCheckServing(t *testing.T) {
 	own := newIssuer(t).issue(t, service, time.Hour)
 	complaints := make(chan string, 10)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -125,14 +125,14 @@ func TestServed(t *testing.T) {
 	address := server.Listener.Addr().String()
 
 	gate := NewGate(nil, service, nil)
-	require.ErrorIs(t, gate.Served(t.Context(), address), errNone, "We should not be served before there is a certificate.")
+	require.ErrorIs(t, gate.CheckServing(t.Context(), address), errNoCertificate, "We should not be served before there is a certificate.")
 	gate.served.Store(own)
-	require.NoError(t, gate.Served(t.Context(), address), "We should not care who signed it.")
+	require.NoError(t, gate.CheckServing(t.Context(), address), "We should not care who signed it.")
 	server.Close()
-	require.ErrorIs(t, gate.Served(t.Context(), address), syscall.ECONNREFUSED, "We should say that nobody listens.")
+	require.ErrorIs(t, gate.CheckServing(t.Context(), address), syscall.ECONNREFUSED, "We should say that nobody listens.")
 	close(complaints)
 	for c := range complaints {
-		assert.NotContains(t, c, "client didn't provide a certificate", "We should present a certificate, or each look would be logged.")
+		assert.NotContains(t, c, "client didn't provide a certificate", "We should present a certificate, or each check would be logged.")
 		assert.NotContains(t, c, "a stranger", "We should present the one that is served.")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClaimKind registers a kind of claim: on creation, its claims are bound to a
-// class of one of the ClassKinds that name it.
+// ClaimKind registers a kind of claim. classbind binds each new claim of the kind
+// to a class of one of the ClassKinds that name it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=classbind
@@ -39,16 +39,16 @@ type ClaimKind struct {
 }
 
 // ClaimKindSpec says how claims of a kind are read, bound and answered. Its
-// defaults fit a Crossplane-shaped claim. (Its rules allow for absent paths
-// because the API server holds the default of spec, which is {}, against them
-// before it fills in the defaults within.)
+// defaults fit a Crossplane-shaped claim. (Its rules allow absent paths because
+// the API server checks the default of spec, which is {}, against them before it
+// fills in the nested defaults.)
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || self.paths.classRef != self.paths.classSelector && !self.paths.classSelector.startsWith(self.paths.classRef + '.') && !self.paths.classRef.startsWith(self.paths.classSelector + '.')",message="paths.classRef and paths.classSelector must not be the same field nor lie within each other",fieldPath=".paths"
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || !has(self.paths.skipIfSet) || self.paths.skipIfSet.all(p, p != self.paths.classSelector && !self.paths.classSelector.startsWith(p + '.'))",message="paths.skipIfSet must not name paths.classSelector nor a parent of it: no claim with a selector would be bound",fieldPath=".paths.skipIfSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.classRefFormat == 'ObjectReference'",message="All needs a reference that carries a namespace: set classRefFormat to ObjectReference, or name one namespace",fieldPath=".classNamespaces.from"
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.classRefFormat == 'ObjectReference'",message="a reference that carries no namespace needs exactly one name: name one, or set classRefFormat to ObjectReference",fieldPath=".classNamespaces.names"
 type ClaimKindSpec struct {
-	// Paths of the fields that classbind reads and writes in a claim of the
+	// Paths are the fields that classbind reads and writes in a claim, in the
 	// version that the API server prefers for its kind.
 	// +kubebuilder:default={}
 	// +optional
@@ -57,54 +57,54 @@ type ClaimKindSpec struct {
 	// ClassRefFormat is the form of the class reference: ObjectReference
 	// ({apiVersion, kind, name}, and namespace for a namespaced class),
 	// TypedLocalObjectReference ({apiGroup, kind, name}), LocalObjectReference
-	// ({name}) or Name (a string). The last two cannot say a kind, so they are
-	// accepted only where the claim kind has one class kind.
+	// ({name}) or Name (a string). The last two carry no kind, so they are
+	// accepted only if the claim kind has one class kind.
 	// +kubebuilder:default=ObjectReference
 	// +optional
 	ClassRefFormat ClassRefFormat `json:"classRefFormat,omitempty"`
 
-	// ClassNamespaces says from which namespaces a claim is offered the classes of
-	// a namespaced kind. Classes that have no namespace are offered to every claim.
+	// ClassNamespaces are the namespaces whose classes of a namespaced kind are
+	// offered to a claim. Classes without a namespace are offered to every claim.
 	// +kubebuilder:default={}
 	// +optional
 	ClassNamespaces ClassNamespaces `json:"classNamespaces,omitzero"`
 
-	// Strategy by which one of several candidates is chosen: Random gives every
-	// class an equal share, WeightedRandom a share proportional to its weight,
-	// HighestWeight takes the heaviest, with equal shares among ties, LeastClaims
-	// the one that the fewest claims of this kind are bound to, with weighted shares
-	// among ties, and RoundRobin the one that was given to a claim of this kind the
-	// longest ago, whatever the weights. LeastClaims needs to list and watch the
-	// claims; each replica of classbind has turns of its own.
+	// Strategy chooses one of several candidates. Random gives every class an equal
+	// share, and WeightedRandom a share proportional to its weight. HighestWeight
+	// takes the heaviest class, with equal shares among ties. LeastClaims takes the
+	// class with the fewest bound claims of this kind, with weighted shares among
+	// ties; classbind needs to list and watch the claims for it. RoundRobin takes the
+	// class that was given to a claim of this kind the longest ago, and ignores
+	// weights; each replica of classbind takes its own turns.
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
 
-	// Seed of the draw: with Claim, the claim's identity, so that the same claim
-	// always gets the same class from the same classes; with Request, a fresh one
-	// for each request. A claim with generateName has no identity yet when it is
-	// bound, and always gets a fresh one.
+	// Seed of the draw. With Claim, it is the claim's identity: the same claim
+	// always gets the same class from the same classes. With Request, it is new for
+	// each request. A claim with generateName has no identity yet when it is bound,
+	// so it always gets a new seed.
 	// +kubebuilder:default=Claim
 	// +optional
 	Seed Seed `json:"seed,omitempty"`
 
-	// WhenUnmatched says what becomes of a claim for which there is no class:
-	// Admit creates it without a class, with a warning to its author; Deny
-	// refuses it (403); BindLater creates it as Admit does, and binds it when there
-	// is a class for it, as it binds every other claim of this kind that has no
-	// class. For that, classbind needs to list, watch and patch the claims.
+	// WhenUnmatched says what happens to a claim that no class matches. Admit
+	// creates it without a class and warns its author. Deny refuses it (403).
+	// BindLater creates it as Admit does, and binds it, like every other claim of
+	// this kind without a class, once a class matches. For BindLater, classbind
+	// needs to list, watch and patch the claims.
 	// +kubebuilder:default=Admit
 	// +optional
 	WhenUnmatched WhenUnmatched `json:"whenUnmatched,omitempty"`
 
-	// FailurePolicy says what becomes of a claim that classbind cannot answer
-	// for: Fail refuses it, Ignore admits it without a class.
+	// FailurePolicy says what happens to a claim when classbind cannot answer:
+	// Fail refuses it, Ignore admits it without a class.
 	// +kubebuilder:default=Fail
 	// +optional
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// NamespaceSelector selects the namespaces whose claims are bound; empty,
-	// all of them. kube-system and classbind's own are always left out.
+	// NamespaceSelector selects the namespaces whose claims are bound; an empty one
+	// selects all. kube-system and classbind's own namespace are always left out.
 	// +kubebuilder:default={}
 	// +optional
 	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`
@@ -112,22 +112,22 @@ type ClaimKindSpec struct {
 
 // ClaimPaths are the fields of a claim that classbind reads and writes.
 type ClaimPaths struct {
-	// ClassSelector is the path of a metav1.LabelSelector over classes. A claim
-	// kind without such a field takes the claim's annotation
-	// classbind.io/class-selector, as any claim kind may.
+	// ClassSelector is the path of a metav1.LabelSelector over classes. Any claim
+	// may have its selector in the annotation classbind.io/class-selector instead,
+	// which a claim kind without such a field needs.
 	// +kubebuilder:default=".spec.classSelector"
 	// +optional
 	ClassSelector FieldPath `json:"classSelector,omitempty"`
 
-	// ClassRef is the path to which the class reference is written. A claim in
-	// which it is set, to anything but null, is left alone.
+	// ClassRef is the path of the class reference, which classbind writes. A claim
+	// with any value but null there is left alone.
 	// +kubebuilder:default=".spec.classRef"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.startsWith('.metadata.') && !self.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these"
 	// +optional
 	ClassRef FieldPath `json:"classRef,omitempty"`
 
-	// SkipIfSet lists further paths: a claim in which any is set, to anything
-	// but null, is left alone.
+	// SkipIfSet lists further paths. A claim with any value but null at one of
+	// them is left alone.
 	// +kubebuilder:default={".spec.resourceRef"}
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p in ['.apiVersion', '.kind', '.metadata', '.metadata.name', '.metadata.namespace'])",message="must not name what every claim has: no claim would be bound"
@@ -141,17 +141,17 @@ type ClaimPaths struct {
 func (p *ClaimPaths) SettledBy() []FieldPath { return append([]FieldPath{p.ClassRef}, p.SkipIfSet...) }
 
 // FieldPath is a path into an object as in a CRD's scale subresource: field
-// names, each after a dot, and no indices. It is short because the API server
-// compiles an expression of each, which takes it seconds for dozens of names.
+// names, each after a dot, and no indices. Its length is limited because the API
+// server compiles each path into an expression: dozens of names take seconds.
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
 type FieldPath string
 
-// Names of the fields, from the outermost in.
+// Names returns the field names, outermost first.
 func (p FieldPath) Names() []string { return strings.Split(strings.TrimPrefix(string(p), "."), ".") }
 
-// JSONPointer is the same path as RFC 6901 has it. Field names need no escaping.
+// JSONPointer returns the path in RFC 6901 form. Field names need no escaping.
 func (p FieldPath) JSONPointer() string { return strings.ReplaceAll(string(p), ".", "/") }
 
 // ClassRefFormat is the form of a class reference.
@@ -167,12 +167,12 @@ const (
 	Name                      ClassRefFormat = "Name"
 )
 
-// Strategy is a way to choose one of several candidates.
+// Strategy chooses one of several candidates.
 //
 // +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin
 type Strategy string
 
-// The ways to choose one of several candidates.
+// The strategies.
 const (
 	Random         Strategy = "Random"
 	WeightedRandom Strategy = "WeightedRandom"
@@ -192,19 +192,19 @@ const (
 	SeedRequest Seed = "Request"
 )
 
-// WhenUnmatched is the answer to a claim for which there is no class.
+// WhenUnmatched is the answer to a claim that no class matches.
 //
 // +kubebuilder:validation:Enum=Admit;Deny;BindLater
 type WhenUnmatched string
 
-// The answers to a claim for which there is no class.
+// The answers to a claim that no class matches.
 const (
 	Admit     WhenUnmatched = "Admit"
 	Deny      WhenUnmatched = "Deny"
 	BindLater WhenUnmatched = "BindLater"
 )
 
-// FailurePolicy is that of a webhook.
+// FailurePolicy is the failurePolicy of a webhook.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
 type FailurePolicy string
@@ -217,26 +217,28 @@ const (
 
 // ClaimKindStatus is what classbind's leader has observed.
 type ClaimKindStatus struct {
-	// Classes that claims of this kind can be bound to, of all class kinds.
+	// Classes counts the classes, of all class kinds, that claims of this kind can
+	// be bound to.
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// DefaultClass is the kind and name of the default class of all namespaces,
-	// and "+N" for N more that should not be.
+	// DefaultClass is the kind and name of the default class for all namespaces,
+	// followed by "+N" if there are N more, which should not happen.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
 
-	// NamespaceDefaults counts the namespaces that have a default class of their
-	// own, which goes before that of all.
+	// NamespaceDefaults counts the namespaces with a default class of their own,
+	// which takes precedence over the default class for all namespaces.
 	// +optional
 	NamespaceDefaults int32 `json:"namespaceDefaults,omitempty"`
 
-	// BoundClaims have a class. Absent where the claims are not watched, which
-	// they are with BindLater or LeastClaims.
+	// BoundClaims counts the claims with a class. It is set only with BindLater or
+	// LeastClaims, which watch the claims.
 	// +optional
 	BoundClaims *int32 `json:"boundClaims,omitempty"`
 
-	// WaitingClaims have no class, and wait for one. Absent without BindLater.
+	// WaitingClaims counts the claims that wait for a class. It is set only with
+	// BindLater.
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClassKind registers a kind of class and says which kinds of claim its classes
+// ClassKind registers a kind of class and lists the claim kinds that its classes
 // can satisfy.
 //
 // +kubebuilder:object:root=true
@@ -30,8 +30,8 @@ type ClassKind struct {
 
 // ClassKindSpec says what the classes of a kind can satisfy and how they are read.
 type ClassKindSpec struct {
-	// ClaimKinds that the classes can satisfy, each named <plural>.<group> as
-	// its ClaimKind is, which need not exist yet.
+	// ClaimKinds that the classes can satisfy, each by the name of its ClaimKind,
+	// <plural>.<group>. The ClaimKind need not exist yet.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=178
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -39,22 +39,22 @@ type ClassKindSpec struct {
 	// +optional
 	ClaimKinds []string `json:"claimKinds,omitempty"`
 
-	// Default says where a class is marked as the default: an annotation or a
-	// field that is true.
+	// Default is where a class is marked as the default: an annotation or a field
+	// with the value true.
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
 	// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path != '.status' && !self.path.startsWith('.status.')",message="must not be in the status of a class: an update of its status is not guarded",fieldPath=".path"
 	// +optional
 	Default Source `json:"default,omitzero"`
 
-	// Weight says where a class's weight is found, an integer from 0 to
-	// 1000000; 1 where it is absent.
+	// Weight is where a class has its weight, an integer from 0 to 1000000. A class
+	// without a weight has weight 1.
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/weight}
 	// +optional
 	Weight Source `json:"weight,omitzero"`
 }
 
-// Source is where a value of a class is found. A path makes classbind watch
-// whole objects, of which it keeps that value; an annotation only their metadata.
+// Source is where a class has a value. With a path, classbind watches whole
+// objects and keeps that value; with an annotation, it watches only metadata.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.path)",message="name either an annotation or a path"
 type Source struct {
@@ -71,7 +71,7 @@ type Source struct {
 
 // ClassKindStatus is what classbind's leader has observed.
 type ClassKindStatus struct {
-	// Classes of this kind that are watched.
+	// Classes counts the watched classes of this kind.
 	// +optional
 	Classes int32 `json:"classes"`
 

@@ -1,11 +1,11 @@
-// Package v1alpha1 is the API group classbind.io: ClaimKind and ClassKind, by
-// which cluster admins and vendors register what is bound to what. Both are
-// cluster-scoped, and an object's name is the resource that it registers
-// (<plural>.<group>, as its CRD is named; the plural alone for a core one), so
-// that no resource can be registered twice.
+// Package v1alpha1 is the API group classbind.io. Cluster admins and vendors
+// register kinds of claim with ClaimKinds and kinds of class with ClassKinds.
+// Both are cluster-scoped. An object's name is the resource that it registers
+// (<plural>.<group> like the name of its CRD; only the plural for a core
+// resource), so no resource can be registered twice.
 //
-// Everything in a spec has a default and every rule is in the CRD's schema:
-// what the API server has stored needs no second validation.
+// Everything in a spec has a default, and every rule is in the CRD's schema:
+// objects that the API server has stored need no second validation.
 //
 // +kubebuilder:object:generate=true
 // +groupName=classbind.io

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of this package's kinds.
+// GroupVersion is the API group and version of this package's kinds.
 var GroupVersion = schema.GroupVersion{Group: "classbind.io", Version: "v1alpha1"}
 
 // AddToScheme adds this package's kinds to a scheme.

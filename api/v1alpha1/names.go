@@ -1,9 +1,10 @@
 package v1alpha1
 
-// Names that other programs and people see, each with who writes and who reads it.
+// Names that other programs and people see. Each comment says who writes and who
+// reads the name.
 const (
-	// CordonedAnnotation, "true" on a class, offers it to no new claim. Written
-	// by cluster admins, read by the selector.
+	// CordonedAnnotation, "true" on a class, keeps it from new claims. Written by
+	// cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
 
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
@@ -11,14 +12,14 @@ const (
 	// without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
-	// HolderUIDAnnotation on the Lease of a seat is the uid of the class that was
-	// last admitted as its default. Written and read by the guard.
+	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
+	// admitted as its default. Written and read by the guard.
 	HolderUIDAnnotation = "classbind.io/holder-uid"
 
-	// HolderPendingAnnotation beside it lists, as JSON, the writes of that class
-	// which may be in flight: the id of the attempt that admitted each, and the
-	// resourceVersion from which the class was to be updated, absent where it was
-	// to be created. Written and read by the guard.
+	// HolderPendingAnnotation on the same Lease lists, as JSON, the writes of that
+	// class that may be in flight: for each the id of the attempt that admitted it,
+	// and the resourceVersion that an update started from, absent for a create.
+	// Written and read by the guard.
 	HolderPendingAnnotation = "classbind.io/holder-pending"
 
 	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
@@ -26,12 +27,12 @@ const (
 	AggregateLabel = "classbind.io/aggregate-to-classbind"
 
 	// FieldManager owns the entries of the webhook configurations, the status of
-	// ClaimKinds and ClassKinds, and the class references of claims that were bound
-	// later. Written by classbind's leader.
+	// ClaimKinds and ClassKinds, and the class references of claims bound later.
+	// Written by classbind's leader.
 	FieldManager = "classbind"
 
-	// CommandFieldManager owns the marks of default classes that "classbind
-	// set-default" moves. Written by that command.
+	// CommandFieldManager owns the default marks that "classbind set-default" moves.
+	// Written by that command.
 	CommandFieldManager = "classbind-set-default"
 
 	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
@@ -39,29 +40,31 @@ const (
 	// classbind's leader fills.
 	WebhookConfiguration = "classbind"
 
-	// BindSuffix ends the name of each entry of the first, which begins with the
-	// claim kind's. Written by classbind's leader, read in API server errors.
+	// BindSuffix follows the claim kind's name in the name of each entry of the
+	// MutatingWebhookConfiguration. Written by classbind's leader, read in API
+	// server errors.
 	BindSuffix = ".bind.classbind.io"
 
-	// GuardSuffix ends the name of each entry of the second, which begins with the
-	// class kind's. Written by classbind's leader, read in API server errors.
+	// GuardSuffix follows the class kind's name in the name of each entry of the
+	// ValidatingWebhookConfiguration. Written by classbind's leader, read in API
+	// server errors.
 	GuardSuffix = ".guard.classbind.io"
 
-	// BindPath is where the webhook server binds claims, called by the API server.
+	// BindPath is the path that binds claims, called by the API server.
 	BindPath = "/bind"
 
-	// GuardPath is where the webhook server validates classes, called by the API server.
+	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3
 
-	// CASecret holds the self-signed certificate authority that the replicas
-	// share, in classbind's own namespace. Written by whichever replica is first.
+	// CASecret holds the self-signed certificate authority that the replicas share,
+	// in classbind's own namespace. Written by the first replica.
 	CASecret = "classbind-ca" //nolint:gosec // The name of a Secret, not its content.
 
-	// TLSSecret holds the certificate of all replicas, and its CA, where
-	// cert-manager issues it, in classbind's own namespace. Written by cert-manager.
+	// TLSSecret holds the certificate of all replicas and its CA, in classbind's own
+	// namespace, if cert-manager issues it. Written by cert-manager.
 	TLSSecret = "classbind-tls" //nolint:gosec // The name of a Secret, not its content.
 
 	// EventController reports the events on claims. Written by classbind's leader.
@@ -75,23 +78,23 @@ const (
 // Condition types and reasons in the status of ClaimKinds and ClassKinds,
 // written by classbind's leader.
 const (
-	// ConditionReady is True for a ClassKind whose classes are offered to
-	// claims, and for a ClaimKind whose claims are bound.
+	// ConditionReady is True for a ClassKind whose classes are offered to claims,
+	// and for a ClaimKind whose claims are bound.
 	ConditionReady = "Ready"
 	// ConditionSingleDefault is False for a ClaimKind with more than one default
-	// class, of all namespaces or of one.
+	// class, for all namespaces or for one.
 	ConditionSingleDefault = "SingleDefault"
-	// ConditionGuarded is True for a ClassKind of which the API server asks us
-	// before it stores a default class.
+	// ConditionGuarded is True for a ClassKind if the API server asks us before it
+	// stores a default class of it.
 	ConditionGuarded = "Guarded"
-	// ConditionWeightsValid is False for a ClassKind with a class whose weight
-	// cannot be read and so counts as 1.
+	// ConditionWeightsValid is False for a ClassKind if a class has a malformed
+	// weight, which counts as 1.
 	ConditionWeightsValid = "WeightsValid"
-	// ConditionLabelsHeld is False for a ClassKind with a class that has too many
-	// labels, and so is offered to no claim.
+	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
+	// and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
-	// claims are bound when there is a class for them.
+	// claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
 	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims whose claims
 	// are counted.
@@ -106,25 +109,25 @@ const (
 	ReasonUnsuitable = "Unsuitable"
 	// ReasonNotPermitted says that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
-	// ReasonNotSynced says that the API server has not yet listed the classes,
-	// or that the webhook of the claim kind has not yet been configured.
+	// ReasonNotSynced says that the API server has not listed the classes yet, or
+	// that the webhook of the claim kind is not configured yet.
 	ReasonNotSynced = "NotSynced"
-	// ReasonStale says that classes were listed once, that the API server does
-	// not answer any more, and that the last known classes are still offered.
+	// ReasonStale says that the API server listed the classes once and no longer
+	// answers, and that the last known classes are still offered.
 	ReasonStale = "Stale"
 	// ReasonAmbiguousReference says that the form of reference cannot tell the
-	// claim kind's several class kinds apart.
+	// claim kind's class kinds apart.
 	ReasonAmbiguousReference = "AmbiguousReference"
-	// ReasonUnknownValue says that this release of classbind does not know the value
-	// of a field of the ClaimKind, which another release accepted.
+	// ReasonUnknownValue says that a field of the ClaimKind has a value that another
+	// release of classbind accepted and this one does not know.
 	ReasonUnknownValue = "UnknownValue"
 
-	// ReasonClassKindMissing says that the classes of a class kind that serves the
-	// claim kind were offered before, and that this replica does not know them yet.
+	// ReasonClassKindMissing says that a class kind that serves the claim kind was
+	// served before, and that this replica does not know its classes yet.
 	ReasonClassKindMissing = "ClassKindMissing"
 
-	// ReasonTooLarge says that the webhook configuration has no room for the entry
-	// of the kind, so that the API server does not ask us.
+	// ReasonTooLarge says that the webhook configuration has no room for the kind's
+	// entry, so the API server does not ask us.
 	ReasonTooLarge = "TooLarge"
 
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
@@ -151,7 +154,7 @@ const (
 
 // Reasons of the events on claims, written by classbind's leader.
 const (
-	// EventBoundToClass says to which class a claim that waited was bound.
+	// EventBoundToClass names the class that a waiting claim was bound to.
 	EventBoundToClass = "BoundToClass"
 	// EventNoMatchingClass says, once, why a claim waits.
 	EventNoMatchingClass = "NoMatchingClass"

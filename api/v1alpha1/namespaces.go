@@ -2,26 +2,26 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClassNamespaces are those whose classes a claim is offered.
+// ClassNamespaces are the namespaces whose classes are offered to a claim.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.from) || (self.from == 'Names') == (has(self.names) && self.names.size() > 0)",message="names are needed with Names, and not allowed with SameAsClaim and All",fieldPath=".names"
 type ClassNamespaces struct {
-	// From is SameAsClaim for the claim's own namespace, All, or Names. A claim that
-	// has no namespace is, with SameAsClaim, offered no class that has one. With All,
-	// an author of classes in one namespace can attract the claims of all others.
+	// From is SameAsClaim for the claim's own namespace, All, or Names. With
+	// SameAsClaim, a claim without a namespace is offered no namespaced class. With
+	// All, an author of classes in one namespace can attract claims of all others.
 	// +kubebuilder:default=SameAsClaim
 	// +optional
 	From ClassNamespacesFrom `json:"from,omitempty"`
 
-	// Names of the namespaces, with Names: exactly one where the reference carries
-	// no namespace, because the controller of the claim looks there.
+	// Names of the namespaces, with Names. If the reference carries no namespace,
+	// name exactly one: the one where the controller of the claim looks.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
 	// +optional
 	Names []NamespaceName `json:"names,omitempty"`
 }
 
-// ClassNamespacesFrom says which namespaces ClassNamespaces are.
+// ClassNamespacesFrom says which namespaces ClassNamespaces contains.
 //
 // +kubebuilder:validation:Enum=SameAsClaim;All;Names
 type ClassNamespacesFrom string
@@ -41,8 +41,8 @@ const (
 type NamespaceName string
 
 // NamespaceSelector selects namespaces by their labels. It is a
-// metav1.LabelSelector whose every part the schema checks, so that no
-// registration can spoil the webhook configuration that all of them share.
+// metav1.LabelSelector with a schema for every part, so that no registration can
+// break the webhook configuration that all of them share.
 type NamespaceSelector struct {
 	// MatchLabels are labels that a namespace must have.
 	// +kubebuilder:validation:MaxProperties=32
@@ -50,7 +50,7 @@ type NamespaceSelector struct {
 	// +optional
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// MatchExpressions are further requirements; all of them must hold.
+	// MatchExpressions are further requirements; all must hold.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +optional

@@ -28,7 +28,7 @@ const (
 	tableEnd     = "<!-- end of limits -->\n"
 )
 
-// TestSecurity proves that SECURITY.md has every limit, as the code has it.
+// TestSecurity proves that SECURITY.md has the same limits as the code.
 func TestSecurity(t *testing.T) {
 	text, err := os.ReadFile(securityFile)
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestSecurity(t *testing.T) {
 	assert.Equal(t, want, string(text), "We should have the limits of the code in SECURITY.md: make generate.")
 }
 
-// TestSecurityNamesTests proves that there is every test on which SECURITY.md relies.
+// TestSecurityNamesTests proves that every test that SECURITY.md names exists.
 func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile(securityFile)
 	require.NoError(t, err)
@@ -64,8 +64,8 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// limitsTable has a row for each constant in limits.go: its number, and its comment,
-// which says what it protects and what happens beyond.
+// limitsTable returns a table with a row for each constant in limits.go: its name,
+// its number and its comment.
 func limitsTable(t *testing.T) string {
 	t.Helper()
 	files := token.NewFileSet()
@@ -93,7 +93,7 @@ func limitsTable(t *testing.T) string {
 	return table.String()
 }
 
-// number as a reader would write it.
+// number formats a constant as a reader would write it.
 func number(t *testing.T, c *types.Const) string {
 	t.Helper()
 	n, exact := constant.Int64Val(c.Val())
@@ -109,7 +109,7 @@ func number(t *testing.T, c *types.Const) string {
 	return fmt.Sprint(n)
 }
 
-// onlyTime imports what limits.go has of package time, without its source.
+// onlyTime imports the part of package time that limits.go uses, without its source.
 type onlyTime struct{}
 
 func (onlyTime) Import(path string) (*types.Package, error) {

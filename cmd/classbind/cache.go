@@ -13,12 +13,13 @@ import (
 	"github.com/classbind/classbind/controller"
 )
 
-func named(name string) cache.ByObject {
+// byName limits the cache to the object with the name.
+func byName(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
 
-// slim is an object without what nobody reads.
-func slim(object any) (any, error) {
+// stripMetadata removes metadata that nobody reads from an object.
+func stripMetadata(object any) (any, error) {
 	if m, err := meta.Accessor(object); err == nil {
 		m.SetAnnotations(nil)
 		m.SetManagedFields(nil)
@@ -26,21 +27,21 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-// cacheOptions keep what is cached to what is read: two webhook configurations,
-// and of CRDs that they changed.
+// cacheOptions limits the cache to what is read: two webhook configurations, and
+// the metadata of CRDs, which shows that they changed.
 func cacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(v1alpha1.WebhookConfiguration),
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(v1alpha1.WebhookConfiguration),
-		controller.CRD(): {Transform: slim},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1alpha1.WebhookConfiguration),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1alpha1.WebhookConfiguration),
+		controller.CRD(): {Transform: stripMetadata},
 	}}
 }
 
-// leaderCacheOptions are the same, that one Secret changed, and, where a ClaimKind
-// selects namespaces, their labels.
+// leaderCacheOptions adds the named Secret, to notice its changes, and, if a
+// ClaimKind selects namespaces, the labels of namespaces.
 func leaderCacheOptions(namespace, secret string) cache.Options {
 	o := cacheOptions()
-	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(secret).Field}}}
-	o.ByObject[controller.Namespace()] = cache.ByObject{Transform: slim}
+	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(secret).Field}}}
+	o.ByObject[controller.Namespace()] = cache.ByObject{Transform: stripMetadata}
 	return o
 }

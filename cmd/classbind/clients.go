@@ -18,28 +18,28 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// reread is how often the client CA is read. A file that is mounted from a ConfigMap
-// changes by a symbolic link beside it, which a watch of the file would miss.
-const reread = time.Second
+// rereadInterval is how often the client CA is read. A file mounted from a ConfigMap
+// changes through a symbolic link beside it, which a watch of the file would miss.
+const rereadInterval = time.Second
 
-// clients are those whom the webhook server answers: with --client-ca-file, those
-// that present a certificate of that CA for one of the names, and nobody else.
-// The zero value answers everybody.
+// clients decides which clients the webhook server answers. With --client-ca-file,
+// these are only clients with a certificate of that CA for one of the names. The
+// zero value answers everybody.
 //
-// A replica looks whether it serves itself: every 2 s for its readiness, and as the
-// leader before it writes an entry. It has no certificate of the CA, and presents
-// the one that it serves. The handshake lets it in, and the handler refuses it like
-// every other name.
+// A replica also connects to itself: every 2 s for its readiness, and as the leader
+// before it writes an entry. It has no certificate of that CA, and presents the one
+// that it serves. The handshake lets it in, and the handler refuses it like every
+// other name.
 type clients struct {
 	file  string
 	names []string
-	// own is the certificate that this replica serves.
-	own func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ownCertificate returns the certificate that this replica serves.
+	ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 	ca atomic.Pointer[clientCA]
 }
 
-// clientCA is what the file had when it was read last without an error.
+// clientCA is the content of the file when it was last read without an error.
 type clientCA struct {
 	text []byte
 	pool *x509.CertPool
@@ -47,17 +47,17 @@ type clientCA struct {
 
 var errNoClientCertificate = errors.New("the client has no certificate")
 
-// newClients reads the CA of --client-ca-file, and again when Start runs and it changes.
-func (o *options) newClients(own func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
+// newClients reads the CA of --client-ca-file. Start reads it again when it changes.
+func (o *options) newClients(ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
 	if o.clientCAFile == "" {
 		return &clients{}, nil
 	}
-	c := &clients{file: o.clientCAFile, names: o.clientNames, own: own}
+	c := &clients{file: o.clientCAFile, names: o.clientNames, ownCertificate: ownCertificate}
 	_, err := c.read()
 	return c, err
 }
 
-// read the CA, and say whether it is another.
+// read reads the CA and says whether it changed.
 func (c *clients) read() (changed bool, err error) {
 	text, err := os.ReadFile(c.file)
 	if err != nil {
@@ -74,11 +74,11 @@ func (c *clients) read() (changed bool, err error) {
 	return true, nil
 }
 
-// NeedLeaderElection says that it runs on every replica.
+// NeedLeaderElection is false: every replica reads the CA.
 func (c *clients) NeedLeaderElection() bool { return false }
 
-// Start reads the CA whenever its file changes, until the context ends. A file that
-// is broken or gone leaves the CA of before.
+// Start reads the CA whenever its file changes, until the context ends. If the file
+// is broken or gone, the last CA stays.
 func (c *clients) Start(ctx context.Context) error {
 	if c.file == "" {
 		<-ctx.Done()
@@ -98,28 +98,27 @@ func (c *clients) Start(ctx context.Context) error {
 			log.Error(err, "Goes on with the client CA of before")
 		}
 		before = text
-	}, reread)
+	}, rereadInterval)
 	return nil
 }
 
-// configure what the server asks of a client.
+// configure makes the server ask for a client certificate.
 func (c *clients) configure(config *tls.Config) {
 	if c.file == "" {
 		return
 	}
-	// Not RequireAndVerifyClientCert: that takes one pool for as long as the server
-	// runs, and verifies no connection that resumes an older one, such as one from
-	// before the CA was replaced.
+	// Not RequireAndVerifyClientCert: it uses one pool for as long as the server runs,
+	// and does not verify resumed connections, such as one from before the CA changed.
 	config.ClientAuth, config.VerifyConnection = tls.RequireAnyClientCert, c.verify
 }
 
-// verify every connection, before a request is read.
+// verify checks every connection before a request is read.
 func (c *clients) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errNoClientCertificate
 	}
 	leaf := state.PeerCertificates[0]
-	if own, err := c.own(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
+	if own, err := c.ownCertificate(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
 		return nil
 	}
 	options := x509.VerifyOptions{
@@ -134,15 +133,15 @@ func (c *clients) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// handler refuses, before it reads a body, a client whose certificate is for none
-// of the names. The connection ends with the answer, or the server would read what
-// is left of the body first.
+// handler refuses a client whose certificate is for none of the names, before it
+// reads a body. The answer closes the connection; otherwise the server would first
+// read the rest of the body.
 func (c *clients) handler(next http.Handler) http.Handler {
 	if c.file == "" {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !c.named(r.TLS.PeerCertificates) {
+		if r.TLS == nil || !c.nameAllowed(r.TLS.PeerCertificates) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the client's certificate is for none of the names of --client-name", http.StatusForbidden)
 			return
@@ -151,9 +150,9 @@ func (c *clients) handler(next http.Handler) http.Handler {
 	})
 }
 
-// named says whether a certificate is for one of the names: its common name or one
-// of its DNS names.
-func (c *clients) named(chain []*x509.Certificate) bool {
+// nameAllowed says whether the common name or a DNS name of a certificate is one of
+// the names.
+func (c *clients) nameAllowed(chain []*x509.Certificate) bool {
 	if len(chain) == 0 {
 		return false
 	}

@@ -56,7 +56,7 @@ func (s *signer) sign(t *testing.T, template *x509.Certificate) (*x509.Certifica
 	return c, key
 }
 
-// issue a client's certificate, which a test may change before it is signed.
+// issue signs a template as a client's certificate, unless it says another usage.
 func (s *signer) issue(t *testing.T, template x509.Certificate) *tls.Certificate {
 	t.Helper()
 	if template.ExtKeyUsage == nil {
@@ -66,7 +66,7 @@ func (s *signer) issue(t *testing.T, template x509.Certificate) *tls.Certificate
 	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
 }
 
-// write the CA in the place of what the file has, as a mounted ConfigMap does.
+// write replaces the file with the CA, as a mounted ConfigMap does.
 func (s *signer) write(t *testing.T, file string) {
 	t.Helper()
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw})
@@ -74,13 +74,14 @@ func (s *signer) write(t *testing.T, file string) {
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-// forName is a template with a common name.
+// forName returns a template with a common name.
 func forName(name string) x509.Certificate {
 	return x509.Certificate{Subject: pkix.Name{CommonName: name}}
 }
 
-// answering is a server for clients of a CA, for the name kube-apiserver or api.example.org.
-func answering(t *testing.T, file string, own *tls.Certificate) (*clients, *httptest.Server) {
+// serveClients starts a server for clients of a CA with the name kube-apiserver or
+// api.example.org.
+func serveClients(t *testing.T, file string, own *tls.Certificate) (*clients, *httptest.Server) {
 	t.Helper()
 	c, err := parse(t, "--client-ca-file="+file, "--client-name=kube-apiserver,api.example.org").newClients(
 		func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil })
@@ -88,7 +89,7 @@ func answering(t *testing.T, file string, own *tls.Certificate) (*clients, *http
 	server := httptest.NewUnstartedServer(c.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	})))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Of handshakes that are to fail.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes fail on purpose.
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS13}
 	c.configure(server.TLS)
 	server.StartTLS()
@@ -96,10 +97,11 @@ func answering(t *testing.T, file string, own *tls.Certificate) (*clients, *http
 	return c, server
 }
 
-// ask with a certificate, or none. Sessions are resumed from the cache, if there is one.
+// ask sends a request with a certificate or, if nil, without. It resumes sessions from
+// the cache, if there is one.
 func ask(t *testing.T, server *httptest.Server, with *tls.Certificate, sessions tls.ClientSessionCache, body io.Reader) (int, string, error) {
 	t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions} //nolint:gosec // It is the client that is verified.
+	config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions} //nolint:gosec // The test is about the client's certificate.
 	if with != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return with, nil }
 	}
@@ -122,48 +124,48 @@ func TestClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	ca.write(t, file)
 	own := other.issue(t, x509.Certificate{DNSNames: []string{"classbind.classbind-system.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	_, server := answering(t, file, own)
+	_, server := serveClients(t, file, own)
 
 	for name, tc := range map[string]struct {
 		reason string
 		with   *tls.Certificate
-		want   int // 0 where there is no answer
+		want   int // 0 for no answer
 	}{
 		"CommonName": {
-			reason: "We should answer who has a name that is let in.",
+			reason: "We should answer a client with an allowed name.",
 			with:   ca.issue(t, forName("kube-apiserver")), want: http.StatusOK,
 		},
 		"DNSName": {
-			reason: "We should answer who has such a name among the DNS names.",
+			reason: "We should answer a client with an allowed DNS name.",
 			with:   ca.issue(t, x509.Certificate{DNSNames: []string{"x", "api.example.org"}}), want: http.StatusOK,
 		},
 		"OtherName": {
-			reason: "We should refuse who has another name from the same CA, such as a kubelet.",
+			reason: "We should refuse another name from the same CA, such as a kubelet.",
 			with:   ca.issue(t, forName("system:node:a")), want: http.StatusForbidden,
 		},
 		"NoName": {
-			reason: "We should refuse who has no name.",
+			reason: "We should refuse a certificate without a name.",
 			with:   ca.issue(t, x509.Certificate{}), want: http.StatusForbidden,
 		},
 		"Nobody": {
-			reason: "We should not answer who has no certificate.",
+			reason: "We should not answer a client without a certificate.",
 		},
 		"OtherCA": {
-			reason: "We should not answer who has the name from another CA.",
+			reason: "We should not answer an allowed name from another CA.",
 			with:   other.issue(t, forName("kube-apiserver")),
 		},
 		"Server": {
-			reason: "We should not answer who has a server's certificate.",
+			reason: "We should not answer a client with a server's certificate.",
 			with: ca.issue(t, x509.Certificate{
 				Subject: forName("kube-apiserver").Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			}),
 		},
 		"Expired": {
-			reason: "We should not answer who has an expired certificate.",
+			reason: "We should not answer a client with an expired certificate.",
 			with:   ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)}),
 		},
 		"Own": {
-			reason: "We should let a replica see that it serves, and answer it nothing.",
+			reason: "We should let a replica check that it serves, and refuse its requests.",
 			with:   own, want: http.StatusForbidden,
 		},
 	} {
@@ -189,19 +191,19 @@ func TestClientsRefuseBeforeTheBody(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	ca.write(t, file)
 	own := ca.issue(t, forName("classbind"))
-	_, server := answering(t, file, own)
+	_, server := serveClients(t, file, own)
 	body, sender := io.Pipe() // It never ends.
 	defer func() { _ = sender.Close() }()
 	status, _, err := ask(t, server, ca.issue(t, forName("somebody")), nil, body)
 	require.NoError(t, err)
-	assert.Equal(t, http.StatusForbidden, status, "We should not wait for what a stranger sends.")
+	assert.Equal(t, http.StatusForbidden, status, "We should not wait for the body of a stranger.")
 }
 
 func TestClientsCAIsReplaced(t *testing.T) {
 	before, after := newSigner(t), newSigner(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	before.write(t, file)
-	c, server := answering(t, file, before.issue(t, forName("classbind")))
+	c, server := serveClients(t, file, before.issue(t, forName("classbind")))
 	go func() { _ = c.Start(t.Context()) }()
 	old, renewed := before.issue(t, forName("kube-apiserver")), after.issue(t, forName("kube-apiserver"))
 
@@ -210,7 +212,7 @@ func TestClientsCAIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
 	_, _, err = ask(t, server, renewed, nil, http.NoBody)
-	require.Error(t, err, "We should not answer a CA that is not there yet.")
+	require.Error(t, err, "We should not answer a client of a CA that is not there yet.")
 
 	after.write(t, file)
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
@@ -219,14 +221,14 @@ func TestClientsCAIsReplaced(t *testing.T) {
 		require.Equal(collect, http.StatusOK, status)
 	}, 10*time.Second, 20*time.Millisecond, "We should read the CA again without a restart.")
 	_, _, err = ask(t, server, old, nil, http.NoBody)
-	require.Error(t, err, "We should not answer a CA that is gone.")
+	require.Error(t, err, "We should not answer a client of a CA that is gone.")
 	_, _, err = ask(t, server, old, sessions, http.NoBody)
-	require.Error(t, err, "We should not answer a CA that is gone to who resumes a session either.")
+	require.Error(t, err, "We should not answer a client of a CA that is gone even if it resumes a session.")
 
 	require.NoError(t, os.WriteFile(file, []byte("no CA"), 0o600))
 	require.NoError(t, os.Remove(file))
 	status, _, err = ask(t, server, renewed, nil, http.NoBody)
-	require.NoError(t, err, "We should go on with the CA of before where there is none.")
+	require.NoError(t, err, "We should keep the last CA if there is none.")
 	assert.Equal(t, http.StatusOK, status)
 }
 
@@ -235,7 +237,7 @@ func TestNewClients(t *testing.T) {
 	require.NoError(t, err)
 	config := &tls.Config{}
 	c.configure(config)
-	assert.Equal(t, tls.NoClientCert, config.ClientAuth, "We should ask nobody for a certificate unless we are told to.")
+	assert.Equal(t, tls.NoClientCert, config.ClientAuth, "We should ask nobody for a certificate without the flag.")
 	next := http.NotFoundHandler()
 	assert.NotNil(t, c.handler(next))
 
@@ -244,5 +246,5 @@ func TestNewClients(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "We should not start without the CA.")
 	require.NoError(t, os.WriteFile(file, []byte("no CA"), 0o600))
 	_, err = parse(t, "--client-ca-file="+file, "--client-name=a").newClients(nil)
-	require.ErrorContains(t, err, "--client-ca-file", "We should not start with what is no CA.")
+	require.ErrorContains(t, err, "--client-ca-file", "We should not start with a file that is no CA.")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 )
 
-// The names under which kubectl finds the command as a plugin, and the
-// completion of its arguments: kubectl classbind.
+// kubectl finds the command as a plugin, and the completion of its arguments,
+// under these names: kubectl classbind.
 const (
 	plugin           = "kubectl-classbind"
 	pluginCompletion = "kubectl_complete-classbind"
@@ -24,7 +24,7 @@ const (
 
 func newCommand() *cobra.Command { return newCommandAs(os.Args[0], os.Args[1:]) }
 
-// newCommandAs is the command under the name by which it was called.
+// newCommandAs returns the command for the program name that it was called by.
 func newCommandAs(program string, args []string) *cobra.Command {
 	c := newRootCommand()
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
@@ -40,7 +40,7 @@ func newCommandAs(program string, args []string) *cobra.Command {
 	return c
 }
 
-// exitStatus of the program for an error.
+// exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
 	if e := (*explain.ExitError)(nil); errors.As(err, &e) {
 		return e.Status
@@ -75,8 +75,8 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// version is the module's, as the go command stamped it: a release's tag, or a
-// pseudo-version of the commit that was built.
+// version returns the module version that the go command stamped: the tag of a
+// release, or a pseudo-version of the commit.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -66,15 +66,15 @@ func TestCommandRefuses(t *testing.T) {
 		want   string
 	}{
 		"Command": {
-			reason: "We should refuse a command that there is not, rather than print help and succeed.",
+			reason: "We should refuse an unknown command, rather than print help and succeed.",
 			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind"`,
 		},
 		"Flag": {
-			reason: "We should refuse a flag that there is not.",
+			reason: "We should refuse an unknown flag.",
 			args:   []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port",
 		},
 		"FlagOfTheRoot": {
-			reason: "We should refuse a flag that stands before its command.",
+			reason: "We should refuse a flag before its command.",
 			args:   []string{"--log-level=debug"}, want: "unknown flag: --log-level",
 		},
 		"FlagValue": {
@@ -82,11 +82,11 @@ func TestCommandRefuses(t *testing.T) {
 			args:   []string{"serve", "--leader-elect=perhaps"}, want: `invalid argument "perhaps" for "--leader-elect" flag`,
 		},
 		"ArgumentOfServe": {
-			reason: "We should refuse an argument that would be passed over, such as a flag without its dashes.",
+			reason: "We should refuse an argument that would be ignored, such as a flag without its dashes.",
 			args:   []string{"serve", "leader-elect=false"}, want: `"leader-elect=false"`,
 		},
 		"ArgumentOfVersion": {
-			reason: "We should refuse an argument that would be passed over.",
+			reason: "We should refuse an argument that would be ignored.",
 			args:   []string{"version", "short"}, want: `"short"`,
 		},
 		"Options": {
@@ -137,7 +137,7 @@ func TestPlugin(t *testing.T) {
 		c.SetArgs([]string{"explain", "--help"})
 		c.SetOut(&b)
 		require.NoError(t, c.ExecuteContext(t.Context()))
-		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain -f CLAIM", "As a plugin of kubectl, we should say how it is called.")
+		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain -f CLAIM", "As a plugin of kubectl, we should print kubectl's command.")
 		assert.Contains(t, b.String(), "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
 		assert.Contains(t, b.String(), "| kubectl classbind explain --unbound", "The examples should work as they are.")
 	}
@@ -173,7 +173,7 @@ func TestExitStatus(t *testing.T) {
 		args   []string
 		want   int
 	}{
-		"Explain": {"We should tell a failure of explain from a claim without a class, which is 1.", []string{"explain"}, 2},
+		"Explain": {"We should exit with 2 when explain fails: 1 is for a claim without a class.", []string{"explain"}, 2},
 		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
 		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
 		"None":    {"We should end with 1 after any other failure.", []string{"explian"}, 1},

@@ -2,9 +2,8 @@ package main
 
 import "runtime"
 
-// profileContention has every wait for a lock recorded, and every other wait of a
-// goroutine, from now on: a sample of them would miss the lock that is rarely
-// waited for.
+// profileContention records every wait of a goroutine, for a lock or anything else,
+// from now on. Samples would miss locks with rare waits.
 func profileContention() {
 	runtime.SetMutexProfileFraction(1)
 	runtime.SetBlockProfileRate(1)

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// drain lets a replica end without losing a request. For a while after it is
-// told to, it is not ready and goes on answering, since the API servers hear of
-// it later; and each answer closes its connection, so that in the end none is in
-// use on which a request could be on its way.
+// drain lets a replica end without losing a request. When the replica is told to
+// end, it is no longer ready but keeps answering for a while, because the API
+// servers notice later. Each answer then closes its connection, so in the end no
+// connection is left that could carry another request.
 type drain struct {
-	// begun ends when the drain begins, and over when it is over.
-	begun, over context.Context
+	// started is cancelled when the drain starts, and finished when it is over.
+	started, finished context.Context
 }
 
-// newDrain begins when the context ends, and takes so long.
+// newDrain returns a drain that starts when the context ends, and takes a duration.
 func newDrain(ctx context.Context, duration time.Duration) *drain {
-	over, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(duration, end) })
-	return &drain{begun: ctx, over: over}
+	finished, finish := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(duration, finish) })
+	return &drain{started: ctx, finished: finished}
 }
 
 func (d *drain) ready(*http.Request) error {
-	if d.begun.Err() != nil {
+	if d.started.Err() != nil {
 		return errors.New("this replica is about to end")
 	}
 	return nil
@@ -32,7 +32,7 @@ func (d *drain) ready(*http.Request) error {
 
 func (d *drain) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.begun.Err() != nil {
+		if d.started.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

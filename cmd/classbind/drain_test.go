@@ -26,8 +26,8 @@ func TestDrainTakesItsTime(t *testing.T) {
 		reason   string
 		duration time.Duration
 	}{
-		"AtOnce": {reason: "We should end at once when we are to take no time."},
-		"Later":  {reason: "We should go on for as long as we were told.", duration: 10 * time.Second},
+		"AtOnce": {reason: "We should end at once without a delay."},
+		"Later":  {reason: "We should go on for the whole delay.", duration: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -36,30 +36,30 @@ func TestDrainTakesItsTime(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				require.NoError(t, d.ready(nil), "We should be ready until we are told to end.")
-				require.NoError(t, d.over.Err(), "We should not end before we are told to.")
+				require.NoError(t, d.finished.Err(), "We should not end before we are told to.")
 
 				stop()
-				require.Error(t, d.ready(nil), "We should not be ready from the moment that we are told to end.")
+				require.Error(t, d.ready(nil), "We should not be ready as soon as we are told to end.")
 				if tc.duration > 0 {
 					time.Sleep(tc.duration - 1)
 					synctest.Wait()
-					require.NoError(t, d.over.Err(), tc.reason)
+					require.NoError(t, d.finished.Err(), tc.reason)
 					time.Sleep(time.Nanosecond)
 				}
 				synctest.Wait()
-				require.ErrorIs(t, d.over.Err(), context.Canceled, tc.reason)
+				require.ErrorIs(t, d.finished.Err(), context.Canceled, tc.reason)
 				assert.Error(t, d.ready(nil), "We should not be ready again.")
 			})
 		})
 	}
 }
 
-// connections that a server has been given so far, and closed.
+// connections counts the connections that a server has opened and closed.
 type connections struct{ opened, closed atomic.Int32 }
 
 func (c *connections) open() int32 { return c.opened.Load() - c.closed.Load() }
 
-// newServer is one over TLS, with a client that trusts it.
+// newServer starts a TLS server. The client trusts it.
 func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Client, *connections) {
 	t.Helper()
 	all := &connections{}
@@ -81,7 +81,7 @@ func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *htt
 func call(t *testing.T, client *http.Client, url, protocol string) (closes, ok bool) {
 	t.Helper()
 	response, err := client.Post(url, "text/plain", strings.NewReader("claim"))
-	if err != nil { // Not a requirement: it is not for callers beside the test to end it.
+	if err != nil { // Not require: only the test's own goroutine may end it.
 		t.Errorf("We should lose no request: %v", err)
 		return false, false
 	}
@@ -105,8 +105,8 @@ func TestDrainClosesConnections(t *testing.T) {
 			server, client, connections := newServer(t, newDrain(ctx, time.Hour).handler(echo), http2)
 			for range 3 {
 				closes, _ := call(t, client, server.URL, protocol)
-				assert.False(t, closes, "We should not close a connection while we are to go on.")
-				assert.EqualValues(t, 1, connections.open(), "We should be called on one connection.")
+				assert.False(t, closes, "We should not close a connection before we are told to end.")
+				assert.EqualValues(t, 1, connections.open(), "We should get all calls on one connection.")
 			}
 			stop()
 			for range 3 {
@@ -118,8 +118,8 @@ func TestDrainClosesConnections(t *testing.T) {
 	}
 }
 
-// TestDrainLosesNoRequest calls without a pause while a replica ends, as API
-// servers do by way of a Service that has another for it.
+// TestDrainLosesNoRequest calls without a pause while a replica ends, as API servers
+// do through a Service that replaces it by another.
 func TestDrainLosesNoRequest(t *testing.T) {
 	const callers = 8
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
@@ -141,7 +141,7 @@ func TestDrainLosesNoRequest(t *testing.T) {
 			transport := client.Transport.(*http.Transport)
 			transport.MaxIdleConnsPerHost = callers
 			if !http2 {
-				transport.MaxConnsPerHost = callers // Else there could be one to spare, on which nobody calls.
+				transport.MaxConnsPerHost = callers // Otherwise, a spare connection might carry no calls.
 			}
 			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				mu.Lock()
@@ -169,14 +169,14 @@ func TestDrainLosesNoRequest(t *testing.T) {
 			stop()
 			require.Error(t, d.ready(nil))
 			told := answers[0].Load()
-			until(t, "We should go on answering while it is not known that we end.", func() bool { return answers[0].Load() > told+2*callers })
+			until(t, "We should keep answering until the callers know that we end.", func() bool { return answers[0].Load() > told+2*callers })
 			mu.Lock()
 			service = other
 			mu.Unlock()
-			// One may have been dialled, and not yet been taken up.
-			until(t, "We should leave no connection open on which a request could be on its way.", func() bool { return connections.closed.Load() == dialled })
+			// A connection may have been dialled and not accepted yet.
+			until(t, "We should leave no connection open that could carry another request.", func() bool { return connections.closed.Load() == dialled })
 			require.NoError(t, ending.Config.Shutdown(t.Context()))
-			until(t, "We should be of no more use to anybody.", func() bool { return answers[1].Load() > 100 })
+			until(t, "The other replica should answer all calls.", func() bool { return answers[1].Load() > 100 })
 		})
 	}
 }

@@ -23,17 +23,18 @@ import (
 )
 
 const (
-	// nextTerm is how soon a replica that has lost the leadership runs for it again.
-	nextTerm = time.Second
+	// termInterval is the pause before a replica that lost the leadership runs for it
+	// again.
+	termInterval = time.Second
 
-	// serviceDelay is for the kubelet to see that a replica is ready, every 2 s as
-	// deploy/ has it, and for the Service to lead there.
+	// serviceDelay gives the kubelet time to see that a replica is ready (deploy/ has
+	// it look every 2 s) and the Service time to route there.
 	serviceDelay = 5 * time.Second
 )
 
-// leadership runs what writes, as long as this replica leads, and for as many
-// terms as it does. Each term has a manager of its own, because a manager ends
-// with the loss of its Lease, and this replica has to go on answering.
+// leadership runs everything that writes to the cluster while this replica leads,
+// term after term. Each term has its own manager: a manager ends when it loses its
+// Lease, but this replica must keep answering.
 type leadership struct {
 	cluster      *rest.Config
 	scheme       *runtime.Scheme
@@ -42,15 +43,16 @@ type leadership struct {
 	registration *controller.Registration
 	claims       *controller.Claims
 	// opened is closed once this replica knows all classes.
-	opened  <-chan struct{}
-	serving func(ctx context.Context, ca []byte) error
+	opened <-chan struct{}
+	// verifyServing returns an error unless this replica serves a certificate of the CA.
+	verifyServing func(ctx context.Context, ca []byte) error
 }
 
-// NeedLeaderElection says that every replica runs for it.
+// NeedLeaderElection is false: every replica runs for the leadership.
 func (l *leadership) NeedLeaderElection() bool { return false }
 
-// Start returns when the context ends. Before it knows all classes, a replica does
-// not run for it: it could not serve any entry that it wrote.
+// Start runs for the leadership until the context ends. A replica first waits until
+// it knows all classes: before that, it could not serve the entries that it writes.
 func (l *leadership) Start(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -61,29 +63,29 @@ func (l *leadership) Start(ctx context.Context) error {
 		if err := l.term(ctx); err != nil && ctx.Err() == nil {
 			logf.FromContext(ctx).Info("Does not lead, and runs for it again", "because", err.Error())
 		}
-	}, nextTerm)
+	}, termInterval)
 	return nil
 }
 
-// term waits until this replica leads, and returns when it does no more.
+// term waits until this replica leads, and returns when it leads no more.
 func (l *leadership) term(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(l.cluster, ctrl.Options{
 		Scheme:                        l.scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mapper, nil },
 		Logger:                        logf.FromContext(ctx),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own has those of all.
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own manager serves all metrics.
 		LeaderElection:                l.options.leaderElect,
 		LeaderElectionID:              v1alpha1.LeaderLease,
 		LeaderElectionNamespace:       l.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),
-		Controller:                    config.Controller{SkipNameValidation: new(true)}, // Names come again in the next term.
+		Controller:                    config.Controller{SkipNameValidation: new(true)}, // The next term uses the same names.
 	})
 	if err != nil {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	configurator := &controller.WebhookConfigurator{
-		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.serving,
+		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
 		Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service,
 	}
 	if l.options.webhookURL == "" {

@@ -13,7 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestLeadershipGoesOn has terms that end as soon as they begin, for want of a file.
+// TestLeadershipGoesOn runs terms that fail at once, because a file is missing.
 func TestLeadershipGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -21,16 +21,16 @@ func TestLeadershipGoesOn(t *testing.T) {
 		ctx, stop := context.WithCancel(logf.IntoContext(t.Context(), log))
 		opened := make(chan struct{})
 		l := &leadership{opened: opened, cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
-		assert.False(t, l.NeedLeaderElection(), "We should run for it on every replica.")
+		assert.False(t, l.NeedLeaderElection(), "We should run for the leadership on every replica.")
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
 		time.Sleep(time.Minute)
-		require.Empty(t, lines, "We should not run for it before we know all classes.")
+		require.Empty(t, lines, "We should not run for the leadership before we know all classes.")
 		close(opened)
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
-		require.Empty(t, ended, "We should go on: this replica has to answer.")
-		require.Len(t, lines, 3, "We should run for it again once a second.")
+		require.Empty(t, ended, "We should go on: this replica must keep answering.")
+		require.Len(t, lines, 3, "We should run for the leadership again once a second.")
 		assert.Contains(t, lines[2], "cannot connect to the cluster", "We should say what ended the term.")
 
 		stop()

@@ -12,50 +12,50 @@ import (
 )
 
 const (
-	// lineDelay is for how long a line waits for others, to be written with them:
-	// where claims are few, to wake up for each line is much of what a claim takes. A
-	// crash loses the lines of that time.
+	// lineDelay is how long a line waits for others, to be written together: with few
+	// claims, waking up for each line is a large part of a claim's cost. A crash loses
+	// the lines of that time.
 	lineDelay = 100 * time.Millisecond
-	// mostWaiting bytes are some twenty thousand decisions.
-	mostWaiting = 8 << 20
-	// mostWritten bytes, about, are written at once: what a pipe takes.
-	mostWritten = 64 << 10
+	// maxWaitingBytes is room for some twenty thousand decisions.
+	maxWaitingBytes = 8 << 20
+	// writeChunk is about how much is written at once: as much as a pipe takes.
+	writeChunk = 64 << 10
 )
 
-// logWriter writes lines in the background, so that no claim waits for whoever
-// reads them, or for another claim's line: who has one leaves it on a stack,
-// which is emptied a moment later, and while there is none nothing
-// happens at all. Lines that come faster than they are read are dropped.
+// logWriter writes lines in the background, so that no claim waits for the reader
+// of the log or for another claim's line. Callers push lines onto a stack, and a
+// goroutine empties it soon after; without lines, it sleeps. Lines that come faster
+// than they are read are dropped.
 //
-// zerolog's diode is a library for this. It looks for lines many times a second,
-// or may leave one lying until the next, writes each by itself, and logs by way
-// of the standard logger, which is this one, that it is about to be full.
+// zerolog's diode is a library for this. It polls for lines many times a second, or
+// may leave one until the next comes. It writes each line by itself, and reports
+// that it is about to be full through the standard logger, which is this one.
 type logWriter struct {
 	to      io.Writer
 	waiting atomic.Pointer[logLine] // the stack
 	bytes   atomic.Int64            // of its lines
-	dropped atomic.Int64            // lines, ever
+	dropped atomic.Int64            // lines since the start
 	wake    chan struct{}
 	closed  atomic.Bool
 	done    chan struct{}
 
-	writing sync.Mutex // of those who empty the stack
+	writing sync.Mutex // held by flush; guards buffer
 	buffer  []byte
 }
 
 type logLine struct {
 	text []byte
-	next *logLine // which is the line before
+	next *logLine // the line before
 }
 
 var logLines = sync.Pool{New: func() any { return &logLine{} }}
 
-// newLogWriter keeps what is written until it runs.
+// newLogWriter returns a writer that keeps its lines until it runs.
 func newLogWriter(to io.Writer) *logWriter {
 	return &logWriter{to: to, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// RegisterMetrics with what controller-runtime serves.
+// RegisterMetrics registers the counter of dropped lines.
 func (w *logWriter) RegisterMetrics() error {
 	return metrics.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "classbind_log_lines_dropped_total",
@@ -63,9 +63,10 @@ func (w *logWriter) RegisterMetrics() error {
 	}, func() float64 { return float64(w.dropped.Load()) }))
 }
 
-// Write a line, or several. It takes no lock and waits for nothing, and never fails.
+// Write takes one or several lines. It takes no lock while the writer is open, does
+// not wait, and never fails.
 func (w *logWriter) Write(text []byte) (int, error) {
-	if w.bytes.Add(int64(len(text))) > mostWaiting {
+	if w.bytes.Add(int64(len(text))) > maxWaitingBytes {
 		w.bytes.Add(-int64(len(text)))
 		w.dropped.Add(1)
 		return len(text), nil
@@ -76,7 +77,7 @@ func (w *logWriter) Write(text []byte) (int, error) {
 	for l.next = before; !w.waiting.CompareAndSwap(before, l); l.next = before {
 		before = w.waiting.Load()
 	}
-	if before == nil { // The line itself may have been written by now, and be another's.
+	if before == nil { // Not l.next: by now l may be written and reused.
 		select {
 		case w.wake <- struct{}{}:
 		default: // It is awake.
@@ -88,24 +89,24 @@ func (w *logWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// run until the writer is closed, and say in the log itself what was dropped.
+// run writes lines until the writer is closed, and logs how many were dropped.
 func (w *logWriter) run(log logr.Logger) {
 	defer close(w.done)
-	said := int64(0)
+	reported := int64(0)
 	for range w.wake {
 		if w.closed.Load() {
 			return
 		}
 		time.Sleep(lineDelay)
 		w.flush()
-		if dropped := w.dropped.Load(); dropped > said {
-			log.Info("Dropped lines of the log, which could not be written, or not as fast as they came", "lines", dropped-said)
-			said = dropped
+		if dropped := w.dropped.Load(); dropped > reported {
+			log.Info("Dropped lines of the log, which could not be written, or not as fast as they came", "lines", dropped-reported)
+			reported = dropped
 		}
 	}
 }
 
-// close writes what waits. From then on, lines are written as they come.
+// close writes the waiting lines. After it, each line is written at once.
 func (w *logWriter) close() {
 	w.closed.Store(true)
 	select {
@@ -128,15 +129,15 @@ func (w *logWriter) flush() {
 		next := l.next
 		w.buffer = append(w.buffer, l.text...)
 		lines++
-		if next == nil || len(w.buffer) >= mostWritten {
+		if next == nil || len(w.buffer) >= writeChunk {
 			if _, err := w.to.Write(w.buffer); err != nil {
-				w.dropped.Add(lines) // Some of them may be there.
+				w.dropped.Add(lines) // Some may have been written.
 			}
 			w.bytes.Add(-int64(len(w.buffer)))
 			w.buffer, lines = w.buffer[:0], 0
 		}
 		l.next = nil
-		if cap(l.text) < mostWritten {
+		if cap(l.text) < writeChunk {
 			logLines.Put(l)
 		}
 		l = next

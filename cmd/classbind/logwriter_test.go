@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// console keeps what is written to it, unless it fails.
+// console keeps what is written to it, unless it has an error.
 type console struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -76,7 +76,7 @@ func TestLogWriterWritesInOrder(t *testing.T) {
 	assert.Zero(t, w.dropped.Load())
 
 	_, _ = fmt.Fprintln(w, "late")
-	assert.True(t, strings.HasSuffix(out.String(), "\nlate\n"), "We should write at once what comes after the end.")
+	assert.True(t, strings.HasSuffix(out.String(), "\nlate\n"), "We should write lines at once after the end.")
 }
 
 func TestLogWriterWritesAtOnce(t *testing.T) {
@@ -88,14 +88,14 @@ func TestLogWriterWritesAtOnce(t *testing.T) {
 			_, _ = fmt.Fprintln(w, "hello")
 		}
 		synctest.Wait()
-		assert.Zero(t, out.written(), "We should wait for others to write them together.")
+		assert.Zero(t, out.written(), "We should wait for more lines, to write them together.")
 		w.close()
 		assert.Equal(t, 1, out.written(), "We should write lines together.")
 		assert.Equal(t, strings.Repeat("hello\n", 100), out.String())
 	})
 }
 
-// blocked is a console that nobody reads for a while.
+// blocked is a console whose writes block until a channel is closed.
 type blocked struct {
 	console
 	until chan struct{}
@@ -115,15 +115,15 @@ func TestLogWriterDrops(t *testing.T) {
 		go w.run(log)
 		line := strings.Repeat("a", 1<<10-1) + "\n"
 		const more = 100
-		for range mostWaiting/len(line) + more {
+		for range maxWaitingBytes/len(line) + more {
 			_, err := w.Write([]byte(line))
 			require.NoError(t, err)
 		}
-		assert.EqualValues(t, more, w.dropped.Load(), "We should drop what nobody reads, rather than wait.")
+		assert.EqualValues(t, more, w.dropped.Load(), "We should drop lines that nobody reads, rather than wait.")
 		close(out.until)
 		w.close()
 		text := out.String()
-		assert.Equal(t, mostWaiting/len(line), strings.Count(text, line), "We should write what we have taken.")
+		assert.Equal(t, maxWaitingBytes/len(line), strings.Count(text, line), "We should write all lines that we did not drop.")
 		assert.Zero(t, w.bytes.Load())
 
 		_, _ = fmt.Fprintln(w, "hello")
@@ -151,16 +151,16 @@ func TestLogWriterSaysWhatItDropped(t *testing.T) {
 	})
 }
 
-// A claim waits for no garbage collector on behalf of its line.
+// TestLogWriterAllocatesNothing proves that lines make no garbage.
 func TestLogWriterAllocatesNothing(t *testing.T) {
 	w := newLogWriter(&strings.Builder{})
 	line := []byte("hello\n")
 	least := math.Inf(1)
-	for range 1000 { // The race detector has pools forget what they hold, now and then.
+	for range 1000 { // The race detector empties pools now and then.
 		least = min(least, testing.AllocsPerRun(1, func() {
 			_, _ = w.Write(line)
 			w.flush()
 		}))
 	}
-	assert.Zero(t, least, "We should keep lines in what we have.")
+	assert.Zero(t, least, "We should keep lines in pooled memory.")
 }

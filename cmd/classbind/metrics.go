@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// allowedFor is how long the API server is not asked again about a token that may
-	// read the metrics.
-	allowedFor = time.Minute
-	// askTimeout of the API server about one token, both questions together.
-	askTimeout = 10 * time.Second
+	// allowedTTL is how long a token that may read the metrics is let in before the API
+	// server is asked again.
+	allowedTTL = time.Minute
+	// reviewTimeout limits both reviews of one token together.
+	reviewTimeout = 10 * time.Second
 )
 
-// metricsServer serves /metrics to everybody, or with --metrics-secure over TLS to
-// those whom the API server lets read it.
+// metricsServer serves /metrics to everybody, or, with --metrics-secure, over TLS to
+// those whom the API server allows to read it.
 func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
 	if !o.metricsSecure {
 		return metricsserver.Options{BindAddress: o.metricsAddress}
@@ -46,44 +46,47 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 	}
 }
 
-// readers of the metrics are those whose token the API server knows and lets get the
-// path. It does what controller-runtime's filter of the same purpose does. That one
-// imports k8s.io/apiserver, with gRPC and CEL: the binary would be 67 MB, and not 37.
+// readers lets in requests for the metrics whose token the API server knows and
+// allows to get the path. controller-runtime's filter does the same, but imports
+// k8s.io/apiserver with gRPC and CEL: the binary would be 67 MB, not 37.
 type readers struct {
-	// first are the questions about a token, and again those about one that is known.
-	first, again reviews
-	// allowed and known are the hashes of tokens that may read, and no others: what
-	// somebody makes up drives none of them out. A known one is asked about again when
-	// it is allowed no more, and forgotten when it may not read.
+	// unknownReviews are for new tokens, knownReviews for known ones.
+	unknownReviews, knownReviews reviews
+	// allowed and known hold the hashes of tokens that may read, and no others, so
+	// made-up tokens evict none of them. A known token is reviewed again when its
+	// entry in allowed expires, and forgotten when it may not read any more.
 	allowed *cache.LRUExpireCache
 	known   *lru.Cache
 	log     logr.Logger
 }
 
-// reviews ask the API server.
+// reviews asks the API server about tokens and their rights.
 type reviews struct {
 	tokens authenticationclient.TokenReviewInterface
 	rights authorizationclient.SubjectAccessReviewInterface
 }
 
-// newReaders is a filter of controller-runtime's metrics server.
+// newReaders returns a filter for controller-runtime's metrics server.
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	first, err := newReviews(config, client)
+	unknown, err := newReviews(config, client)
 	if err != nil {
 		return nil, err
 	}
-	again, err := newReviews(config, client)
+	known, err := newReviews(config, client)
 	if err != nil {
 		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		r := &readers{first: first, again: again, allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes), log: log}
+		r := &readers{
+			unknownReviews: unknown, knownReviews: known, log: log,
+			allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes),
+		}
 		return r.handler(next), nil
 	}, nil
 }
 
-// newReviews have a rate of their own: each token that somebody makes up is another
-// question.
+// newReviews returns reviews with their own rate limit, because every made-up token
+// costs a review.
 func newReviews(config *rest.Config, client *http.Client) (reviews, error) {
 	config = rest.CopyConfig(config)
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1alpha1.MaxTokenReviewRate, 2*v1alpha1.MaxTokenReviewRate)
@@ -98,13 +101,13 @@ func newReviews(config *rest.Config, client *http.Client) (reviews, error) {
 	return reviews{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews()}, nil
 }
 
-// handler has places and a rate for known tokens that no other takes. Made-up tokens
-// wait for the API server, and somebody can hold all other places with them.
+// handler reserves slots and a rate for known tokens. Made-up tokens wait for the API
+// server, and an attacker can hold all other slots with them.
 func (r *readers) handler(next http.Handler) http.Handler {
-	known := atMost(v1alpha1.MaxScrapes, r.ask(r.again, next))
-	unknown := atMost(v1alpha1.MaxUnknownScrapes, r.ask(r.first, known))
+	known := limitConcurrency(v1alpha1.MaxScrapes, r.authorize(r.knownReviews, next))
+	unknown := limitConcurrency(v1alpha1.MaxUnknownScrapes, r.authorize(r.unknownReviews, known))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if _, ok := r.known.Get(sha256.Sum256([]byte(bearer(request)))); ok {
+		if _, ok := r.known.Get(sha256.Sum256([]byte(bearerToken(request)))); ok {
 			known.ServeHTTP(w, request)
 			return
 		}
@@ -112,8 +115,8 @@ func (r *readers) handler(next http.Handler) http.Handler {
 	})
 }
 
-// ask who may read, and let them.
-func (r *readers) ask(api reviews, next http.Handler) http.Handler {
+// authorize lets in requests that may read, and answers all others itself.
+func (r *readers) authorize(api reviews, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch status, err := r.status(request, api); {
 		case err != nil:
@@ -129,8 +132,8 @@ func (r *readers) ask(api reviews, next http.Handler) http.Handler {
 	})
 }
 
-// bearer is the token of a request, or "".
-func bearer(request *http.Request) string {
+// bearerToken returns the token of a request, or "".
+func bearerToken(request *http.Request) string {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -138,9 +141,9 @@ func bearer(request *http.Request) string {
 	return token
 }
 
-// status is 200 for who may read, and else what to answer.
+// status returns 200 for a request that may read, and else the status of the answer.
 func (r *readers) status(request *http.Request, api reviews) (int, error) {
-	token := bearer(request)
+	token := bearerToken(request)
 	if token == "" {
 		return http.StatusUnauthorized, nil
 	}
@@ -148,26 +151,26 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 	if _, ok := r.allowed.Get(hash); ok {
 		return http.StatusOK, nil
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
+	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
 	defer cancel()
-	who, err := api.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	identity, err := api.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review a token: %w", err)
 	}
-	if !who.Status.Authenticated {
+	if !identity.Status.Authenticated {
 		r.known.Remove(hash)
 		return http.StatusUnauthorized, nil
 	}
-	may, err := api.rights.Create(ctx, accessReview(&who.Status.User), metav1.CreateOptions{})
+	access, err := api.rights.Create(ctx, accessReview(&identity.Status.User), metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review the rights of a token: %w", err)
 	}
-	if !may.Status.Allowed {
+	if !access.Status.Allowed {
 		r.known.Remove(hash)
 		return http.StatusForbidden, nil
 	}
 	r.known.Add(hash, nil)
-	r.allowed.Add(hash, nil, allowedFor)
+	r.allowed.Add(hash, nil, allowedTTL)
 	return http.StatusOK, nil
 }
 
@@ -182,13 +185,13 @@ func accessReview(user *authenticationv1.UserInfo) *authorizationv1.SubjectAcces
 	}}
 }
 
-// atMost so many requests at once are answered, and all others refused.
-func atMost(n int, next http.Handler) http.Handler {
-	room := make(chan struct{}, n)
+// limitConcurrency answers at most n requests at once and refuses all others.
+func limitConcurrency(n int, next http.Handler) http.Handler {
+	slots := make(chan struct{}, n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case room <- struct{}{}:
-			defer func() { <-room }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		default:
 			http.Error(w, fmt.Sprintf("%d requests are being answered already: try again", n), http.StatusTooManyRequests)

@@ -33,7 +33,7 @@ import (
 func TestMetricsServer(t *testing.T) {
 	o := parse(t).metricsServer(nil)
 	assert.Equal(t, ":8080", o.BindAddress)
-	assert.False(t, o.SecureServing, "We should serve by HTTP unless we are told otherwise.")
+	assert.False(t, o.SecureServing, "We should serve HTTP without the flag.")
 	assert.Nil(t, o.FilterProvider)
 	o = parse(t, "--metrics-secure", "--metrics-bind-address=localhost:1").metricsServer(nil)
 	assert.Equal(t, "localhost:1", o.BindAddress)
@@ -41,9 +41,9 @@ func TestMetricsServer(t *testing.T) {
 	assert.NotNil(t, o.FilterProvider, "We should ask the API server who may read.")
 }
 
-func TestAtMost(t *testing.T) {
+func TestLimitConcurrency(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	handler := atMost(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := limitConcurrency(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}
 		<-leave
 	}))
@@ -57,13 +57,13 @@ func TestAtMost(t *testing.T) {
 		go func() { statuses <- get() }()
 		<-entered
 	}
-	require.Equal(t, http.StatusTooManyRequests, get(), "We should refuse the third while two are answered.")
+	require.Equal(t, http.StatusTooManyRequests, get(), "We should refuse the third request while two are answered.")
 	close(leave)
 	for range 2 {
 		assert.Equal(t, http.StatusOK, <-statuses)
 	}
 	go func() { <-entered }()
-	assert.Equal(t, http.StatusOK, get(), "We should answer again when there is room.")
+	assert.Equal(t, http.StatusOK, get(), "We should answer again when there is a free slot.")
 }
 
 func TestReaders(t *testing.T) {
@@ -74,17 +74,17 @@ func TestReaders(t *testing.T) {
 		known         bool
 		tokens        error
 		want          int
-		// asked is how often, by two requests.
+		// asked is the number of reviews for two requests.
 		asked int
 	}{
 		"Nobody":    {reason: "We should not ask about no token.", want: http.StatusUnauthorized},
 		"Password":  {reason: "We should not ask about a password.", authorization: "Basic prometheus", want: http.StatusUnauthorized},
 		"NoToken":   {reason: "We should not ask about an empty token.", authorization: "Bearer ", want: http.StatusUnauthorized},
-		"MadeUp":    {reason: "We should keep nothing of a token that is made up.", authorization: "Bearer made-up", want: http.StatusUnauthorized, asked: 2},
-		"Forbidden": {reason: "We should refuse who may not read the path.", authorization: "Bearer somebody", want: http.StatusForbidden, asked: 4},
-		"Allowed":   {reason: "We should ask once about who may, and remember it.", authorization: "Bearer prometheus", want: http.StatusOK, asked: 2},
-		"Revoked":   {reason: "We should forget a token that is one no more.", authorization: "Bearer made-up", known: true, want: http.StatusUnauthorized, asked: 2},
-		"RightLost": {reason: "We should forget a token whose owner may read no more.", authorization: "Bearer somebody", known: true, want: http.StatusForbidden, asked: 4},
+		"MadeUp":    {reason: "We should not remember a made-up token.", authorization: "Bearer made-up", want: http.StatusUnauthorized, asked: 2},
+		"Forbidden": {reason: "We should refuse a token without the right to the path.", authorization: "Bearer somebody", want: http.StatusForbidden, asked: 4},
+		"Allowed":   {reason: "We should ask once about a token that may read, and remember it.", authorization: "Bearer prometheus", want: http.StatusOK, asked: 2},
+		"Revoked":   {reason: "We should forget a revoked token.", authorization: "Bearer made-up", known: true, want: http.StatusUnauthorized, asked: 2},
+		"RightLost": {reason: "We should forget a token whose owner lost the right.", authorization: "Bearer somebody", known: true, want: http.StatusForbidden, asked: 4},
 		"AnyCase":   {reason: "We should take the scheme in any case.", authorization: "bearer prometheus", want: http.StatusOK, asked: 2},
 		"Down":      {reason: "We should let nobody in while we cannot ask.", authorization: "Bearer prometheus", tokens: down, want: http.StatusServiceUnavailable, asked: 2},
 	} {
@@ -101,14 +101,14 @@ func TestReaders(t *testing.T) {
 			clientset.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 				assert.Equal(t, &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}, review.Spec.NonResourceAttributes)
-				assert.Equal(t, []string{"g"}, review.Spec.Groups, "We should pass on all that tells who it is.")
+				assert.Equal(t, []string{"g"}, review.Spec.Groups, "We should pass on everything that identifies the user.")
 				assert.Equal(t, map[string]authorizationv1.ExtraValue{"k": {"v"}}, review.Spec.Extra)
 				assert.Equal(t, "1", review.Spec.UID)
 				review.Status.Allowed = review.Spec.User == "prometheus"
 				return true, review, nil
 			})
 			api := reviews{tokens: clientset.AuthenticationV1().TokenReviews(), rights: clientset.AuthorizationV1().SubjectAccessReviews()}
-			r := &readers{first: api, again: api, allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
+			r := &readers{unknownReviews: api, knownReviews: api, allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
@@ -133,7 +133,7 @@ func TestReaders(t *testing.T) {
 // reviewer is an API server that lets the token "prometheus" read, until it is revoked.
 type reviewer struct {
 	revoked atomic.Bool
-	// madeUp is how often it was asked about other tokens.
+	// madeUp counts the reviews of other tokens.
 	madeUp atomic.Int64
 }
 
@@ -157,16 +157,17 @@ func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return w.Result(), err
 }
 
-// TestReadersFlooded has a pod make up tokens for longer than an answer of the API
-// server is remembered.
+// TestReadersFlooded floods readers with made-up tokens for longer than the answers
+// of the API server are remembered.
 func TestReadersFlooded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// patience of the pod with a request, and its pause before the next.
+		// patience is how long the attacker waits for an answer, and pause the time
+		// before its next request.
 		patience, pause time.Duration
 	}{
-		"Waits":   {reason: "We should let in whom we know while made-up tokens wait to be asked about.", patience: time.Hour, pause: 100 * time.Millisecond},
-		"HangsUp": {reason: "We should let in whom we know while others take turns and leave.", patience: 500 * time.Millisecond, pause: time.Second},
+		"Waits":   {reason: "We should let in known tokens while made-up ones wait for their review.", patience: time.Hour, pause: 100 * time.Millisecond},
+		"HangsUp": {reason: "We should let in known tokens while others take turns and hang up.", patience: 500 * time.Millisecond, pause: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestReadersFlooded(t *testing.T) {
 						assert.Equal(t, http.StatusOK, get(t.Context(), "prometheus"), tc.reason)
 						assert.Zero(t, time.Since(scraped), tc.reason)
 					}
-					time.Sleep(allowedFor + 200*time.Millisecond)
+					time.Sleep(allowedTTL + 200*time.Millisecond)
 				}
 				stop()
 				flood.Wait()
@@ -217,8 +218,8 @@ func TestReadersFlooded(t *testing.T) {
 				assert.LessOrEqual(t, float64(api.madeUp.Load()), most, "We should ask no more often than the rate and its burst.")
 
 				api.revoked.Store(true)
-				time.Sleep(allowedFor + askTimeout)
-				assert.Equal(t, http.StatusUnauthorized, get(t.Context(), "prometheus"), "We should not let in whom we know without asking.")
+				time.Sleep(allowedTTL + reviewTimeout)
+				assert.Equal(t, http.StatusUnauthorized, get(t.Context(), "prometheus"), "We should review known tokens again.")
 			})
 		})
 	}

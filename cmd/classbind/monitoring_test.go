@@ -23,13 +23,13 @@ import (
 
 const monitoring = "../../deploy/components/monitoring/"
 
-// query is an expression of an alert or of a panel, with the labels that the
-// text beside it uses.
+// query is the expression of an alert or of a panel, with the text beside it, which
+// may use labels.
 type query struct{ of, expr, text string }
 
-// TestMonitoring proves that the alerts and the dashboard ask for our metrics by
-// their names and their labels, and that they leave none out. That Prometheus
-// can read them is proven by make promql, and that a replica has them in e2e.
+// TestMonitoring proves that the alerts and the dashboard use the names and labels of
+// our metrics, and leave none out. make promql proves that Prometheus can parse them,
+// and e2e that a replica has them.
 func TestMonitoring(t *testing.T) {
 	described := ourMetrics(t)
 	used := map[string]bool{}
@@ -43,11 +43,11 @@ func TestMonitoring(t *testing.T) {
 			}
 			base := strings.TrimSuffix(name, "_bucket")
 			require.Contains(t, described, base, "We should have what %s asks for.", q.of)
-			assert.Contains(t, matchers, `namespace="classbind-system", job="classbind"`, "We should have %s ask for no more than ours.", q.of)
+			assert.Contains(t, matchers, `namespace="classbind-system", job="classbind"`, "The query of %s should select only our metrics.", q.of)
 			used[base] = true
 			labels = append(labels, described[base]...)
 			for _, m := range labelMatcher.FindAllStringSubmatch(matchers, -1) {
-				assert.Contains(t, append(described[base], "namespace", "job"), m[1], "We should have %s ask for labels that there are.", q.of)
+				assert.Contains(t, append(described[base], "namespace", "job"), m[1], "The query of %s should use existing labels.", q.of)
 			}
 		}
 		if labels == nil {
@@ -55,7 +55,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		for _, m := range usedLabel.FindAllStringSubmatch(q.expr+q.text, -1) {
 			for label := range strings.SplitSeq(m[1]+m[2]+m[3], ",") {
-				assert.Contains(t, append(labels, "le", "pod"), strings.TrimSpace(label), "We should have %s use labels that there are.", q.of)
+				assert.Contains(t, append(labels, "le", "pod"), strings.TrimSpace(label), "The text of %s should use existing labels.", q.of)
 			}
 		}
 	}
@@ -71,10 +71,10 @@ var (
 	description    = regexp.MustCompile(`^Desc\{fqName: "(\w+)", .*variableLabels: \{([^}]*)\}\}$`)
 )
 
-// ourMetrics and their labels.
+// ourMetrics returns the labels of our metrics by name.
 func ourMetrics(t *testing.T) map[string][]string {
 	t.Helper()
-	// What registers itself is found where it does.
+	// The recorder sees everything that registers itself.
 	registry := metrics.Registry
 	recorded := &recorder{RegistererGatherer: registry}
 	metrics.Registry = recorded

@@ -27,14 +27,14 @@ import (
 
 const (
 	defaultNamespace = "classbind-system"
-	// podNamespace is where a pod finds the namespace of its ServiceAccount.
-	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	// podNamespaceFile has the namespace of a pod's ServiceAccount.
+	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 	selfSigned  = "self-signed"
 	certManager = "cert-manager"
 )
 
-// options of serve.
+// options are the flags of serve.
 type options struct {
 	namespace      string
 	service        string
@@ -94,7 +94,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 }
 
 func ownNamespace() string {
-	if b, err := os.ReadFile(podNamespace); err == nil {
+	if b, err := os.ReadFile(podNamespaceFile); err == nil {
 		if ns := strings.TrimSpace(string(b)); ns != "" {
 			return ns
 		}
@@ -102,7 +102,7 @@ func ownNamespace() string {
 	return defaultNamespace
 }
 
-// validate says everything that is wrong, flag by flag.
+// validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate() error {
 	var errs []error
 	wrong := func(name, value, text string) {
@@ -154,11 +154,11 @@ func (o *options) validate() error {
 	if o.certs == certManager && o.certDir == "" {
 		wrong("cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
 	}
-	// The last third has to be longer than it takes until the API servers trust the next one.
+	// The last third of it must be long enough for the API servers to trust the next one.
 	if o.certDuration < 30*time.Second {
 		wrong("certificate-duration", o.certDuration.String(), "must be at least 30s")
 	}
-	if o.caDuration/2 < o.certDuration { // Twice of the longest would be negative.
+	if o.caDuration/2 < o.certDuration { // Twice the longest duration would overflow.
 		wrong("ca-duration", o.caDuration.String(), fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
 	}
 	o.validateClients(wrong)
@@ -171,8 +171,8 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateClients needs a name beside a CA: the CA alone would let in every client
-// that it ever signed a certificate for, such as every kubelet of a cluster's own.
+// validateClients requires a name with a CA. The CA alone would let in every client
+// that it ever signed a certificate for, such as every kubelet with a cluster's CA.
 func (o *options) validateClients(wrong func(name, value, text string)) {
 	if o.clientCAFile != "" && len(o.clientNames) == 0 {
 		wrong("client-ca-file", o.clientCAFile, "needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
@@ -185,7 +185,7 @@ func (o *options) validateClients(wrong func(name, value, text string)) {
 	}
 }
 
-// webhookHost is the name for which the API server asks, empty without --webhook-url.
+// webhookHost returns the host of --webhook-url, empty without that flag.
 func (o *options) webhookHost() (string, error) {
 	if o.webhookURL == "" {
 		return "", nil
@@ -212,7 +212,7 @@ func (o *options) webhookHost() (string, error) {
 	return u.Hostname(), nil
 }
 
-// certificateNames are the names by which the API server calls the webhook server.
+// certificateNames returns the names that the API server calls the webhook server by.
 func (o *options) certificateNames() []string {
 	if host, _ := o.webhookHost(); host != "" {
 		return []string{host}
@@ -223,7 +223,7 @@ func (o *options) certificateNames() []string {
 	}
 }
 
-// caSecret is the Secret whose changes bring a new CA at once.
+// caSecret returns the name of the Secret with the CA. A change of it brings a new CA.
 func (o *options) caSecret() string {
 	if o.certs == certManager {
 		return v1alpha1.TLSSecret
@@ -250,8 +250,8 @@ func parsePort(text string) (int, error) {
 
 func (o *options) logger(to io.Writer) (logr.Logger, error) {
 	var errs []error
-	// logr's V(1) is zap's debug: our own details, and not those of every request,
-	// which client-go logs at higher numbers.
+	// logr's V(1) is zap's debug level. It shows our own details, but not those of
+	// every request, which client-go logs at higher numbers.
 	level, ok := map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}[o.logLevel]
 	if !ok {
 		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))

@@ -27,7 +27,7 @@ func parse(t *testing.T, args ...string) *options {
 func TestValidateRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		with   []string // others, that are right
+		with   []string // other, valid flags
 		arg    string
 		want   string
 	}{
@@ -68,7 +68,7 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--webhook-url=https://localhost/?a=b", want: "must have no user, query or fragment",
 		},
 		"EmptyQuery": {
-			reason: "We should refuse an empty query: the path that is put after it would become the query.",
+			reason: "We should refuse an empty query: the path after it would become the query.",
 			arg:    "--webhook-url=https://localhost?", want: "must have no user, query or fragment",
 		},
 		"Fragment": {
@@ -76,7 +76,7 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--webhook-url=https://localhost/#a", want: "must have no user, query or fragment",
 		},
 		"EmptyFragment": {
-			reason: "We should refuse an empty fragment: the path that is put after it would become the fragment.",
+			reason: "We should refuse an empty fragment: the path after it would become the fragment.",
 			arg:    "--webhook-url=https://localhost#", want: "must have no user, query or fragment",
 		},
 		"UserInfo": {
@@ -96,11 +96,11 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--webhook-url=https://local_host", want: "must name a host: ",
 		},
 		"Garbage": {
-			reason: "We should say what is wrong with what is no URL.",
+			reason: "We should say why a text is not a URL.",
 			arg:    "--webhook-url=https://[", want: "must be a URL: ",
 		},
 		"WrongPortOfTheURL": {
-			reason: "We should refuse a port that there is not.",
+			reason: "We should refuse a port out of range.",
 			arg:    "--webhook-url=https://localhost:94430", want: "port",
 		},
 		"WebhookAddress": {
@@ -116,7 +116,7 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--webhook-bind-address=:0", want: `port "0" must be a number from 1 to 65535`,
 		},
 		"ProbeAddress": {
-			reason: "We should refuse a port that there is not.",
+			reason: "We should refuse a port out of range.",
 			arg:    "--health-probe-bind-address=:65536", want: `port "65536" must be a number from 1 to 65535`,
 		},
 		"MetricsAddress": {
@@ -136,15 +136,15 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--contention-profiling=true", want: "needs --pprof-bind-address",
 		},
 		"NoRate": {
-			reason: "We should refuse to bind no claim later: that is for the ClaimKinds to say.",
+			reason: "We should refuse a rate of 0: ClaimKinds say whether claims are bound later.",
 			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
 		},
 		"LittleLateMemory": {
-			reason: "We should refuse to hold no selector of a claim that waits.",
+			reason: "We should refuse memory that holds no selectors.",
 			arg:    "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti",
 		},
 		"NoWindow": {
-			reason: "We should refuse to take what is admitted for stored or lost at once.",
+			reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.",
 			arg:    "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h",
 		},
 		"NegativeWindow": {
@@ -152,11 +152,11 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--in-flight-window=-1s", want: "must be whole seconds, from 1s to 1h",
 		},
 		"ShortWindow": {
-			reason: "We should refuse less than a Lease can say.",
+			reason: "We should refuse less than a Lease can express.",
 			arg:    "--in-flight-window=500ms", want: "must be whole seconds, from 1s to 1h",
 		},
 		"FractionOfAWindow": {
-			reason: "We should refuse what a Lease, which has whole seconds, would cut short.",
+			reason: "We should refuse fractions of a second, which a Lease would drop.",
 			arg:    "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h",
 		},
 		"Certs": {
@@ -207,20 +207,20 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
 		},
 		"ClientCAWithoutAName": {
-			reason: "We should not answer everybody for whom a CA ever signed a certificate.",
+			reason: "We should not answer every client that a CA ever signed a certificate for.",
 			arg:    "--client-ca-file=ca.crt", want: "needs --client-name",
 		},
 		"ClientNameWithoutACA": {
-			reason: "We should not have an admin believe that a name alone keeps others out.",
+			reason: "We should refuse a name alone, which would keep nobody out.",
 			arg:    "--client-name=kube-apiserver,other", want: "needs --client-ca-file",
 		},
 		"EmptyClientName": {
-			reason: "We should not answer a certificate that is for nobody.",
+			reason: "We should refuse an empty name.",
 			with:   []string{"--client-ca-file=ca.crt"},
 			arg:    "--client-name=kube-apiserver,", want: "must not have an empty name",
 		},
 		"MetricsSecureWithoutMetrics": {
-			reason: "We should say that metrics are to be secure which nobody serves.",
+			reason: "We should refuse to secure metrics that are not served.",
 			with:   []string{"--metrics-bind-address=0"},
 			arg:    "--metrics-secure=true", want: "needs --metrics-bind-address",
 		},
@@ -229,7 +229,7 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h",
 		},
 		"LongShutdownDelay": {
-			reason: "We should refuse what no pod would be given, such as minutes that were meant for seconds.",
+			reason: "We should refuse a delay that no pod gets, such as minutes instead of seconds.",
 			arg:    "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h",
 		},
 		"LogLevel": {
@@ -292,11 +292,11 @@ func TestValidateAccepts(t *testing.T) {
 		"Long":         {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
 		"Millis":       {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
 		"CertManager": {
-			reason: "We should take certificates of cert-manager, from where it is told.",
+			reason: "We should take certificates of cert-manager, from the folder of the flag.",
 			args:   []string{"--certs=cert-manager", "--cert-dir=tls"},
 		},
 		"SelfSignedWithoutAFolder": {
-			reason: "We should need no folder for what never leaves memory.",
+			reason: "We should need no folder for certificates that never leave memory.",
 			args:   []string{"--certs=self-signed", "--cert-dir="},
 		},
 		"Briefest": {
@@ -309,7 +309,7 @@ func TestValidateAccepts(t *testing.T) {
 			args:   []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"},
 		},
 		"MetricsSecure": {reason: "We should take secure metrics.", args: []string{"--metrics-secure"}},
-		"NoDelay":       {reason: "We should end at once if we are told to.", args: []string{"--shutdown-delay-duration=0s"}},
+		"NoDelay":       {reason: "We should take a delay of 0.", args: []string{"--shutdown-delay-duration=0s"}},
 		"LongDelay":     {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
 		"Debug":         {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
 		"Warn":          {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
@@ -324,7 +324,7 @@ func TestValidateAccepts(t *testing.T) {
 func TestInFlightWindow(t *testing.T) {
 	assert.Equal(t, time.Minute, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s.")
 	err := newServeCommand().ParseFlags([]string{"--in-flight-window=soon"})
-	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse what is no time.")
+	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse a text that is not a duration.")
 }
 
 func TestCertificateDefaults(t *testing.T) {
@@ -333,14 +333,14 @@ func TestCertificateDefaults(t *testing.T) {
 	assert.Equal(t, "/etc/classbind/tls", o.certDir, "We should look where deploy/ mounts the Secret.")
 	assert.Equal(t, 7*24*time.Hour, o.certDuration, "We should renew certificates within the week.")
 	assert.Equal(t, 365*24*time.Hour, o.caDuration, "We should renew the CA within the year.")
-	assert.Zero(t, o.shutdownDelay, "We should keep nobody waiting who runs us by hand.")
+	assert.Zero(t, o.shutdownDelay, "We should not delay the end of a run by hand.")
 	for _, flag := range []string{"certificate-duration", "ca-duration", "shutdown-delay-duration"} {
 		err := newServeCommand().ParseFlags([]string{"--" + flag + "=soon"})
-		assert.ErrorContains(t, err, `invalid argument "soon" for "--`+flag+`" flag`, "We should refuse what is no time.")
+		assert.ErrorContains(t, err, `invalid argument "soon" for "--`+flag+`" flag`, "We should refuse a text that is not a duration.")
 	}
 }
 
-// TestCertificates has what each mode takes from the flags.
+// TestCertificates checks what each mode takes from the flags.
 func TestCertificates(t *testing.T) {
 	o := parse(t, "--namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
 	assert.Equal(t, "classbind-ca", o.caSecret(), "We should watch the Secret in which we keep the CA.")

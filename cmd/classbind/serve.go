@@ -63,10 +63,10 @@ classbind's CRDs and its two webhook configurations, all from deploy/.`,
 	return c
 }
 
-// serve until the context ends.
+// serve runs the server until the context ends.
 func serve(ctx context.Context, o *options) error {
-	// What claims leave behind is many times what is held: to collect it less often
-	// takes a tenth less CPU under full load. GOMEMLIMIT bounds it where memory is scarce.
+	// Claims leave many times as much garbage as the heap holds: to collect it less
+	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
@@ -79,7 +79,7 @@ func serve(ctx context.Context, o *options) error {
 	defer lines.close()
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
-	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // net/http's own complaints
+	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
 
 	if o.contention {
 		profileContention()
@@ -99,16 +99,16 @@ func serve(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
 	}
-	// A claim waits for what a full bucket would delay; the API server's own
-	// priority and fairness protects it better.
+	// No client-side rate limit: claims wait for these requests. The API server
+	// protects itself better, by priority and fairness.
 	cluster.QPS = -1
 	host, port, err := splitAddress(o.webhookAddress)
 	if err != nil {
 		return err
 	}
-	var gate *certs.Gate // The servers ask for it when they start.
-	own := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return gate.GetCertificate(h) }
-	clients, err := o.newClients(own)
+	var gate *certs.Gate // Set below, before the servers start.
+	ownCertificate := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return gate.GetCertificate(h) }
+	clients, err := o.newClients(ownCertificate)
 	if err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func serve(ctx context.Context, o *options) error {
 		Scheme: scheme,
 		Logger: log,
 		WebhookServer: webhook.NewServer(webhook.ServerOptions{Address: o.webhookAddress, HTTP2: o.http2, Log: log, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) { c.GetCertificate = own },
+			func(c *tls.Config) { c.GetCertificate = ownCertificate },
 			clients.configure,
 		}}),
-		Metrics:                o.metricsServer(own),
+		Metrics:                o.metricsServer(ownCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(),
@@ -177,7 +177,7 @@ func serve(ctx context.Context, o *options) error {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	leader := &leadership{
 		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),
-		serving: func(ctx context.Context, ca []byte) error {
+		verifyServing: func(ctx context.Context, ca []byte) error {
 			return gate.Verify(ctx, address, ca)
 		},
 	}
@@ -187,7 +187,7 @@ func serve(ctx context.Context, o *options) error {
 		}
 	}
 	for name, ready := range map[string]healthz.Checker{
-		"webhook-server": func(r *http.Request) error { return gate.Served(r.Context(), address) },
+		"webhook-server": func(r *http.Request) error { return gate.CheckServing(r.Context(), address) },
 		"certificate":    gate.Ready,
 		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return claims.Ready(time.Now()) },
@@ -200,13 +200,13 @@ func serve(ctx context.Context, o *options) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("cannot add the health check: %w", err)
 	}
-	if err := mgr.Start(drain.over); err != nil { //nolint:contextcheck // It outlives the context for as long as the drain takes.
+	if err := mgr.Start(drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
 		return fmt.Errorf("cannot go on: %w", err)
 	}
 	return nil
 }
 
-// certificates are made as --certs says.
+// certificates returns the source of certificates that --certs selects.
 func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
 	if o.certs == certManager {
 		return certs.NewCertManager(o.certDir)

@@ -19,13 +19,15 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// cluster is the source that the server has, too. It needs no right but to list.
+// cluster is a source that reads the API server, like the server does. It needs only
+// the right to list.
 type cluster struct {
 	api    client.Reader
 	reader *controller.Reader
 }
 
-// config of the cluster that kubectl would use, and its namespace.
+// config returns the configuration of the cluster that kubectl would use, and its
+// namespace.
 func (o *options) config() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig

@@ -16,12 +16,12 @@ import (
 
 type object = map[string]any
 
-// apiServer answers discovery and lists, and to all else that it is not permitted.
+// apiServer answers discovery and lists, and forbids everything else.
 type apiServer struct {
-	answers map[string]any // by path and labels or continue token; an int is a status
+	answers map[string]any // by path, field selector and continue token; an int is a status
 
 	mu       sync.Mutex
-	accepted map[string]string // by path: the Accept header
+	accepted map[string]string // Accept headers by path
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -96,8 +96,8 @@ func condition(status, reason string) object {
 	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 }
 
-// newAPIServer of two class kinds: of the fast, metadata is enough; of the slow,
-// the weight is in a field.
+// newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow
+// ones have their weight in a field.
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, answers: map[string]any{
@@ -140,11 +140,11 @@ func TestExplainCluster(t *testing.T) {
 		want   []string // parts of what is printed
 	}{
 		"AsItIs": {
-			reason: "We should read weights from where they are.",
+			reason: "We should read weights from the annotation and from the field.",
 			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
 		},
 		"NamespaceOfAFlag": {
-			reason: "We should take the flag before the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "},
+			reason: "We should prefer the flag to the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "},
 		},
 		"Pages": {
 			reason: "We should read all pages of a long list.",
@@ -164,7 +164,7 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
 		"Stale": {
-			reason: "We should read what classbind read once, and say that it may have changed.",
+			reason: "We should read stale classes, and say that classbind may know older ones.",
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "Stale"))
 			},
@@ -192,7 +192,7 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
 		},
 		"NamespaceSelected": {
-			reason: "We should read the labels of the namespace where they count.",
+			reason: "We should read the labels of the namespace if the claim kind selects by them.",
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
 				a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}})
@@ -291,14 +291,14 @@ func TestExplainWithoutACluster(t *testing.T) {
 			got := run(t, "", append(tc.args, "-f", "claim.yaml")...)
 			assert.Contains(t, got.stderr, "error: cannot find a cluster: ", "We should say what we cannot do.")
 			assert.Contains(t, got.stderr, tc.want, tc.reason)
-			assert.Contains(t, got.stderr, "or files of classes with --classes", "We should say that it goes without a cluster, too.")
+			assert.Contains(t, got.stderr, "or files of classes with --classes", "We should say that it also works without a cluster.")
 			assert.Equal(t, exitFailed, got.status)
 		})
 	}
 	t.Run("Unreachable", func(t *testing.T) {
 		t.Chdir(dir)
 		got := run(t, "", "-f", "claim.yaml", "--kubeconfig", "config")
-		assert.Contains(t, got.stderr, "localhost:1", "We should say who does not answer.")
+		assert.Contains(t, got.stderr, "localhost:1", "We should name the address that does not answer.")
 		assert.Equal(t, exitFailed, got.status)
 	})
 }

@@ -1,8 +1,8 @@
-// Package explain is the command that says what class a claim gets, and why:
-// files reads manifests, cluster and offline are the two places that have
-// registrations and classes, registry puts them together as the server does,
-// answer decides on a claim in the server's order, report is that for programs,
-// and table for people.
+// Package explain is the command that says which class a claim gets, and why.
+// files reads manifests. cluster and offline are the two sources of registrations
+// and classes, and registry combines them as the server does. answer decides on a
+// claim in the server's order. report prints the result for programs, and table for
+// people.
 package explain
 
 import (
@@ -22,13 +22,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The exit statuses of explain, but for 0: every claim is bound, or left alone.
+// The exit statuses of explain besides 0, which means that every claim is bound or
+// left alone.
 const (
 	exitUnmatched = 1
 	exitFailed    = 2
 )
 
-// ExitError says with which status the program ends.
+// ExitError is an error with the exit status of the program.
 type ExitError struct {
 	Status int
 	Err    error
@@ -47,7 +48,7 @@ func failed(err error) error {
 
 var outputs = []string{"table", "json", "yaml"}
 
-// options of explain.
+// options are the flags of explain.
 type options struct {
 	claims     []string
 	recursive  bool
@@ -59,11 +60,11 @@ type options struct {
 	kubeconfig string
 	context    string
 
-	// fresh is a random number.
+	// fresh returns a random number.
 	fresh func() uint64
 }
 
-// NewCommand is explain.
+// NewCommand returns the command explain.
 func NewCommand() *cobra.Command { return newCommand(rand.Uint64) }
 
 func newCommand(fresh func() uint64) *cobra.Command {
@@ -127,7 +128,7 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
 
 		"classbind-namespace": cobra.NoFileCompletions,
 	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails for a flag that there is not, which a test would see.
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
 	}
 	return c
 }
@@ -144,7 +145,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
 }
 
-// validate says everything that is wrong, flag by flag.
+// validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate(fs *pflag.FlagSet) error {
 	var errs []error
 	if len(o.claims) == 0 {
@@ -217,7 +218,8 @@ func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer
 	return report.exit()
 }
 
-// source of registrations and classes, and the namespace of claims that name none.
+// source returns the source of registrations and classes, and the namespace of claims
+// that name none.
 func (o *options) source(claims []document, in io.Reader, progress io.Writer) (source, string, error) {
 	if len(o.classes) > 0 {
 		objects, err := readAll(o.classes, in, true)
@@ -231,7 +233,7 @@ func (o *options) source(claims []document, in io.Reader, progress io.Writer) (s
 	if err != nil {
 		return nil, "", err
 	}
-	klog.SetLogger(logr.Discard()) // client-go logs errors that it returns, too.
+	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := newCluster(config)
 	return c, namespace, err

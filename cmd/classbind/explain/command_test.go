@@ -21,7 +21,7 @@ const (
 	goldClaim = `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
 )
 
-// write files by name into a new folder, which it returns.
+// write writes files by name into a new folder, which it returns.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,17 +42,17 @@ func TestExplainRefuses(t *testing.T) {
 		want   string
 	}{
 		"Nothing":              {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
-		"Argument":             {"We should not pass over a claim that is named without -f.", []string{"claim.yaml"}, `name claims by their files, as in: classbind explain -f CLAIM; there are arguments: ["claim.yaml"]`},
+		"Argument":             {"We should not ignore a claim that is named without -f.", []string{"claim.yaml"}, `name claims by their files, as in: classbind explain -f CLAIM; there are arguments: ["claim.yaml"]`},
 		"EmptyFilename":        {"We should refuse an unset variable.", []string{"-f", ""}, `--filename="": must be a file, a folder, or - for standard input`},
 		"EmptyClasses":         {"We should refuse an unset variable, rather than ask a cluster.", []string{"-f", "a", "--classes", ""}, `--classes="": must be a file, a folder, or - for standard input`},
 		"StandardInputTwice":   {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
 		"Output":               {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
 		"EmptyOutput":          {"We should refuse an unset variable.", []string{"-f", "a", "-o", ""}, `--output="": must be table, json or yaml`},
-		"Namespace":            {"We should refuse what can be no namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
+		"Namespace":            {"We should refuse what cannot be a namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
 		"EmptyNamespace":       {"We should refuse an unset variable.", []string{"-f", "a", "-n", ""}, `--namespace="": `},
-		"KubeconfigOffline":    {"We should not pass over a flag.", []string{"-f", "a", "--classes", "b", "--kubeconfig", "c"}, "--kubeconfig: with --classes no cluster is asked"},
-		"ContextOffline":       {"We should not pass over a flag.", []string{"-f", "a", "--classes", "b", "--context", "c"}, "--context: with --classes no cluster is asked"},
-		"UnknownFlag":          {"We should refuse a flag that there is not.", []string{"-f", "a", "--class", "b"}, "unknown flag: --class"},
+		"KubeconfigOffline":    {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--kubeconfig", "c"}, "--kubeconfig: with --classes no cluster is asked"},
+		"ContextOffline":       {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--context", "c"}, "--context: with --classes no cluster is asked"},
+		"UnknownFlag":          {"We should refuse an unknown flag.", []string{"-f", "a", "--class", "b"}, "unknown flag: --class"},
 		"FlagWithoutItsValue":  {"We should refuse a flag without its value.", []string{"-f"}, "flag needs an argument"},
 		"WrongTypeOfFlag":      {"We should refuse a value of another type.", []string{"-f", "a", "--unbound=perhaps"}, `invalid argument "perhaps" for "--unbound" flag`},
 		"WrongTypeOfRecursive": {"We should refuse a value of another type.", []string{"-f", "a", "-R=perhaps"}, `invalid argument "perhaps" for "-R, --recursive" flag`},
@@ -61,7 +61,7 @@ func TestExplainRefuses(t *testing.T) {
 			got := run(t, "", tc.args...)
 			assert.Contains(t, got.stderr, tc.want, tc.reason)
 			assert.Equal(t, 1, strings.Count(got.stderr, "\n"), "We should complain of nothing else: %s", got.stderr)
-			assert.Equal(t, exitFailed, got.status, "We should not end as for a claim without a class.")
+			assert.Equal(t, exitFailed, got.status, "We should not exit with the status of a claim without a class.")
 			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
 		})
 	}
@@ -69,7 +69,7 @@ func TestExplainRefuses(t *testing.T) {
 
 func TestExplainSaysEverythingAtOnce(t *testing.T) {
 	got := run(t, "", "-o", "xml", "-n", "Team_A")
-	assert.Equal(t, 3, strings.Count(got.stderr, "\n"), "We should name all that is wrong at once: %s", got.stderr)
+	assert.Equal(t, 3, strings.Count(got.stderr, "\n"), "We should name all errors at once: %s", got.stderr)
 }
 
 func TestExplainRefusesFiles(t *testing.T) {
@@ -82,27 +82,27 @@ func TestExplainRefusesFiles(t *testing.T) {
 	}{
 		"Empty":             {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
 		"NoYAML":            {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
-		"FieldTwice":        {"We should not take the one or the other.", "apiVersion: v1\nkind: A\nkind: B\n", registered, `claim.yaml, document 1: `},
+		"FieldTwice":        {"We should not pick one of the two.", "apiVersion: v1\nkind: A\nkind: B\n", registered, `claim.yaml, document 1: `},
 		"Text":              {"We should say what an object needs.", "claim", registered, "claim.yaml, document 1: it is no object of Kubernetes: it needs an apiVersion and a kind"},
 		"NoKind":            {"We should say what an object needs.", "apiVersion: v1", registered, "it needs an apiVersion and a kind"},
 		"NoKindInAList":     {"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered, "claim.yaml, document 1, item 2: it is no object"},
 		"NoClaimKind":       {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
-		"ClassTwice":        {"We should not count a class twice, nor choose between the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
+		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
 		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `cannot read the ClaimKind "databases.example.org": strict decoding error: unknown field "spec.stratgy"`},
 		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `cannot read the ClassKind "fastclasses.example.org"`},
 		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `cannot read the ClaimKind "databases.example.org"`},
 		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: "Best": must be one of ["Random" `},
 		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
-		"CRDWithoutScope":   {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
-		"CRDWithoutKind":    {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
-		"CRDNotServed":      {"We should not guess what a CRD has to say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster", "names": {"kind": "A"}, "versions": [{"name": "v1", "served": false}]}}`), `it has no version in spec.versions that is served`},
+		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
+		"CRDWithoutKind":    {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
+		"CRDNotServed":      {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster", "names": {"kind": "A"}, "versions": [{"name": "v1", "served": false}]}}`), `it has no version in spec.versions that is served`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": tc.classes}))
 			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
 			assert.Contains(t, got.stderr, tc.want, tc.reason)
-			assert.Equal(t, exitFailed, got.status, "We should not end as for a claim without a class.")
+			assert.Equal(t, exitFailed, got.status, "We should not exit with the status of a claim without a class.")
 			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
 		})
 	}
@@ -174,7 +174,7 @@ func TestExplainNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "", append(tc.args, "-f", "claim.yaml", "--classes", "classes.yaml")...)
-			assert.Contains(t, got.stdout, tc.want, "We should tell the namespace, on which the draw depends.")
+			assert.Contains(t, got.stdout, tc.want, "We should print the namespace, because the draw depends on it.")
 		})
 	}
 	system := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "kube-system")
@@ -182,14 +182,14 @@ func TestExplainNamespace(t *testing.T) {
 	own := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "classbind-system")
 	assert.Contains(t, own.stdout, "left alone\n  Because: claims in classbind-system, which is classbind's own namespace, are never bound", "We should know what the API server leaves out.")
 	moved := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "elsewhere", "--classbind-namespace", "elsewhere")
-	assert.Contains(t, moved.stdout, "left alone\n  Because: claims in elsewhere, which is classbind's own namespace, are never bound", "We should be told where classbind is.")
+	assert.Contains(t, moved.stdout, "left alone\n  Because: claims in elsewhere, which is classbind's own namespace, are never bound", "We should believe --classbind-namespace.")
 }
 
 func TestExplainUnbound(t *testing.T) {
 	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"name": "bronze"}, `, 1)
 	t.Chdir(write(t, map[string]string{"claim.yaml": bound, "classes.yaml": documents(claimKind, classKind, goldClass)}))
 	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml"}
-	assert.Contains(t, run(t, "", args...).stdout, "Database default/mine: left alone", "We should leave alone what has its class.")
+	assert.Contains(t, run(t, "", args...).stdout, "Database default/mine: left alone", "We should leave alone a claim that has its class.")
 	assert.Contains(t, run(t, "", append(args, "--unbound")...).stdout, "Database default/mine: bound to FastClass/gold", "We should explain it as if it had none.")
 }
 
@@ -206,8 +206,8 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 	assert.Equal(t, "Report", report.Kind)
 }
 
-// TestDefaults says once more what README says of them; that they are those of
-// the CRD is because they are read from it.
+// TestDefaults states the defaults once more, as README does. They agree with the CRD
+// because they are read from it.
 func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
@@ -225,7 +225,7 @@ func TestDefaults(t *testing.T) {
 			`{"claimKinds": ["c.d"], "default": {"path": ".default"}, "weight": {"annotation": "resourceclass.crossplane.io/weight"}}`,
 		},
 		"Null": {
-			"We should take a null for nothing, as the API server does where a field has a default.",
+			"We should treat a null as absent, as the API server does if a field has a default.",
 			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": null, "weight": {"path": ".w"}}}`,
 			`{"default": {"annotation": "resourceclass.crossplane.io/is-default-class"}, "weight": {"path": ".w"}}`,
 		},
@@ -284,11 +284,11 @@ func TestOddsThatDependOnMore(t *testing.T) {
 		class   bool
 	}{
 		"Several": {
-			"We should name neither a class nor odds that are not known.", 2,
+			"We should name neither an unknown class nor unknown odds.", 2,
 			[]string{"bound to one of 2 classes\n", "which one WeightedRandom draws depends on the weather", "  FastClass/class-0   1        ?\n", "The odds depend on the weather."},
 			false,
 		},
-		"One": {"We should name the only class that there is.", 1, []string{"bound to FastClass/class-0\n", "* FastClass/class-0"}, true},
+		"One": {"We should name the only class.", 1, []string{"bound to FastClass/class-0\n", "* FastClass/class-0"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := documentsOf(t, claimKind, classKind)

@@ -13,8 +13,8 @@ import (
 	"github.com/classbind/classbind/deploy/crd"
 )
 
-// setDefaults of a registration as the API server does, from the CRD itself, and
-// refuse the values that it would refuse because they are none of an enum's.
+// setDefaults fills in the defaults of a registration from its CRD, as the API server
+// does, and refuses values that are not in an enum.
 func setDefaults(gvk schema.GroupVersionKind, object map[string]any) error {
 	plural := strings.ToLower(gvk.Kind) + "s"
 	text, err := crd.Files.ReadFile(gvk.Group + "_" + plural + ".yaml")
@@ -35,29 +35,29 @@ func setDefaults(gvk schema.GroupVersionKind, object map[string]any) error {
 	return fmt.Errorf("apiVersion %q is not served", gvk.GroupVersion())
 }
 
-func setSchemaDefaults(of map[string]any, value any, at string) error {
-	if allowed, ok := of["enum"].([]any); ok && !slices.Contains(allowed, value) {
-		return fmt.Errorf("%s: %q: must be one of %q", strings.TrimPrefix(at, "."), value, allowed)
+func setSchemaDefaults(jsonSchema map[string]any, value any, path string) error {
+	if allowed, ok := jsonSchema["enum"].([]any); ok && !slices.Contains(allowed, value) {
+		return fmt.Errorf("%s: %q: must be one of %q", strings.TrimPrefix(path, "."), value, allowed)
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		properties, _ := of["properties"].(map[string]any)
+		properties, _ := jsonSchema["properties"].(map[string]any)
 		for name, property := range properties {
 			property, _ := property.(map[string]any)
-			// A null is as good as nothing: no field is nullable.
+			// A null counts as absent: no field is nullable.
 			if def, ok := property["default"]; ok && value[name] == nil {
 				value[name] = runtime.DeepCopyJSONValue(def)
 			}
 			if child, ok := value[name]; ok {
-				if err := setSchemaDefaults(property, child, at+"."+name); err != nil {
+				if err := setSchemaDefaults(property, child, path+"."+name); err != nil {
 					return err
 				}
 			}
 		}
 	case []any:
-		items, _ := of["items"].(map[string]any)
+		items, _ := jsonSchema["items"].(map[string]any)
 		for i, item := range value {
-			if err := setSchemaDefaults(items, item, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+			if err := setSchemaDefaults(items, item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}

@@ -16,19 +16,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stdin is standard input as the command line names it.
+// stdin names standard input on the command line.
 const stdin = "-"
 
-// extensions of the files that are read in folders, as kubectl has it.
+// extensions of the files that are read in folders, the same as kubectl's.
 var extensions = []string{"yaml", "yml", "json"}
 
-// document is an object, and in which file it stands.
+// document is an object, and the file and place it was read from.
 type document struct {
 	unstructured.Unstructured
 	where string
 }
 
-// readAll objects of files, folders and standard input, in their order.
+// readAll reads the objects of files, folders and standard input, in their order.
 func readAll(paths []string, in io.Reader, recursive bool) ([]document, error) {
 	var all []document
 	for _, path := range paths {
@@ -87,7 +87,7 @@ func readFile(path string) ([]document, error) {
 	return readDocuments(f, path)
 }
 
-// readDocuments strictly: a field that is given twice would decide by chance.
+// readDocuments reads strictly: with a duplicate field, the result would be arbitrary.
 func readDocuments(in io.Reader, name string) ([]document, error) {
 	var all []document
 	reader := yamlreader.NewYAMLReader(bufio.NewReader(in))
@@ -105,10 +105,10 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
 		var content any
-		if err := json.Unmarshal(raw, &content); err != nil { // Its integers are the API server's.
+		if err := json.Unmarshal(raw, &content); err != nil { // It decodes integers like the API server.
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
-		if content == nil { // Nothing but comments.
+		if content == nil { // Only comments.
 			continue
 		}
 		found, err := objects(content, where)
@@ -119,7 +119,7 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 	}
 }
 
-// objects of a document, which may be a list of them.
+// objects returns the objects of a document, which may be a list.
 func objects(content any, where string) ([]document, error) {
 	object, _ := content.(map[string]any)
 	d := document{Unstructured: unstructured.Unstructured{Object: object}, where: where}

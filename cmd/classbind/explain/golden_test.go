@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the output of this build into testdata as what is wanted")
 
-// result of a command as a shell sees it.
+// result is the result of a command as a shell sees it.
 type result struct {
 	stdout, stderr string
 	status         int
@@ -24,8 +24,8 @@ func run(t *testing.T, in string, args ...string) result {
 	t.Helper()
 	var stdout, stderr strings.Builder
 	c := newCommand(func() uint64 { return 1 })
-	c.SilenceErrors, c.SilenceUsage = true, true // As the root has it.
-	c.SetArgs(append([]string{}, args...))       // Of nil, cobra would take those of the test.
+	c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
+	c.SetArgs(append([]string{}, args...))       // With nil, cobra would take the arguments of the test.
 	c.SetIn(strings.NewReader(in))
 	c.SetOut(&stdout)
 	c.SetErr(&stderr)
@@ -40,8 +40,8 @@ func run(t *testing.T, in string, args ...string) result {
 	return r
 }
 
-// TestGolden takes each folder of testdata for a case: a claim, the classes that
-// there are, and what is printed. What is registered is the same for all.
+// TestGolden runs a case for each folder of testdata, which has a claim, classes and
+// the expected output. All cases share the registrations.
 func TestGolden(t *testing.T) {
 	folders, err := filepath.Glob("testdata/*/claim.yaml")
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 			args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
 			people := run(t, "", args...)
 			programs := run(t, "", append(args, "-o", "json")...)
-			assert.Equal(t, people.status, programs.status, "We should end alike for people and programs.")
+			assert.Equal(t, people.status, programs.status, "We should exit with the same status for people and programs.")
 			assertGolden(t, "out.txt", fmt.Sprintf("%s%sexit status %d\n", people.stdout, people.stderr, people.status))
 			assertGolden(t, "out.json", programs.stdout)
 		})

@@ -20,17 +20,17 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// files are a source that needs no cluster.
+// files is a source that needs no cluster.
 type files struct {
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
 	// crds by name.
 	crds map[string]resource
-	// objects are all others, and of these claims those that are explained.
+	// objects are all objects of --classes; claims are those to explain.
 	objects, claims []document
 }
 
-// newFiles takes the objects as the API server would, were they applied.
+// newFiles reads the objects as the API server would if they were applied.
 func newFiles(objects, claims []document) (*files, error) {
 	f := &files{crds: map[string]resource{}, objects: objects, claims: claims}
 	places := map[string]string{}
@@ -67,8 +67,8 @@ func (f *files) add(d *document) error {
 	return nil
 }
 
-// decode a registration with its defaults, strictly. That it was registered some
-// time ago, and what became of it, says nothing of these files.
+// decode decodes a registration strictly and fills in its defaults. It drops the
+// status, which describes a cluster and not these files.
 func decode(d *document, into runtime.Object) error {
 	object := d.DeepCopy().Object
 	delete(object, "status")
@@ -81,7 +81,7 @@ func decode(d *document, into runtime.Object) error {
 	return nil
 }
 
-// readCRD for what the API server would say of its resource.
+// readCRD returns what the API server would say about the CRD's resource.
 func readCRD(d *document) (resource, error) {
 	cannot := func(field string) (resource, error) {
 		return resource{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
@@ -110,7 +110,7 @@ func readCRD(d *document) (resource, error) {
 	return r, nil
 }
 
-// preferred is the version that the API server prefers; empty, there is none.
+// preferred returns the version that the API server prefers, empty if there is none.
 func preferred(versions []string) string {
 	if len(versions) == 0 {
 		return ""
@@ -122,8 +122,8 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 	return f.claimKinds, f.classKinds, nil
 }
 
-// resolve by the CRD, and without one by the objects that there are. A kind
-// without either is taken to be installed: it has no classes.
+// resolve finds a resource by its CRD, or else guesses it from the objects. A kind
+// without either counts as installed, and has no classes.
 func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
 	if crd, ok := f.crds[name]; ok {
 		return crd, nil

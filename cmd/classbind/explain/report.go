@@ -15,7 +15,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Version of the reports. A field is only ever added to it; anything else makes a new one.
+// Version is the version of reports. New fields keep it; any other change needs a new
+// version.
 const Version = "explain.classbind.io/v1alpha1"
 
 // Report is what "classbind explain" prints with -o json or yaml.
@@ -25,20 +26,20 @@ type Report struct {
 	Items []Item `json:"items"`
 }
 
-// Outcome of a claim.
+// Outcome is what happens to a claim.
 type Outcome string
 
 // The outcomes.
 const (
 	// Bound claims get a class.
 	Bound Outcome = "Bound"
-	// Unmatched claims get none, because there is none for them.
+	// Unmatched claims get no class, because none matches.
 	Unmatched Outcome = "Unmatched"
-	// LeftAlone are claims that are not classbind's to bind.
+	// LeftAlone claims are not for classbind to bind.
 	LeftAlone Outcome = "LeftAlone"
 	// Malformed claims are refused.
 	Malformed Outcome = "Malformed"
-	// Undecided are claims whose registration is at fault: their failurePolicy decides.
+	// Undecided claims have a faulty registration: their failurePolicy decides.
 	Undecided Outcome = "Undecided"
 )
 
@@ -46,56 +47,58 @@ const (
 type Item struct {
 	Claim   Claim   `json:"claim"`
 	Outcome Outcome `json:"outcome"`
-	// Reason of the outcome in a word.
+	// Reason is the outcome's reason in one word.
 	Reason string `json:"reason"`
-	// Message is the same for people.
+	// Message is the reason for people.
 	Message string `json:"message"`
-	// Class of a claim that is Bound; absent where it depends on more than is known here.
+	// Class of a Bound claim; absent if it depends on more than explain knows.
 	Class *Class `json:"class,omitempty"`
-	// Reference to the class, as the claim would have it.
+	// Reference is the class reference as it would be written into the claim.
 	Reference any `json:"reference,omitempty"`
-	// Reproducible says that the same claim gets the same class every time;
-	// otherwise the class is that of one draw.
+	// Reproducible says that the same claim gets the same class every time.
+	// Otherwise, Class is the result of one draw.
 	Reproducible bool `json:"reproducible"`
-	// Warning is what the claim's author is told at admission beside the message.
+	// Warning is what the author of the claim gets at admission besides the message.
 	Warning string `json:"warning,omitempty"`
 
-	// Selector of the claim, in kubectl's syntax; absent where it has none.
+	// Selector of the claim, in kubectl's syntax; absent if it has none.
 	Selector      *string                `json:"selector,omitempty"`
 	Strategy      v1alpha1.Strategy      `json:"strategy,omitempty"`
 	Seed          v1alpha1.Seed          `json:"seed,omitempty"`
 	WhenUnmatched v1alpha1.WhenUnmatched `json:"whenUnmatched,omitempty"`
-	// OddsDependOn says on what the draw depends that is not known here, so that
-	// candidates have no odds.
+	// OddsDependOn names what the draw depends on and explain does not know. The
+	// candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
-	// Candidates from which the class was drawn, the likeliest first.
+	// Candidates are the classes to draw from, the likeliest first.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Dropped classes are asked for, and not to be had by this claim.
+	// Dropped classes match, but this claim may not get them.
 	Dropped []Dropped `json:"dropped,omitempty"`
-	// NearMisses are the classes that one requirement of the selector keeps out, the nearest first.
+	// NearMisses are the classes that only one requirement of the selector keeps out,
+	// the nearest first.
 	NearMisses []NearMiss `json:"nearMisses,omitempty"`
 	// FarMisses counts the classes that more than one requirement keeps out.
 	FarMisses int `json:"farMisses,omitempty"`
-	// NotDefault counts the classes that are not marked default, for a claim without a selector.
+	// NotDefault counts the classes without the default mark, for a claim without a
+	// selector.
 	NotDefault int `json:"notDefault,omitempty"`
 
 	// Errors of a Malformed claim.
 	Errors []FieldError `json:"errors,omitempty"`
-	// Notes are what may make the server decide otherwise.
+	// Notes say why the server may decide otherwise.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Claim is the one that is explained.
+// Claim names the explained claim.
 type Claim struct {
-	// ClaimKind that registers it, <plural>.<group>; empty, none does.
+	// ClaimKind that registers it, <plural>.<group>; empty if none does.
 	ClaimKind  string `json:"claimKind,omitempty"`
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
-	// Name is empty where the API server makes it up.
+	// Name is empty if the API server generates it.
 	Name string `json:"name,omitempty"`
-	// Source is the file and the place in it.
+	// Source is the file, and the place in it.
 	Source string `json:"source"`
 }
 
@@ -111,24 +114,24 @@ type Class struct {
 // Candidate is a class that may be drawn.
 type Candidate struct {
 	Class `json:",inline"`
-	// Chosen is that of the claim.
+	// Chosen says that the claim gets this class.
 	Chosen bool `json:"chosen,omitempty"`
-	// Weight, from 0 to 1000000, whether or not the strategy heeds it.
+	// Weight from 0 to 1000000, even if the strategy ignores it.
 	Weight int64 `json:"weight"`
-	// WeightError says why the weight that the class has cannot be read; it counts as 1.
+	// WeightError says why the weight of the class is malformed; it counts as 1.
 	WeightError string `json:"weightError,omitempty"`
-	// Odds are absent where they depend on more than is known here.
+	// Odds are absent if they depend on more than explain knows.
 	Odds *Odds `json:"odds,omitempty"`
 }
 
-// Odds are exactly share/total, and probability is that as a number.
+// Odds are exactly Share/Total. Probability is the same as a number.
 type Odds struct {
 	Probability float64 `json:"probability"`
 	Share       int64   `json:"share"`
 	Total       int64   `json:"total"`
 }
 
-// Dropped is a class that is asked for, and why the claim may not get it.
+// Dropped is a matching class, and why the claim may not get it.
 type Dropped struct {
 	Class `json:",inline"`
 	Drop  `json:",inline"`
@@ -136,7 +139,7 @@ type Dropped struct {
 
 // Drop is why a claim may not get a class.
 type Drop struct {
-	// Reason in a word.
+	// Reason in one word.
 	Reason string `json:"reason"`
 	// Message reads after "is".
 	Message string `json:"message"`
@@ -146,19 +149,20 @@ type Drop struct {
 type NearMiss struct {
 	Class `json:",inline"`
 	Unmet Requirement `json:"unmet"`
-	// Value of the label that the class has instead; absent, it has none.
+	// Value of the class's label; absent if it has no such label.
 	Value *string `json:"value,omitempty"`
-	// Dropped is why the claim would not get the class all the same; absent, it could.
+	// Dropped is why the claim could not get the class even if it met the requirement;
+	// absent if it could.
 	Dropped *Drop `json:"dropped,omitempty"`
 }
 
-// Requirement of a selector.
+// Requirement is one requirement of a selector.
 type Requirement struct {
 	Key string `json:"key"`
-	// Operator as package labels has it: in, notin, exists, !, =, ==, !=, gt, lt.
+	// Operator in the form of package labels: in, notin, exists, !, =, ==, !=, gt, lt.
 	Operator string   `json:"operator"`
 	Values   []string `json:"values,omitempty"`
-	// Text is all of it, in kubectl's syntax.
+	// Text is the whole requirement, in kubectl's syntax.
 	Text string `json:"text"`
 }
 
@@ -193,12 +197,12 @@ func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
 }
 
-// decideBy tells what the claim kind says of decisions.
+// decideBy records how the claim kind decides.
 func (i *Item) decideBy(k *v1alpha1.ClaimKind) {
 	i.Strategy, i.Seed, i.WhenUnmatched = k.Spec.Strategy, k.Spec.Seed, k.Spec.WhenUnmatched
 }
 
-// add what the engine tells.
+// add records the selector's explanation.
 func (i *Item) add(e selector.Explanation) {
 	d := e.Decision
 	if d.Claim.Selector != nil {
@@ -263,7 +267,7 @@ func (r *Report) print(out io.Writer, output string) error {
 	return err
 }
 
-// exit is an error where a claim is neither bound nor left alone.
+// exit returns an error unless every claim is bound or left alone.
 func (r *Report) exit() error {
 	count := map[Outcome]int{}
 	for _, i := range r.Items {

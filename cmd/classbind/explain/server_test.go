@@ -20,9 +20,9 @@ import (
 	"github.com/classbind/classbind/webhook"
 )
 
-// TestExplainAgreesWithTheServer on 1,000 generated claims and classes, from the
-// object of a claim to the reference that is patched into it, or the answer that
-// its author gets.
+// TestExplainAgreesWithTheServer compares explain with the server on 1,000 generated
+// claims and classes, from the object of a claim to the reference that is patched
+// into it, or the answer that its author gets.
 func TestExplainAgreesWithTheServer(t *testing.T) {
 	outcomes := map[Outcome]int{}
 	for i := range 1000 {
@@ -57,7 +57,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		require.NoError(t, err)
 		outcomes[got.Outcome]++
 
-		// The server's inventory is filled as its watches do.
+		// Fill the server's inventory as its watches do.
 		inventory := selector.NewInventory()
 		inventory.Open()
 		inventory.SetClaimKind(selector.NewClaimKind(&s.claimKinds[0]))
@@ -76,7 +76,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		assertAnswered(t, inventory, d, got)
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
-		assert.GreaterOrEqual(t, outcomes[o], 50, "We should have come across %s often enough to say something of it: %v", o, outcomes)
+		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
 	}
 }
 
@@ -101,7 +101,7 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got
 	require.Equal(t, want.AuditAnnotations["reason"], got.Reason, "%s", raw)
 	switch got.Outcome {
 	case Bound:
-		require.Contains(t, string(want.Patch), encode(t, got.Reference), "We should tell the reference that is written")
+		require.Contains(t, string(want.Patch), encode(t, got.Reference), "We should print the reference that is written")
 		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Candidates)))
 		require.Equal(t, want.Warnings, listOf(got.Warning))
 	case Unmatched:
@@ -111,7 +111,7 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got
 		} else { // The API server puts the claim before it.
 			_, message, _ = strings.Cut(want.Result.Message, ": ")
 		}
-		require.Equal(t, message, got.Message[:strings.LastIndex(got.Message, "; ")], "We should tell what the author of the claim is told")
+		require.Equal(t, message, got.Message[:strings.LastIndex(got.Message, "; ")], "We should print what the author of the claim gets")
 	case LeftAlone:
 		require.True(t, want.Allowed)
 		require.Empty(t, want.Patch)

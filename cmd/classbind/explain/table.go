@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 )
 
-// mostRows of what did not match, for people.
-const mostRows = 5
+// maxRows limits the rows of dropped classes and of near misses.
+const maxRows = 5
 
-// table is the report for people.
+// table returns the report for people.
 func (r *Report) table() ([]byte, error) {
 	var out bytes.Buffer
 	for n := range r.Items {
@@ -56,7 +56,7 @@ func (i *Item) table(out *bytes.Buffer) error {
 	for _, c := range i.Dropped {
 		rows = append(rows, []string{"  " + name(c.Class), c.Message})
 	}
-	if err := section(out, []string{"  DROPPED", "BECAUSE IT IS"}, rows, mostRows); err != nil {
+	if err := section(out, []string{"  DROPPED", "BECAUSE IT IS"}, rows, maxRows); err != nil {
 		return err
 	}
 
@@ -71,15 +71,15 @@ func (i *Item) table(out *bytes.Buffer) error {
 		}
 		rows = append(rows, []string{"  " + name(m.Class), m.Unmet.Text, has})
 	}
-	if err := section(out, []string{"  NEAR MISS", "ASKED", "HAS"}, rows, mostRows); err != nil {
+	if err := section(out, []string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
 		return err
 	}
 	more := len(i.Candidates)+len(i.Dropped)+len(i.NearMisses) > 0
 	if i.FarMisses > 0 {
-		fmt.Fprintf(out, "\n  %s kept out by more than one requirement.\n", are(i.FarMisses, more))
+		fmt.Fprintf(out, "\n  %s kept out by more than one requirement.\n", classesAre(i.FarMisses, more))
 	}
 	if i.NotDefault > 0 {
-		fmt.Fprintf(out, "\n  %s not marked default.\n", are(i.NotDefault, more))
+		fmt.Fprintf(out, "\n  %s not marked default.\n", classesAre(i.NotDefault, more))
 	}
 	return nil
 }
@@ -108,7 +108,8 @@ func (i *Item) headline() string {
 	}
 }
 
-// namer names a class by its kind, and by its resource where two kinds have one name.
+// namer returns a function that names a class by its kind, or by its resource if two
+// kinds have the same name.
 func (i *Item) namer() func(Class) string {
 	resources := map[string]string{}
 	ambiguous := map[string]bool{}
@@ -150,8 +151,8 @@ func (c Claim) String() string {
 	return c.Kind + " " + name
 }
 
-// String is a percentage, or a question mark for odds that are not known. It is
-// never rounded to 0 % nor to 100 %.
+// String returns a percentage, or a question mark for unknown odds. It never rounds
+// to 0 % or to 100 %.
 func (o *Odds) String() string {
 	if o == nil {
 		return "?"
@@ -167,14 +168,15 @@ func (o *Odds) String() string {
 	return text + "%"
 }
 
-// section of a few rows, and how many more there are; nothing without rows.
-func section(out *bytes.Buffer, header []string, rows [][]string, most int) error {
+// section prints at most limit rows, and how many more there are. Without rows, it
+// prints nothing.
+func section(out *bytes.Buffer, header []string, rows [][]string, limit int) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	out.WriteString("\n")
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{header}, rows[:min(most, len(rows))]...) {
+	for _, row := range append([][]string{header}, rows[:min(limit, len(rows))]...) {
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err
 		}
@@ -182,14 +184,14 @@ func section(out *bytes.Buffer, header []string, rows [][]string, most int) erro
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if more := len(rows) - most; more > 0 {
+	if more := len(rows) - limit; more > 0 {
 		fmt.Fprintf(out, "  and %d more: see -o json\n", more)
 	}
 	return nil
 }
 
-// are is as in "4 more classes are".
-func are(n int, more bool) string {
+// classesAre returns the start of a sentence, such as "4 more classes are".
+func classesAre(n int, more bool) string {
 	words := []string{fmt.Sprint(n)}
 	if more {
 		words = append(words, "more")

@@ -11,7 +11,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// className is a class as the command line names it.
+// className names a class on the command line.
 type className struct{ kind, namespace, name string }
 
 func parseClassName(arg string) (className, error) {
@@ -33,35 +33,35 @@ func (c className) String() string {
 	return c.kind + "/" + c.namespace + "/" + c.name
 }
 
-// registry is what is registered.
+// registry holds all registrations.
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
 	classKinds []*classKind
 }
 
-// classKind is a registered one.
+// classKind is a registered class kind.
 type classKind struct {
 	*selector.ClassKind
-	// ready is what classbind says of it, nil if nothing yet.
+	// ready is its condition Ready, nil if classbind has not set it yet.
 	ready *metav1.Condition
-	// missing is why there is no telling what its classes are; nil, there is.
-	missing error
+	// lookupErr is why its resource was not found, and so its classes are not known.
+	lookupErr error
 }
 
 func (k *classKind) serves(claimKind string) bool { return slices.Contains(k.ClaimKinds, claimKind) }
 
-// unserved are those of the claim kinds that its classes cannot satisfy.
+// unserved returns the claim kinds that its classes cannot satisfy.
 func (k *classKind) unserved(claimKinds []string) []string {
 	return slices.DeleteFunc(slices.Clone(claimKinds), k.serves)
 }
 
-// called says whether the text is the name of the kind, as the command line may have it.
-func (k *classKind) called(text string) bool {
+// matches says whether a text of the command line names the kind.
+func (k *classKind) matches(text string) bool {
 	plural, _, _ := strings.Cut(k.Name, ".")
 	return slices.ContainsFunc([]string{k.Name, plural, k.GroupVersionKind.Kind}, func(s string) bool { return strings.EqualFold(s, text) })
 }
 
-// findClaimKinds by the names or plurals that a flag has, in the order of their names.
+// findClaimKinds finds claim kinds by the names or plurals of a flag, and sorts them.
 func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error) {
 	all := slices.Sorted(maps.Keys(r.claimKinds))
 	var found []string
@@ -90,7 +90,8 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	return slices.Compact(found), nil
 }
 
-// findClassKind of a class that is to be the default of the claim kinds.
+// findClassKind finds the kind of a class that is to become the default of the claim
+// kinds.
 func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
 	candidates := r.classKinds
 	if i := slices.IndexFunc(candidates, func(k *classKind) bool { return k.Name == c.kind }); i >= 0 {
@@ -98,7 +99,7 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	}
 	var found, serving []*classKind
 	for _, k := range candidates {
-		if !k.called(c.kind) {
+		if !k.matches(c.kind) {
 			continue
 		}
 		found = append(found, k)
@@ -120,8 +121,8 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	}
 	k := serving[0]
 	switch {
-	case k.missing != nil:
-		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.missing)
+	case k.lookupErr != nil:
+		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.lookupErr)
 	case k.Namespaced && c.namespace == "":
 		return nil, fmt.Errorf("%q: classes of %s are namespaced: name it %s/NAMESPACE/%s", c, k.Name, c.kind, c.name)
 	case !k.Namespaced && c.namespace != "":
@@ -130,11 +131,11 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	return k, nil
 }
 
-// related are the kinds of the classes that may be default for a claim kind
-// whose default can change when one of these changes.
+// related returns the class kinds whose defaults matter when the default of the claim
+// kinds changes: those that serve a claim kind of any class kind that serves them.
 func (r *registry) related(claimKinds []string) []*classKind {
 	var kinds []*classKind
-	for range 2 { // Those that serve them; those that serve what these do.
+	for range 2 { // First the kinds that serve them, then those that share a claim kind with these.
 		kinds = nil
 		for _, k := range r.classKinds {
 			if slices.ContainsFunc(claimKinds, k.serves) {

@@ -12,7 +12,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// fakeKind registers a class kind of v1 in the group of its name.
+// fakeKind returns a class kind of version v1, in the group of its name.
 func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
 	return &classKind{ClassKind: selector.NewClassKind(&v1alpha1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -40,7 +40,7 @@ func TestFindClaimKinds(t *testing.T) {
 		"Name":      {reason: "We should take a full name.", registered: registered, texts: []string{"databases.b.test"}, want: []string{"databases.b.test"}},
 		"Plural":    {reason: "We should take a plural that is there once.", registered: registered, texts: []string{"caches"}, want: []string{"caches.a.test"}},
 		"Core":      {reason: "We should take the name of a core kind.", registered: append([]string{"pods.a.test"}, registered...), texts: []string{"pods"}, want: []string{"pods"}},
-		"Twice":     {reason: "We should take several, sort them, and count what is named twice once.", registered: registered, texts: []string{"databases.a.test", "caches.a.test", "caches"}, want: []string{"caches.a.test", "databases.a.test"}},
+		"Twice":     {reason: "We should take several, sort them, and drop duplicates.", registered: registered, texts: []string{"databases.a.test", "caches.a.test", "caches"}, want: []string{"caches.a.test", "databases.a.test"}},
 		"None":      {reason: "We should find nothing where nothing is named.", registered: registered},
 		"Ambiguous": {reason: "We should name those that a plural may mean.", registered: registered, texts: []string{"databases"}, err: `--for="databases": may be any of databases.a.test, databases.b.test: name one in full`},
 		"Unknown":   {reason: "We should name what there is.", registered: registered, texts: []string{"queues"}, err: `--for="queues": no such claim kind is registered: name one of caches.a.test, databases.a.test, databases.b.test, pods, or create its ClaimKind`},
@@ -61,7 +61,7 @@ func TestFindClaimKinds(t *testing.T) {
 
 func TestFindClassKind(t *testing.T) {
 	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
-	notInstalled.missing = errNotServed
+	notInstalled.lookupErr = errNotInstalled
 	registered := []*classKind{
 		notInstalled,
 		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
@@ -84,12 +84,12 @@ func TestFindClassKind(t *testing.T) {
 		"Name":              {reason: "We should take the name of the ClassKind.", class: "classes.a.test/gold", want: "classes.a.test"},
 		"NamespacedKind":    {reason: "We should take a namespaced class.", class: "LocalClass/team/gold", want: "localclasses.a.test"},
 		"OneServes":         {reason: "We should take the only one of that kind that serves the claim kind.", class: "Class/gold", want: "classes.a.test"},
-		"Unknown":           {reason: "We should name the class kinds that there are.", class: "Klass/gold", err: `"Klass/gold": no such class kind is registered: KIND must be one of absents.a.test, bigclasses.a.test, classes.a.test,`},
+		"Unknown":           {reason: "We should name the registered class kinds.", class: "Klass/gold", err: `"Klass/gold": no such class kind is registered: KIND must be one of absents.a.test, bigclasses.a.test, classes.a.test,`},
 		"NoneRegistered":    {reason: "We should say where there is none.", class: "Class/gold", none: true, err: `"Class/gold": no class kind is registered: create a ClassKind`},
 		"Ambiguous":         {reason: "We should name those that a kind may mean.", class: "Class/gold", of: []string{"queues.a.test"}, err: `"Class/gold": may be of any of classes.b.test, classes.c.test: name one in the place of "Class"`},
 		"DoesNotServe":      {reason: "We should name the claim kind that the class kind does not serve.", class: "classes.a.test/gold", of: []string{"caches.a.test", "queues.a.test"}, err: `"classes.a.test/gold": classes.a.test does not serve queues.a.test: add it to spec.claimKinds of the ClassKind`},
-		"NoneServes":        {reason: "We should name all that it may mean and what they do not serve.", class: "Class/gold", of: []string{"tables.a.test"}, err: `"Class/gold": none of classes.a.test, classes.b.test, classes.c.test serves tables.a.test`},
-		"NoneServesAll":     {reason: "We should say so where each serves a part.", class: "Class/gold", of: []string{"caches.a.test", "databases.a.test"}, err: `none of classes.a.test, classes.b.test, classes.c.test serves caches.a.test and databases.a.test`},
+		"NoneServes":        {reason: "We should name all candidates and what they do not serve.", class: "Class/gold", of: []string{"tables.a.test"}, err: `"Class/gold": none of classes.a.test, classes.b.test, classes.c.test serves tables.a.test`},
+		"NoneServesAll":     {reason: "We should say so even if each serves some of them.", class: "Class/gold", of: []string{"caches.a.test", "databases.a.test"}, err: `none of classes.a.test, classes.b.test, classes.c.test serves caches.a.test and databases.a.test`},
 		"WithoutNamespace":  {reason: "We should ask for the namespace of a namespaced class.", class: "LocalClass/gold", err: `"LocalClass/gold": classes of localclasses.a.test are namespaced: name it LocalClass/NAMESPACE/gold`},
 		"NeedlessNamespace": {reason: "We should refuse the namespace of a class that has none.", class: "BigClass/team/gold", err: `"BigClass/team/gold": classes of bigclasses.a.test have no namespace: name it BigClass/gold`},
 		"NotInstalled":      {reason: "We should say that the kind is registered and not installed.", class: "absents/gold", err: `"absents/gold": cannot find its kind: the API server serves no such resource: install its CRD`},
@@ -125,5 +125,5 @@ func TestRelated(t *testing.T) {
 		fakeKind("E", "es.test", false),
 	)
 	assert.Equal(t, "as.test, bs.test, cs.test", names(r.related([]string{"caches.test"})),
-		"We should look at the kinds that serve the claim kind, and at those that may have another default for what these serve.")
+		"We should look at the kinds that serve the claim kind, and at those that share another claim kind with them.")
 }

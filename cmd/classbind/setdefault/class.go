@@ -10,7 +10,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// storedClass is a class as the API server has it.
+// storedClass is a class as the API server stores it.
 type storedClass struct {
 	*selector.Class
 	object *unstructured.Unstructured
@@ -20,8 +20,8 @@ func newStoredClass(kind *selector.ClassKind, object *unstructured.Unstructured)
 	return &storedClass{Class: kind.NewClass(object, object.Object), object: object}
 }
 
-// String is RESOURCE/NAME as kubectl takes it, or RESOURCE/NAMESPACE/NAME. It
-// tells kinds of one name in several groups apart, which Class does not.
+// String returns RESOURCE/NAME, as kubectl takes it, or RESOURCE/NAMESPACE/NAME. It
+// distinguishes kinds with one name in several groups; Class does not.
 func (c *storedClass) String() string {
 	return className{kind: c.Kind.Name, namespace: c.Namespace, name: c.Name}.String()
 }
@@ -30,10 +30,10 @@ func (c *storedClass) serves(claimKind string) bool {
 	return slices.Contains(c.Kind.ClaimKinds, claimKind)
 }
 
-// claimKinds that the class serves, in the order of their names.
+// claimKinds returns the claim kinds that the class serves, sorted.
 func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
 
-// markPath is where a class has its mark.
+// markPath is the path of the default mark.
 func (c *storedClass) markPath() []string {
 	if p := c.Kind.DefaultMark.Path; p != "" {
 		return p.Names()
@@ -41,22 +41,22 @@ func (c *storedClass) markPath() []string {
 	return []string{"metadata", "annotations", c.Kind.DefaultMark.Annotation}
 }
 
-// marked is the value that marks a class.
-func (c *storedClass) marked() any {
+// markValue is the value of the mark of a default class.
+func (c *storedClass) markValue() any {
 	if c.Kind.DefaultMark.Path != "" {
 		return true
 	}
 	return "true"
 }
 
-// mark that the class has, nil if none.
+// mark returns the present mark of the class, nil if it has none.
 func (c *storedClass) mark() any {
 	value, _, _ := unstructured.NestedFieldCopy(c.object.Object, c.markPath()...)
 	return value
 }
 
-// markPatch is a merge patch that gives the class, at the version that was
-// read, a mark; nil takes it away.
+// markPatch returns a merge patch that sets the mark of the class, at the version
+// that was read; nil removes it.
 func (c *storedClass) markPatch(mark any) ([]byte, error) {
 	patch := map[string]any{}
 	if err := unstructured.SetNestedField(patch, mark, c.markPath()...); err != nil {
@@ -68,19 +68,20 @@ func (c *storedClass) markPatch(mark any) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// annotateCommand is kubectl's for an annotation, such as key=value, or key- to take it away.
+// annotateCommand is the kubectl command that sets (key=value) or removes (key-) an
+// annotation.
 func (c *storedClass) annotateCommand(annotation string) string {
 	return fmt.Sprintf("kubectl annotate %s %s", c.kubectlArgs(), annotation)
 }
 
-// markCommand is kubectl's to give the class its mark.
+// markCommand is the kubectl command that marks the class as default.
 func (c *storedClass) markCommand() string {
 	mark := c.Kind.DefaultMark
 	if mark.Path == "" {
 		return c.annotateCommand(mark.Annotation + "=true --overwrite")
 	}
 	patch := map[string]any{}
-	_ = unstructured.SetNestedField(patch, c.marked(), c.markPath()...) // It is empty, so nothing is in the way.
+	_ = unstructured.SetNestedField(patch, c.markValue(), c.markPath()...) // It cannot fail on an empty map.
 	text, _ := json.Marshal(patch)
 	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.kubectlArgs(), text)
 }

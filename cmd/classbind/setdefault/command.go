@@ -1,6 +1,6 @@
 // Package setdefault is the command that moves the default of a claim kind from
-// one class to another: args finds what is meant, plan says what has to change,
-// move changes it, undo puts it back, and wait sees it confirmed.
+// one class to another: args resolves the arguments, plan says what has to change,
+// move changes it, undo puts it back, and wait waits for classbind to confirm it.
 package setdefault
 
 import (
@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// options are those of set-default.
+// options are the flags of set-default.
 type options struct {
 	kubeconfig string
 	context    string
@@ -31,7 +31,7 @@ type options struct {
 	dryRun     bool
 }
 
-// NewCommand is set-default.
+// NewCommand returns the command set-default.
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
@@ -88,7 +88,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
 }
 
-// validate says everything that is wrong, flag by flag.
+// validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate() error {
 	var errs []error
 	if len(o.claimKinds) == 0 {
@@ -108,7 +108,7 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// config of the cluster that kubectl would use.
+// config returns the configuration of the cluster that kubectl would use.
 func (o *options) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -120,7 +120,7 @@ func (o *options) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context", err)
 	}
-	config.QPS = -1 // They come one after the other, and between two of them there may be no default.
+	config.QPS = -1 // Requests are sequential, and between two of them there may be no default.
 	return config, nil
 }
 
@@ -129,7 +129,7 @@ func setDefault(ctx context.Context, o *options, name className, out, progress i
 	if err != nil {
 		return err
 	}
-	klog.SetLogger(logr.Discard()) // client-go logs errors that it returns, too.
+	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := newCluster(config)
 	if err != nil {

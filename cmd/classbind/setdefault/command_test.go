@@ -13,7 +13,7 @@ func run(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	var b strings.Builder
 	c := NewCommand()
-	c.SilenceErrors, c.SilenceUsage = true, true // As the root has it.
+	c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
 	c.SetArgs(args)
 	c.SetOut(&b)
 	c.SetErr(&b)
@@ -72,7 +72,7 @@ func TestSetDefaultRefuses(t *testing.T) {
 			args:   []string{"Class/gold", "--for=claims", "--leave-without-default=others,"}, want: `--leave-without-default="others,": must have no empty name`,
 		},
 		"NoTimeout": {
-			reason: "We should refuse to wait for no time, which other commands take for ever.",
+			reason: "We should refuse a timeout of 0, which means forever to other commands.",
 			args:   []string{"Class/gold", "--for=claims", "--timeout=0"}, want: `--timeout="0s": must be more than 0`,
 		},
 		"NegativeTimeout": {
@@ -84,7 +84,7 @@ func TestSetDefaultRefuses(t *testing.T) {
 			args:   []string{"Class/gold", "--for=claims", "--timeout=60"}, want: `invalid argument "60" for "--timeout" flag`,
 		},
 		"DryRunOfKubectl": {
-			reason: "We should refuse kubectl's values of --dry-run, of which none would write.",
+			reason: "We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
 			args:   []string{"Class/gold", "--for=claims", "--dry-run=none"}, want: `invalid argument "none" for "--dry-run" flag`,
 		},
 	} {
@@ -100,7 +100,7 @@ func TestSetDefaultRefuses(t *testing.T) {
 func TestSetDefaultSaysEverythingAtOnce(t *testing.T) {
 	_, err := run(t, "gold", "--timeout=0s")
 	require.Error(t, err)
-	assert.Len(t, strings.Split(err.Error(), "\n"), 3, "We should name all that is wrong at once, so that nobody has to try three times: %v", err)
+	assert.Len(t, strings.Split(err.Error(), "\n"), 3, "We should name all errors at once, so that nobody has to try three times: %v", err)
 }
 
 func TestSetDefaultWithoutACluster(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// mostRetries are how often somebody else may be faster, or an answer may fail
-	// to come while no default is there.
-	mostRetries = 5
-	// retryInterval is short beside what the guard advises, which is the worst
-	// case: what is in flight is mostly stored a moment later.
+	// maxRetries limits the retries after a conflict with somebody else's write, or
+	// after a write without an answer while there may be no default.
+	maxRetries = 5
+	// retryInterval is much shorter than the guard advises. The guard assumes the
+	// worst case; writes in flight are mostly stored soon.
 	retryInterval = 500 * time.Millisecond
 )
 
@@ -30,12 +30,12 @@ type mover struct {
 
 	// planned says that there was a plan, and that its warnings were printed.
 	planned bool
-	// started is the plan when the first write was about to be sent; nil, none was.
+	// started is the plan at the first write; nil before any write.
 	started *plan
-	// unmarked are the classes whose mark was taken, or may have been where no answer came.
+	// unmarked are the classes whose mark was taken, or may have been if no answer came.
 	unmarked []*storedClass
-	// doubtful is the class of which no answer came.
-	doubtful *storedClass
+	// uncertain is the class whose mark was to be taken when no answer came.
+	uncertain *storedClass
 }
 
 func (m *mover) run(ctx context.Context) error {
@@ -59,7 +59,7 @@ func (m *mover) run(ctx context.Context) error {
 	return m.confirm(ctx, p)
 }
 
-// move until it is done or cannot be.
+// move attempts the move until it succeeds or cannot.
 func (m *mover) move(ctx context.Context) (*plan, error) {
 	var obstacle error
 	for retries := 0; ; {
@@ -69,7 +69,7 @@ func (m *mover) move(ctx context.Context) (*plan, error) {
 			return p, nil
 		case ctx.Err() != nil:
 			return nil, stopped(ctx, obstacle)
-		case (apierrors.IsConflict(err) || m.started != nil && unanswered(err)) && retries < mostRetries:
+		case (apierrors.IsConflict(err) || m.started != nil && unanswered(err)) && retries < maxRetries:
 			retries++
 			m.progress.waiting("trying again: %v", err)
 		case inFlight(err) && !m.options.dryRun:
@@ -84,23 +84,23 @@ func (m *mover) move(ctx context.Context) (*plan, error) {
 	}
 }
 
-// attempt to move, from reading to marking. It is repeated as a whole where
-// something changed meanwhile.
+// attempt does the whole move, from reading to marking. move repeats it from the
+// start if something changed meanwhile.
 func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	p, err := m.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if m.doubtful != nil && !contains(p.unmark, m.doubtful) {
-		m.say(unmarkedLine(m.doubtful))
+	if m.uncertain != nil && !contains(p.unmark, m.uncertain) {
+		m.printResult(unmarkedLine(m.uncertain))
 	}
-	m.doubtful = nil
+	m.uncertain = nil
 	switch {
 	case p.done() && m.started != nil: // The answer to the last write did not arrive.
-		m.say(m.started.lines()...)
+		m.printResult(m.started.lines()...)
 		return p, nil
 	case p.done():
-		m.say(fmt.Sprintf("%s: the default for %s already", p.target, seatTexts(p.seats)))
+		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, seatTexts(p.seats)))
 		return p, nil
 	}
 	if err := m.check(ctx, p); err != nil {
@@ -108,9 +108,9 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	}
 	if m.options.dryRun {
 		for _, d := range p.unmark {
-			m.say(unmarkedLine(d))
+			m.printResult(unmarkedLine(d))
 		}
-		m.say(p.lines()...)
+		m.printResult(p.lines()...)
 		return p, nil
 	}
 	if m.started == nil {
@@ -119,7 +119,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	for _, d := range p.unmark {
 		err := m.unmark(ctx, d, false)
 		if unanswered(err) {
-			m.doubtful = d
+			m.uncertain = d
 		}
 		if err == nil || unanswered(err) {
 			m.unmarked = append(m.unmarked, d)
@@ -127,12 +127,12 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.say(unmarkedLine(d))
+		m.printResult(unmarkedLine(d))
 	}
 	if p.mark {
-		// What others than the guard refuse is better refused in a dry run: once the
-		// guard has admitted the target, it holds back everybody else for a while, the
-		// former default included.
+		// A dry run first: if anything but the guard refuses the mark, it should do so
+		// here. Once the guard has admitted the target, it holds back all others for a
+		// while, the former default included.
 		if err := m.mark(ctx, p.target, true); err != nil {
 			return nil, err
 		}
@@ -140,11 +140,11 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 	}
-	m.say(m.started.lines()...)
+	m.printResult(m.started.lines()...)
 	return p, nil
 }
 
-// plan from what the API server has now.
+// plan makes a plan from what the API server has now.
 func (m *mover) plan(ctx context.Context) (*plan, error) {
 	r, err := m.registry(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// check with dry runs whether the plan can be carried out.
+// check tests with dry runs whether the plan can be carried out.
 func (m *mover) check(ctx context.Context, p *plan) error {
 	for _, d := range p.unmark {
 		if err := m.unmark(ctx, d, true); err != nil {
@@ -203,9 +203,9 @@ func (m *mover) check(ctx context.Context, p *plan) error {
 		return nil
 	}
 	err := m.mark(ctx, p.target, true)
-	// That the guard sees the present default is no obstacle, and proves that the
-	// request got as far as that: the user is permitted to make it, and the schema
-	// and the policies, which are asked before webhooks are, have nothing against it.
+	// A refusal because of the present default is no obstacle. It proves that the
+	// request reached the guard: the user has the permission, and the schema and the
+	// policies, which come before webhooks, accept it.
 	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (m *mover) check(ctx context.Context, p *plan) error {
 func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
 	after, err := m.setMark(ctx, c, nil, dryRun)
 	if err == nil && after.Default {
-		err = errKept
+		err = errMarkReverted
 	}
 	if err != nil {
 		return fmt.Errorf("cannot take the mark from %s: %w", c, err)
@@ -224,9 +224,9 @@ func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
 }
 
 func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
-	after, err := m.setMark(ctx, c, c.marked(), dryRun)
+	after, err := m.setMark(ctx, c, c.markValue(), dryRun)
 	if err == nil && !after.Default {
-		err = errKept
+		err = errMarkReverted
 	}
 	if err != nil {
 		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
@@ -234,5 +234,6 @@ func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
 	return nil
 }
 
-// errKept says that the API server took the write and made something else of it.
-var errKept = errors.New("the mark does not change, because the schema or a webhook changes it back: see spec.default of the ClassKind")
+// errMarkReverted says that the API server accepted the write, but stored the mark as
+// it was before.
+var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: see spec.default of the ClassKind")

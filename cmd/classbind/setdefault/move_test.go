@@ -30,26 +30,26 @@ var (
 	errRefused     = apierrors.NewForbidden(schema.GroupResource{Group: "test", Resource: "as"}, "new", errors.New("not this one"))
 )
 
-// fault is what becomes of a write, other than a dry run.
+// fault is what happens to a write that is not a dry run.
 type fault struct {
-	// stored says that it is done all the same.
+	// stored says that the write is stored in spite of the error.
 	stored bool
 	err    error
 }
 
-// TestMove moves the default from old to new while the API server's answers fail
-// to come, which is not to be had from a real one.
+// TestMove moves the default from old to new while answers of the API server get
+// lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// faults of the writes, in the order in which they are made; then there are none.
+		// faults of the first writes, in order, by class; later writes have none.
 		faults map[string][]fault
 		// then is run after the first write of a class.
 		then    map[string]func(cancel func(), classes *dynamicfake.FakeDynamicClient)
 		timeout time.Duration
 		marked  string
 		out     []string
-		err     []string // its parts; none if it is to succeed
+		err     []string // its parts; none for success
 	}{
 		"NoFault": {
 			reason: "We should move the default.",
@@ -88,7 +88,7 @@ func TestMove(t *testing.T) {
 			marked: "old", err: []string{"cannot take the mark from as.test/old", "not this one\nnothing was changed"},
 		},
 		"PutBackUnavailable": {
-			reason: "We should try for long to put the former default back.",
+			reason: "We should keep trying to put the former default back.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errUnavailable}, {err: errLost}, {stored: true, err: errLost}}},
 			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
 			err: []string{"not this one\nas.test/old is the default again"},
@@ -106,7 +106,7 @@ func TestMove(t *testing.T) {
 			err:    []string{"as.test/old did not get its mark back: timed out after 2m0s: the server is going away; to give it back, run: kubectl"},
 		},
 		"DeletedMeanwhile": {
-			reason: "We should say that the former default is no more.",
+			reason: "We should say that the former default was deleted.",
 			faults: map[string][]fault{"new": {{err: errRefused}}},
 			then: map[string]func(func(), *dynamicfake.FakeDynamicClient){"old": func(_ func(), c *dynamicfake.FakeDynamicClient) {
 				_ = c.Tracker().Delete(schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}, "", "old")

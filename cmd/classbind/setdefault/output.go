@@ -11,10 +11,11 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// progressInterval is, with an interval of ours, less than the 2 s after which people wonder.
+// progressInterval, plus one retryInterval, is less than the 2 s after which people
+// wonder what happens.
 const progressInterval = 1400 * time.Millisecond
 
-// progressWriter tells of what takes time.
+// progressWriter reports what the command waits for.
 type progressWriter struct {
 	out  io.Writer
 	last time.Time
@@ -25,7 +26,7 @@ func (p *progressWriter) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// waiting is printed at once and every two seconds, however often it is called.
+// waiting prints at most one line every two seconds, however often it is called.
 func (p *progressWriter) waiting(format string, args ...any) {
 	if time.Since(p.last) >= progressInterval {
 		p.printf(format, args...)
@@ -36,7 +37,7 @@ func unmarkedLine(c *storedClass) string {
 	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
 }
 
-// lines are what comes of the plan, but for the classes that lose their mark.
+// lines returns the results of the plan, except for the classes that lose their mark.
 func (p *plan) lines() []string {
 	target := fmt.Sprintf("%s: the default for %s", p.target, seatTexts(p.seats))
 	if len(p.gain) > 0 {
@@ -49,8 +50,8 @@ func (p *plan) lines() []string {
 	return lines
 }
 
-// say what was done.
-func (m *mover) say(lines ...string) {
+// printResult prints what was done.
+func (m *mover) printResult(lines ...string) {
 	for _, line := range lines {
 		if m.options.dryRun {
 			line += " (dry run)"
@@ -59,7 +60,7 @@ func (m *mover) say(lines ...string) {
 	}
 }
 
-// warn of what keeps claims from the target although it is the default.
+// warn prints what keeps claims from the target although it is the default.
 func (m *mover) warn(r *registry, kind *classKind, p *plan) {
 	if kind.ready != nil && kind.ready.Status != metav1.ConditionTrue {
 		m.progress.printf("warning: classbind does not offer the classes of %s (%s): %s", kind.Name, kind.ready.Reason, kind.ready.Message)

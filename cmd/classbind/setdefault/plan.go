@@ -9,34 +9,33 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// plan says what has to be written to move a default.
+// plan says what to write to move a default.
 type plan struct {
 	target *storedClass
-	// claimKinds whose default the target is to be, in the order of their names,
-	// and the seat of each.
+	// claimKinds are those whose default the target is to become, sorted; seats has
+	// the seat of each.
 	claimKinds []string
 	seats      []selector.Seat
-	// unmark are the classes that have to lose their mark before the target gets it.
+	// unmark are the classes that must lose their mark before the target gets it.
 	unmark []*storedClass
 	// mark says that the target has no mark yet.
 	mark bool
-	// gain are other claim kinds that had no default, and get one.
+	// gain are other claim kinds that have no default and get one.
 	gain []string
-	// lose are other seats that had a default, and have none any more.
+	// lose are other seats that have a default and lose it.
 	lose []selector.Seat
 }
 
 // done says that there is nothing to write.
 func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
-// newPlan makes the target the only default of its seat of each of the claim
-// kinds, all of which its kind serves. The defaults are the other classes that are
-// marked and not being deleted, of every kind related to the target's.
+// newPlan makes the target the only default of its seat for each of the claim kinds;
+// its kind must serve all of them. defaults are the other classes that are marked
+// and not being deleted, of every kind related to the target's.
 //
-// A mark counts for each claim kind that the kind of its class serves. So there
-// may be others of which the target would be a second default, or which lose
-// theirs: the plan is refused unless it was told of the first by claimKinds, and
-// of the second by without.
+// A mark counts for each claim kind that the kind of its class serves. So the target
+// may also replace the default of other claim kinds, and others may lose theirs. The
+// plan is refused unless claimKinds names the former and without names the latter.
 func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKinds, without []string) (*plan, error) {
 	if target.Terminating {
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
@@ -89,11 +88,12 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for", name, target.Kind.Name)
 		}
 	}
-	return p, p.agreed(r, defaults, claimKinds, without)
+	return p, p.checkAgreement(r, defaults, claimKinds, without)
 }
 
-// agreed says of which claim kinds the plan was not told, and how to tell it.
-func (p *plan) agreed(r *registry, defaults []*storedClass, claimKinds, without []string) error {
+// checkAgreement returns an error that lists the changes that the user did not name,
+// and the command that agrees to them.
+func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
 	change := func(seat selector.Seat, after string) {
 		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(seat, defaults)))
@@ -128,8 +128,8 @@ func (p *plan) agreed(r *registry, defaults []*storedClass, claimKinds, without 
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 
-// seat that a class would take as a default; false, none. A claim kind that is not
-// registered is taken for one whose registration has the defaults.
+// seat returns the seat that a class takes as a default, false if it takes none. An
+// unregistered claim kind counts as registered with the default spec.
 func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) {
 	k := r.claimKinds[claimKind]
 	if k == nil {
@@ -138,18 +138,18 @@ func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) 
 	return k.SeatOf(c.Class)
 }
 
-// takes says whether a class that is marked is a default of the seat.
+// takes says whether a class, if marked, is a default of the seat.
 func (r *registry) takes(c *storedClass, seat selector.Seat) bool {
 	own, offered := r.seat(seat.ClaimKind, c)
 	return c.serves(seat.ClaimKind) && offered && own == seat
 }
 
-// takers are those of the classes that are defaults of the seat.
+// takers returns the marked classes that are defaults of the seat.
 func (r *registry) takers(seat selector.Seat, classes []*storedClass) []*storedClass {
 	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool { return !r.takes(c, seat) })
 }
 
-// rivals are those of the classes that take the seat of the target.
+// rivals returns the marked classes that take the seat of the target.
 func (r *registry) rivals(claimKind string, target *storedClass, classes []*storedClass) []*storedClass {
 	seat, offered := r.seat(claimKind, target)
 	if !offered {

@@ -76,7 +76,7 @@ func TestNewPlan(t *testing.T) {
 			target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}},
 		},
 		"Unrelated": {
-			reason: "We should leave the default of a claim kind alone that the class does not serve.",
+			reason: "We should leave alone the default of a claim kind that the class does not serve.",
 			target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true},
 		},
 		"BothNamed": {
@@ -89,7 +89,7 @@ func TestNewPlan(t *testing.T) {
 			want: want{mark: true, unmark: []string{"as.test/old", "os.test/old"}},
 		},
 		"Gains": {
-			reason: "We should say that a claim kind gets a default that it had not.",
+			reason: "We should say that a claim kind gets its first default.",
 			target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}},
 		},
 		"GainsUnregistered": {
@@ -117,12 +117,12 @@ func TestNewPlan(t *testing.T) {
 			want: want{err: []string{"  others.test: wides.test/new in the place of odds.test/old\n  thirds.test: no default in the place of odds.test/old\n", "--for claims.test --for others.test --leave-without-default thirds.test"}},
 		},
 		"LeavesWithoutAgreed": {
-			reason: "We should take the only default of a claim kind of which we are told.",
+			reason: "We should take the only default of a claim kind if the user agrees.",
 			target: target(a), defaults: []*storedClass{old(wide)}, without: []string{"others.test"},
 			want: want{mark: true, unmark: []string{"wides.test/old"}, lose: []string{"others.test"}},
 		},
 		"LeavesWithoutNothing": {
-			reason: "We should not insist that what may lose its default does, so that a command can be run again.",
+			reason: "We should accept the agreement even if nothing loses its default, so that a command can be run again.",
 			target: target(a), without: []string{"others.test"}, want: want{mark: true},
 		},
 		"LeavesAnother": {
@@ -140,11 +140,11 @@ func TestNewPlan(t *testing.T) {
 			want: want{err: []string{"unregistered.test: frees.test/new in the place of onlies.test/old (it is not registered: create its ClaimKind first)"}},
 		},
 		"AlreadyBesideAnother": {
-			reason: "We should leave two defaults alone of a claim kind that was not named.",
+			reason: "We should leave alone two defaults of a claim kind that was not named.",
 			target: class(wide, "new", true), defaults: []*storedClass{class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
 		},
 		"WithoutServed": {
-			reason: "We should refuse to leave a claim kind without a default that gets one.",
+			reason: "We should refuse to leave without a default a claim kind that gets one.",
 			target: target(wide), without: []string{"others.test"},
 			want: want{err: []string{`--leave-without-default="others.test": wides.test serves it, so it is not left without: name it with --for`}},
 		},
@@ -154,7 +154,7 @@ func TestNewPlan(t *testing.T) {
 			want: want{mark: true, unmark: []string{"nears.test/team/old"}},
 		},
 		"DefaultOfAllNamespaces": {
-			reason: "We should leave the defaults of namespaces alone where that of all moves.",
+			reason: "We should leave the defaults of namespaces alone when the default for all namespaces moves.",
 			target: target(a), defaults: []*storedClass{of("team", old(near)), old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
 		},
 		"OneSeatOfAllNamespaces": {
@@ -163,7 +163,7 @@ func TestNewPlan(t *testing.T) {
 			want: want{mark: true, unmark: []string{"boths.test/other/old"}, lose: []string{"claims.test in namespace other"}},
 		},
 		"LeavesANamespaceWithout": {
-			reason: "We should refuse to take the default of another namespace of which we were not told.",
+			reason: "We should refuse to take the default of another namespace unless the user agrees.",
 			target: of("team", target(both)), defaults: []*storedClass{of("other", old(both))}, named: []string{"all.test"},
 			want: want{err: []string{"claims.test in namespace other: no default in the place of boths.test/other/old", "--leave-without-default claims.test"}},
 		},
@@ -252,7 +252,7 @@ func TestMarkPatch(t *testing.T) {
 			u.SetResourceVersion("7")
 			c := newStoredClass(kind, u)
 			assert.Nil(t, c.mark())
-			mark, err := c.markPatch(c.marked())
+			mark, err := c.markPatch(c.markValue())
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.mark, string(mark), tc.reason)
 			unmark, err := c.markPatch(nil)

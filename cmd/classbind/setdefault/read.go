@@ -27,15 +27,14 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// writeTimeout is the API server's own for a request, unless it has another.
+// writeTimeout is the API server's default timeout for a request.
 const writeTimeout = time.Minute
 
-// errNotServed says that the API server answered, and serves no such resource,
-// so that it has no classes.
-var errNotServed = errors.New("the API server serves no such resource: install its CRD")
+// errNotInstalled says that the API server answered and serves no such resource, so
+// there are no classes of it.
+var errNotInstalled = errors.New("the API server serves no such resource: install its CRD")
 
-// cluster is what set-default reads and writes: registrations and classes, as
-// the API server has them now.
+// cluster reads and writes registrations and classes, without a cache.
 type cluster struct {
 	registrations client.Reader
 	classes       dynamic.Interface
@@ -85,16 +84,17 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	}
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
-		served, namespaced, err := find(k.Name, lists, failed)
+		served, namespaced, lookupErr := find(k.Name, lists, failed)
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, served, namespaced), missing: err,
+			ClassKind: selector.NewClassKind(k, served, namespaced), lookupErr: lookupErr,
 			ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
 		})
 	}
 	return r, nil
 }
 
-// find a resource by its name, <plural>.<group>, in the version that the API server prefers.
+// find looks up a resource by its name, <plural>.<group>, in the version that the API
+// server prefers.
 func find(name string, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) (kind schema.GroupVersionKind, namespaced bool, err error) {
 	plural, group, _ := strings.Cut(name, ".")
 	for _, l := range lists {
@@ -113,33 +113,33 @@ func find(name string, lists []*metav1.APIResourceList, failed map[schema.GroupV
 			return kind, false, fmt.Errorf("the API server has no answer about %s: %w", gv, brief.Error(err))
 		}
 	}
-	return kind, false, errNotServed
+	return kind, false, errNotInstalled
 }
 
-func (c *cluster) of(kind *selector.ClassKind, namespace string) dynamic.ResourceInterface {
+func (c *cluster) resource(kind *selector.ClassKind, namespace string) dynamic.ResourceInterface {
 	return c.classes.Resource(kind.Resource()).Namespace(namespace)
 }
 
 func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (*storedClass, error) {
-	object, err := c.of(kind, namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := c.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, brief.Error(err)
 	}
 	return newStoredClass(kind, object), nil
 }
 
-// defaults of the kinds: what is marked and not being deleted.
+// defaults returns the classes of the kinds that are marked and not being deleted.
 func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedClass, error) {
 	var defaults []*storedClass
 	for _, k := range kinds {
-		if errors.Is(k.missing, errNotServed) {
+		if errors.Is(k.lookupErr, errNotInstalled) {
 			continue
 		}
-		if k.missing != nil {
-			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.missing)
+		if k.lookupErr != nil {
+			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.lookupErr)
 		}
 		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return c.of(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
+			return c.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
 		})
 		err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 			object, ok := o.(*unstructured.Unstructured)
@@ -158,9 +158,9 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 	return defaults, nil
 }
 
-// setMark of a class at the version that was read, nil to take it away, and
-// return it as it is then. Once it is sent it is not interrupted, so that it is
-// known what came of it.
+// setMark sets the mark of a class at the version that was read, or removes it if nil,
+// and returns the stored class. The request is not interrupted once it is sent, so
+// that its outcome is known.
 func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dryRun bool) (*storedClass, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -175,26 +175,27 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dry
 	if dryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
-	object, err := c.of(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
+	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
 	if err != nil {
 		return nil, err
 	}
 	return newStoredClass(class.Kind, object), nil
 }
 
-// inFlight says that the guard refused a mark because another class may yet become the default.
+// inFlight says that the guard refused a mark because another class may still become
+// the default.
 func inFlight(err error) bool {
 	seconds, wait := apierrors.SuggestsClientDelay(err)
 	return apierrors.IsForbidden(err) && wait && seconds > 0
 }
 
-// refusedByGuard says that the guard refused a mark, in flight or not.
+// refusedByGuard says that the guard refused a mark, for whatever reason.
 func refusedByGuard(err error, kind *selector.ClassKind) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1alpha1.GuardSuffix))
 }
 
-// unanswered says that a request may or may not have done its work, or could do
-// it a moment later.
+// unanswered says that the outcome of a request is unknown, or that the API server
+// may accept it soon.
 func unanswered(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == http.StatusTooManyRequests

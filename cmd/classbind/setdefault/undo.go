@@ -10,24 +10,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// putBackTimeout is longer than the guard may hold the former default back.
+// putBackTimeout is longer than the guard can hold back the former default.
 const putBackTimeout = 2 * time.Minute
 
-// putBack the marks that were taken, after a failure, and return it with what
-// came of that. It returns nil where the target is the default after all: an
-// answer can be lost on the way.
+// putBack restores the taken marks after a failure, and returns the failure with the
+// outcome. It returns nil if the target is the default after all, because an answer
+// got lost.
 func (m *mover) putBack(ctx context.Context, failure error) error {
 	if !m.started.mark { // The target had its mark before, and is still the default.
 		return failure
 	}
-	// The failure may be that time is over, or that the user wants to stop.
+	// The failure may be a timeout or an interrupt, so ctx may have ended.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), putBackTimeout, fmt.Errorf("timed out after %s", putBackTimeout))
 	defer cancel()
 	target := m.started.target
 	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
 	if err == nil && now.Default && sameObject(now, target) {
 		m.progress.printf("%v; but it was stored", failure)
-		m.say(m.started.lines()...)
+		m.printResult(m.started.lines()...)
 		return nil
 	}
 	var outcome []string
@@ -35,7 +35,7 @@ func (m *mover) putBack(ctx context.Context, failure error) error {
 		text, err := m.putBackOne(ctx, c)
 		if err != nil {
 			text = fmt.Sprintf("%s did not get its mark back: %v", c, err)
-			if !refusedByGuard(err, c.Kind) { // It would refuse the command, too, and says which it does not.
+			if !refusedByGuard(err, c.Kind) { // The guard would refuse that command too; its error names one that works.
 				text += "; to give it back, run: " + c.markCommand()
 			}
 		}
@@ -49,7 +49,7 @@ func (m *mover) putBack(ctx context.Context, failure error) error {
 	return fmt.Errorf("%w\n%s", failure, strings.Join(outcome, "\n"))
 }
 
-// putBackOne returns what was done, empty if nothing had to be.
+// putBackOne returns what it did, empty if nothing was necessary.
 func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) {
 	var obstacle error
 	tried := false
@@ -69,7 +69,7 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) 
 		}
 		switch {
 		case err == nil:
-			m.say(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+			m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
 			return fmt.Sprintf("%s is the default again", c), nil
 		case inFlight(err), unanswered(err):
 			if obstacle == nil {

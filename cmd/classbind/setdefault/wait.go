@@ -17,14 +17,15 @@ import (
 
 const confirmInterval = 200 * time.Millisecond
 
-// confirm waits until classbind has seen the default of every claim kind. Its
-// status does not name that of one namespace, of which there may be thousands.
+// confirm waits until the status of every claim kind names the new default. It does
+// not wait for the default of a single namespace: there may be thousands, and the
+// status does not name them.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
-	m.progress.last = time.Now() // It mostly takes less than a second.
+	m.progress.last = time.Now() // It usually takes less than a second.
 	var missing []string
 	err := wait.PollUntilContextCancel(ctx, confirmInterval, true, func(ctx context.Context) (bool, error) {
 		now := m.unconfirmed(ctx, p)
-		if ctx.Err() != nil { // What was missing before says more.
+		if ctx.Err() != nil { // The previous result says more.
 			return false, ctx.Err()
 		}
 		missing = now
@@ -36,14 +37,15 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 	if err == nil {
 		return nil
 	}
-	if missing == nil { // There was no time to look even once.
+	if missing == nil { // There was no time for a single look.
 		missing = p.claimKinds
 	}
 	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
 		stopped(ctx, nil), strings.Join(missing, "; "))
 }
 
-// unconfirmed says of each claim kind what its status has instead.
+// unconfirmed returns, for each claim kind without the new default, what its status
+// says instead.
 func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	var missing []string
 	for _, name := range p.claimKinds {
@@ -67,7 +69,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	return missing
 }
 
-// stopped is the error of a context that ended, and what was in the way.
+// stopped returns why a context ended, with the last obstacle, which may be nil.
 func stopped(ctx context.Context, obstacle error) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) {
