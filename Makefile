@@ -66,11 +66,6 @@ unit: ## Run the tests that need no control plane
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
 	$(MONITORING) go test ./...
 
-# Run it while classbind is busy. REPLICAS are the URLs of the replicas' metrics.
-.PHONY: picture
-picture: ## Draw a panel of the dashboard from a run: make picture REPLICAS=http://localhost:8080/metrics
-	$(MONITORING) go run . --replicas=$(or $(REPLICAS),http://localhost:8080/metrics) --output=claims-by-outcome.svg
-
 .PHONY: check
 check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
 	go mod tidy -diff

@@ -1,6 +1,14 @@
-package main
+// Package monitoring has Prometheus' own parser and engine read the alerts and the
+// dashboard in deploy/. It is a module of its own because Prometheus' dependencies
+// would move those of the Kubernetes that e2e builds.
+package monitoring
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 const component = "../../deploy/components/monitoring"
@@ -36,4 +45,51 @@ func TestDashboard(t *testing.T) {
 			assert.NotContains(t, expr, "$", "We should know every variable.")
 		}
 	}
+}
+
+// dashboard is what is used here of Grafana's.
+type dashboard struct {
+	Panels []panel `json:"panels"`
+}
+
+type panel struct {
+	Title   string   `json:"title"`
+	Targets []target `json:"targets"`
+}
+
+type target struct {
+	Expr string `json:"expr"`
+}
+
+func readDashboard(component string) (dashboard, error) {
+	d := dashboard{}
+	text, err := os.ReadFile(filepath.Join(component, "dashboard.json"))
+	if err != nil {
+		return d, fmt.Errorf("cannot read the dashboard: %w", err)
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return d, fmt.Errorf("cannot read the dashboard: %w", err)
+	}
+	return d, nil
+}
+
+// promQL is the expression without Grafana's variables: for every claim kind, and
+// with the range that Grafana takes for one scrape every so often.
+func (t target) promQL(every time.Duration) string {
+	return strings.NewReplacer("$claim_kind", ".*", "$__rate_interval", (4 * every).String()).Replace(t.Expr)
+}
+
+// rules are the alerts, in the form of Prometheus' own rule files.
+func rules(component string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(component, "prometheusrule.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the alerts: %w", err)
+	}
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		return nil, fmt.Errorf("cannot read the alerts: %w", err)
+	}
+	return yaml.JSONToYAML(object.Spec)
 }
