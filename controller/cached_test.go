@@ -126,7 +126,7 @@ func (s *cachedStatus) Update(_ context.Context, o client.Object, _ ...client.Su
 	return s.cached.updateErr
 }
 
-// secrets are a live reader that knows nothing else: the data of each, by "namespace/name".
+// secrets are a live reader of nothing but Secrets: the data of each, by "namespace/name".
 type secrets map[string]map[string][]byte
 
 func (s secrets) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {

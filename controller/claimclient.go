@@ -25,18 +25,18 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// pageTimeout is for one page of a list: kube-apiserver itself gives it so long.
+// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
 const pageTimeout = time.Minute
 
-// claimClient reads claims as bytes, one at a time. Their authors decide how large
-// they are: decoded whole, a claim takes fifty times its length, and a page of them
-// more than a replica may have.
+// claimClient reads claims as bytes, one at a time. Authors decide how large a claim
+// is: decoded whole, it takes fifty times its length, and a page of such claims more
+// memory than a replica may have.
 type claimClient struct{ rest rest.Interface }
 
 func newClaimClient(config *rest.Config) (claimClient, error) {
 	config = shallowed(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // It reads the errors of the API server.
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // It decodes the API server's errors.
 	c, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return claimClient{}, fmt.Errorf("cannot make a client for claims: %w", err)
@@ -67,8 +67,8 @@ func (c claimClient) stream(ctx context.Context, of schema.GroupVersionResource,
 // asStored accepts what the API server accepts in an object.
 var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// list all claims, of all namespaces, page by page. It is an error that they
-// change for so long that the API server forgets the version of the first page.
+// list reads all claims of all namespaces, page by page. It fails if that takes so long
+// that the API server forgets the version of the first page.
 func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
 	o := metav1.ListOptions{Limit: v1alpha1.LateListPage}
 	for {
@@ -80,7 +80,7 @@ func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, e
 	}
 }
 
-// page of a list. The bytes of a claim are its reader's until the next one comes.
+// page reads one page of a list. The bytes passed to each are valid until its next call.
 func (c claimClient) page(ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error) (page metav1.ListMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -128,8 +128,8 @@ func eachElement(decoder *jsontext.Decoder, each func(raw []byte) error) error {
 	return err
 }
 
-// get a claim as it is now, nil if there is none. It reads a list of one: the
-// right to list is there already.
+// get returns a claim as it is now, nil if there is none. It reads a list of one,
+// because classbind may list claims already.
 func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
 	_, err = c.page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
 		claim = append([]byte(nil), raw...)
@@ -141,7 +141,7 @@ func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, na
 	return claim, err
 }
 
-// watch claims, of which each is read before the next is received.
+// watch streams claims. It calls read for each before it receives the next.
 func (c claimClient) watch(ctx context.Context, of schema.GroupVersionResource, o metav1.ListOptions, read func(apiwatch.EventType, []byte) (runtime.Object, error)) (apiwatch.Interface, error) {
 	o.Watch = true
 	body, decoder, err := c.stream(ctx, of, "", o)
@@ -151,14 +151,14 @@ func (c claimClient) watch(ctx context.Context, of schema.GroupVersionResource, 
 	return apiwatch.NewStreamWatcher(&claimEvents{decoder, body, read}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")), nil
 }
 
-// claimEvents of a watch.
+// claimEvents decodes the events of a watch.
 type claimEvents struct {
 	decoder *jsontext.Decoder
 	body    io.Closer
 	read    func(apiwatch.EventType, []byte) (runtime.Object, error)
 }
 
-// Decode the next event.
+// Decode returns the next event.
 func (e *claimEvents) Decode() (apiwatch.EventType, runtime.Object, error) {
 	raw, err := e.decoder.ReadValue()
 	if err != nil {
@@ -179,10 +179,10 @@ func (e *claimEvents) Decode() (apiwatch.EventType, runtime.Object, error) {
 	return event.Type, object, err
 }
 
-// Close the connection.
+// Close closes the connection.
 func (e *claimEvents) Close() { _ = e.body.Close() }
 
-// patch a claim, and return it as it is then.
+// patch changes a claim and returns the result.
 func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
 		Param("fieldManager", v1alpha1.FieldManager).Body(patch).Do(ctx)
@@ -192,7 +192,7 @@ func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, 
 	return result.Raw()
 }
 
-// claimHead is what is read of every object: who it is.
+// claimHead is the metadata that is read of every object.
 type claimHead struct {
 	Metadata struct {
 		UID             types.UID `json:"uid"`

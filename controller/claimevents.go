@@ -22,27 +22,26 @@ import (
 )
 
 const (
-	// eventTimeout is for the creation of one.
+	// eventTimeout limits the creation of one event.
 	eventTimeout = 10 * time.Second
-	// longestNote that the API server takes, in bytes.
+	// longestNote is the longest note that the API server accepts, in bytes.
 	longestNote = 1024
-	// noteBeyond is for claims that wait without their selectors.
-	noteBeyond = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: it reads the claim again from time to time, and binds it when a class matches"
+	// noteOverflow is for claims whose selectors are not held.
+	noteOverflow = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: it reads the claim again from time to time, and binds it when a class matches"
 )
 
-// Events on claims. Each has a name that is made of what it says of which claim:
-// the API server itself refuses to have it twice, whichever leader says it, for
-// as long as it keeps events (an hour, unless told otherwise). client-go's
-// recorders know only of what they themselves have said, and drop events when
-// they are in a hurry.
+// Events creates events on claims. The name of an event is made of its reason and its
+// claim, so the API server refuses a second one, whichever leader sends it, for as long
+// as it keeps events (an hour by default). client-go's recorders know only the events
+// that they sent themselves, and drop events under load.
 type Events struct {
 	client   eventsclient.EventsV1Interface
 	instance string
-	ahead    *shared[*eventAhead]
+	queue    *boundedQueue[*queuedEvent]
 }
 
-// eventAhead is to be created. A claim that failed to be told something is told again.
-type eventAhead struct {
+// queuedEvent is an event to be created. failed is called if that fails.
+type queuedEvent struct {
 	watch              *claimWatch
 	claim              waitingAttempt
 	kind, reason, note string
@@ -50,16 +49,16 @@ type eventAhead struct {
 	failed             func()
 }
 
-// NewEvents by this instance of classbind.
+// NewEvents returns Events that this instance of classbind reports.
 func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
-	return Events{client: client, instance: instance, ahead: newShared(v1alpha1.LateEvents, func(e *eventAhead) string { return e.claim.namespace })}
+	return Events{client: client, instance: instance, queue: newBoundedQueue(v1alpha1.LateEvents, func(e *queuedEvent) string { return e.claim.namespace })}
 }
 
-// run creates the events until the context ends: in the background, because a
-// claim that is bound should not wait for the news of another.
+// run creates the queued events until the context ends. It runs in the background, so
+// that binding a claim does not wait for the event of another.
 func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
 	for limiter.Wait(ctx) == nil {
-		event, ok := e.ahead.pop(ctx)
+		event, ok := e.queue.pop(ctx)
 		if !ok {
 			return
 		}
@@ -67,49 +66,49 @@ func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
 	}
 }
 
-func (e Events) create(ctx context.Context, ahead *eventAhead) {
+func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	event := e.event(ahead)
+	event := e.event(queued)
 	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		ahead.failed()
+		queued.failed()
 		logf.FromContext(ctx).V(1).Info("Cannot create an event", "reason", event.Reason, "claim", event.Regarding.Name, "because", brief.Error(err).Error())
 	}
 }
 
-// bound says to which class a claim was. Where too much is to be said, it is not.
+// bound queues the event that a claim was bound. It drops the event if there is no place for it.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d selector.Decision) {
-	e.ahead.push(&eventAhead{
+	e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
 		note: fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates), failed: func() {},
 	}, v1alpha1.LateEvents)
 }
 
-// tell the claims that have waited for a while that there is no class for them,
-// each once, and in turns over their namespaces. When the context ends, it has told
-// one at least, and what is left is for the next time.
-func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
-	place := func(namespace string) bool { return e.ahead.hasPlace(namespace, v1alpha1.LateEvents/2) }
+// notifyWaiting queues one event for each claim that has waited for noticeDelay and
+// matches no class. Namespaces take turns. It handles at least one claim, even if the
+// context has ended, and leaves the rest for the next call.
+func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
+	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1alpha1.LateEvents/2) }
 	for {
-		claims := w.stay(now, place)
+		claims := w.takeToNotify(now, place)
 		for i, claim := range claims {
 			if i > 0 && ctx.Err() != nil {
-				w.untell(claim, now.Add(-stayGrace)) // It has waited long enough.
+				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
 				continue
 			}
 			note, matched := claim.note(view)
-			if matched { // It has not been given out yet, and may not be there any more then.
-				w.untell(claim, now)
+			if matched { // It is about to be bound, unless the class goes before that.
+				w.retryEvent(claim, now)
 				continue
 			}
-			claim.ask = "" // It may be long, and has been read.
-			told := e.ahead.push(&eventAhead{
+			claim.ask = "" // It may be long, and is not needed any more.
+			queued := e.queue.push(&queuedEvent{
 				watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: note,
-				failed: func() { w.untell(claim, time.Now()) },
+				failed: func() { w.retryEvent(claim, time.Now()) },
 			}, v1alpha1.LateEvents/2)
-			if !told {
-				w.untell(claim, now)
+			if !queued {
+				w.retryEvent(claim, now)
 			}
 		}
 		if len(claims) == 0 || ctx.Err() != nil {
@@ -118,10 +117,10 @@ func (e Events) tell(ctx context.Context, w *claimWatch, view *selector.View, no
 	}
 }
 
-// note why a claim waits, or that it does not have to.
+// note says why a claim waits. matched says that it has a class now.
 func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
 	if problem := a.ask.Problem(); problem != "" || a.unread {
-		return cmp.Or(problem, noteBeyond), false
+		return cmp.Or(problem, noteOverflow), false
 	}
 	err := recovered(func() error {
 		claim, err := a.ask.Claim(a.namespace, a.name)
@@ -137,50 +136,50 @@ func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
 	return strings.Clone(brief.Text(note, longestNote)), matched
 }
 
-// untell a claim what it has not been told, to tell it after a while.
-func (w *claimWatch) untell(claim waitingAttempt, now time.Time) {
+// retryEvent makes a claim wait again for an event that was not created.
+func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.waiting[claim.uid]; c != nil && w.binder != nil {
-		c.told = false
-		c.wait(now)
+		c.notified = false
+		c.awaitNotice(now)
 	}
 }
 
-// stay are claims that have waited long enough to be told, one of each namespace
-// that has a place for its event.
-func (w *claimWatch) stay(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
+// takeToNotify returns the claims that have waited long enough, one of each namespace
+// that has a place for its event. It marks them as notified.
+func (w *claimWatch) takeToNotify(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, n := range w.room.namespaces {
-		if c := n.stays(now); c != nil && place(name) {
-			n.dequeue(lineUntold)
-			c.told = true
+		if c := n.nextToNotify(now); c != nil && place(name) {
+			n.dequeue(lineUnnotified)
+			c.notified = true
 			claims = append(claims, c.attempt())
 		}
 	}
 	return claims
 }
 
-// stays is the claim of a namespace that is to be told next, nil if it is too early.
-func (n *namespace) stays(now time.Time) *waitingClaim {
-	for c := n.first(lineUntold); c != nil; c = n.first(lineUntold) {
+// nextToNotify returns the claim of a namespace that is due for its event, or nil.
+func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
+	for c := n.first(lineUnnotified); c != nil; c = n.first(lineUnnotified) {
 		switch {
-		case !n.bound && !n.asked, now.Sub(time.Unix(0, c.since)) < stayGrace:
+		case !n.selected && !n.checked, now.Sub(time.Unix(0, c.since)) < noticeDelay:
 			return nil
-		case n.bound && !c.told && !c.group.matched && !c.written:
+		case n.selected && !c.notified && !c.group.matched && !c.written:
 			return c
 		}
-		n.dequeue(lineUntold)
+		n.dequeue(lineUnnotified)
 	}
 	return nil
 }
 
-func (e Events) event(a *eventAhead) *eventsv1.Event {
+func (e Events) event(a *queuedEvent) *eventsv1.Event {
 	w, claim := a.watch, a.claim
 	namespace := claim.namespace
 	if namespace == "" {
-		namespace = metav1.NamespaceDefault // Events on what has no namespace are there.
+		namespace = metav1.NamespaceDefault // Events on cluster-scoped objects are there.
 	}
 	now := metav1.NowMicro()
 	return &eventsv1.Event{

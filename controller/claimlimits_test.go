@@ -18,10 +18,10 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// repeated texts, with commas between them.
+// repeated returns n texts, separated by commas.
 func repeated(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 
-// allocated by f, in bytes.
+// allocated is what f allocates, in bytes.
 func allocated(f func()) int64 {
 	m := runtime.MemStats{}
 	runtime.ReadMemStats(&m)
@@ -31,12 +31,12 @@ func allocated(f func()) int64 {
 	return int64(m.TotalAlloc - before) //nolint:gosec // It is far from that.
 }
 
-// TestPoisonedClaims are stored to cost each leader as much as possible.
+// TestPoisonedClaims reads claims that are made to cost each leader as much as possible.
 func TestPoisonedClaims(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		spec   string
-		times  int64 // its length are allocated, and 1 MiB
+		times  int64 // its length may be allocated, plus 1 MiB
 	}{
 		"EmptyRequirements":    {"We should not put thousands of errors together.", `{"classSelector":{"matchExpressions":[` + repeated(`{"key":"","operator":""}`, 5000) + `]}}`, 8},
 		"NoRequirements":       {"We should not put thousands of errors together.", `{"classSelector":{"matchExpressions":[` + repeated(`{}`, 4000) + `]}}`, 8},
@@ -86,7 +86,7 @@ func largeClaims(claims int, streams bool) http.HandlerFunc {
 	}
 }
 
-// TestLargeClaims are held one at a time, whichever way they come.
+// TestLargeClaims checks that they are held one at a time, listed or watched.
 func TestLargeClaims(t *testing.T) {
 	const claims = 12 // 18 MiB, which the race detector makes slow
 	for name, streams := range map[string]bool{"Pages": false, "Streamed": true} {
@@ -112,7 +112,7 @@ func TestLargeClaims(t *testing.T) {
 	}
 }
 
-// TestSelectorsAsText are the same when they are parsed again.
+// TestSelectorsAsText checks that selectors are the same when they are parsed again.
 func TestSelectorsAsText(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{"classSelector":null}`, `{"classSelector":{}}`,
@@ -152,16 +152,16 @@ func checkText(t *testing.T, raw []byte) {
 	}
 }
 
-// selecting a label that only this claim asks for, of so many bytes and more.
+// selecting returns a spec whose selector no other claim has, of at least so many bytes.
 func selecting(n, bytes int) string {
 	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61))
 }
 
-// TestGroupCost compares what a distinct selector counts for with what it takes.
+// TestGroupCost compares groupCost with what a group takes.
 func TestGroupCost(t *testing.T) {
 	for _, long := range []int{1, 200, 1000, 5000} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
-			claims := int64(5<<20) / groupCost(selector.Ask(strings.Repeat("x", long))) // So many that nothing else counts.
+			claims := int64(5<<20) / groupCost(selector.Ask(strings.Repeat("x", long))) // Many, so that nothing else counts.
 			fill := func(spec func(i int) string) (bytes, counted int64) {
 				w := newLateWatch(t)
 				before := heap()
@@ -184,7 +184,7 @@ func TestGroupCost(t *testing.T) {
 	}
 }
 
-// TestRoom is shared by namespaces that ask for more than there is.
+// TestRoom has namespaces share the room, and ask for more than there is.
 func TestRoom(t *testing.T) {
 	const most = 1 << 20
 	fill := func(w *claimWatch, namespace string, from, n, bytes int) {
@@ -199,18 +199,18 @@ func TestRoom(t *testing.T) {
 		for name, n := range w.room.namespaces {
 			held[name] = n.bytes
 			of := int64(0)
-			claims := len(n.beyond.claims)
+			claims := len(n.overflow.claims)
 			for ask, g := range n.groups {
 				of += groupCost(ask)
 				claims += len(g.claims)
 			}
 			assert.Equal(t, of, n.bytes)
 			assert.Equal(t, n.waiting, claims, "We should lose no claim.")
-			assert.LessOrEqual(t, n.bytes, w.room.most/namespaceShare, "We should give no namespace more than its share.")
+			assert.LessOrEqual(t, n.bytes, w.room.limit/namespaceShare, "We should give no namespace more than its share.")
 			sum += of
 		}
 		assert.Equal(t, sum, w.room.used)
-		assert.LessOrEqual(t, w.room.used, w.room.most, "We should hold no more than there is room.")
+		assert.LessOrEqual(t, w.room.used, w.room.limit, "We should hold no more than there is room.")
 		return held
 	}
 	newWatch := func() *claimWatch {
@@ -254,9 +254,9 @@ func TestRoom(t *testing.T) {
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
 		assert.Len(t, w.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")
-		w.askNamespaces(true, func(string) (bool, error) { return false, nil })
+		w.checkNamespaces(true, func(string) (bool, error) { return false, nil })
 		assert.Equal(t, map[string]int64{"unknown": 0, "kube-system": 0}, check(w), "We should hold no selector that we do not bind by.")
-		w.askNamespaces(true, func(string) (bool, error) { return true, nil })
+		w.checkNamespaces(true, func(string) (bool, error) { return true, nil })
 		assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), 10, "We should read the claims of a namespace that is selected later.")
 	})
 	t.Run("Gone", func(t *testing.T) {
@@ -281,11 +281,11 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestLines are no longer than there are claims, however often they change.
+// TestLines checks that lines grow with the claims, not with their changes.
 func TestLines(t *testing.T) {
 	w := newLateWatch(t)
 	addClaim(t, w, claimJSON(0, wantsGold))
-	w.resize(4 * groupCost("=tier=gold")) // The other selector goes beyond.
+	w.resize(4 * groupCost("=tier=gold")) // The other selector goes to overflow.
 	for i := range 10_000 {
 		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
 		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))

@@ -13,22 +13,21 @@ var countedClaims = prometheus.NewDesc("classbind_claims",
 const (
 	// lateBound claims got their class.
 	lateBound = "bound"
-	// lateChanged claims were, it seems, changed or deleted meanwhile, and are looked at anew.
+	// lateChanged claims have probably been changed or deleted, and are looked at again.
 	lateChanged = "changed"
 	// lateFailed claims could not be written, and are tried again.
 	lateFailed = "failed"
-	// latePanicked claims made us fail: that is a mistake of ours, and in the log.
+	// latePanicked claims caused a panic: a bug in classbind, and in its log.
 	latePanicked = "panicked"
 )
 
-// ClaimMetrics are of claims that are watched: how many there are, and what came
-// of binding those that waited.
+// ClaimMetrics count the watched claims, and the outcomes of late bindings.
 type ClaimMetrics struct {
 	counts func() map[string]ClaimCounts
 	late   *prometheus.CounterVec
 }
 
-// NewClaimMetrics asks for the counts, by claim kind, whenever it is asked.
+// NewClaimMetrics returns metrics that read the counts, by claim kind, at each scrape.
 func NewClaimMetrics(counts func() map[string]ClaimCounts) *ClaimMetrics {
 	return &ClaimMetrics{counts: counts, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
@@ -36,12 +35,12 @@ func NewClaimMetrics(counts func() map[string]ClaimCounts) *ClaimMetrics {
 	}, []string{"claim_kind", "outcome"})}
 }
 
-// tried counts a claim that waited, with one of the outcomes.
+// tried counts one late binding, by its outcome.
 func (m *ClaimMetrics) tried(claimKind, outcome string) {
 	m.late.WithLabelValues(claimKind, outcome).Inc()
 }
 
-// Register with what controller-runtime serves.
+// Register adds the metrics to those that controller-runtime serves.
 func (m *ClaimMetrics) Register() error { return metrics.Registry.Register(m) }
 
 // Describe is called by the registry, as is Collect.
@@ -50,8 +49,8 @@ func (m *ClaimMetrics) Describe(to chan<- *prometheus.Desc) {
 	m.late.Describe(to)
 }
 
-// Collect has every outcome for every kind: the increase from a counter that is
-// not there to one is none.
+// Collect exports every outcome for every kind, zeros included: Prometheus sees no
+// increase in a counter that appears with the value one.
 func (m *ClaimMetrics) Collect(to chan<- prometheus.Metric) {
 	for name, count := range m.counts() {
 		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Bound), name, "bound")

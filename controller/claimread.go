@@ -10,7 +10,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// claimSeen is what is read of a claim on its way into the store.
+// claimSeen is what read takes from a claim for the store.
 type claimSeen struct {
 	uid             types.UID
 	namespace, name string
@@ -18,19 +18,20 @@ type claimSeen struct {
 	bound           bool
 	classes         [2]uint64
 	generateName    string
-	group           *group // nil if it is left alone
+	group           *group // nil if the claim is left alone
 	parents         int8
-	// endsList says that it is no claim, but what the API server sends after the last one.
+	// endsList says that it is not a claim: the API server sends it after the last one.
 	endsList bool
 }
 
-// GetObjectKind is for lists, as is DeepCopyObject.
+// GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
 func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is called by nobody who changes it.
+// DeepCopyObject returns the same object, because no caller changes it.
 func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
 
-// GetObjectMeta is for the Reflector, and made when it asks: it would take more than all else.
+// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would
+// take more memory than all else.
 func (s *claimSeen) GetObjectMeta() metav1.Object {
 	m := &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.version}
 	if s.endsList {
@@ -39,8 +40,8 @@ func (s *claimSeen) GetObjectMeta() metav1.Object {
 	return m
 }
 
-// readEvent of a watch. Of what is gone, and of what tells of no claim, no more
-// than that is read.
+// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not
+// a claim, it reads only the metadata.
 func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Object, error) {
 	if event == apiwatch.Added || event == apiwatch.Modified {
 		return w.read(raw)
@@ -57,7 +58,7 @@ func (h claimHead) seen() *claimSeen {
 	}
 }
 
-// read the few fields of a claim that are held, and find its group.
+// read returns the few fields of a claim that are held, and its group.
 func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 	head, err := readHead(raw)
 	if err != nil {
@@ -73,8 +74,8 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 	return seen, nil
 }
 
-// judge whether a claim waits for a class, and what it asks for. What cannot be read
-// waits, and its author is told.
+// judge says whether a claim waits for a class, and returns what it asks for. A
+// claim that cannot be read waits, and an event tells its author.
 func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
 	err := recovered(func() error {
 		object, err := w.kind.Decode(raw)

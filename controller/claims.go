@@ -25,33 +25,33 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Claims watches the claims of the kinds that need it: on every replica those
-// whose strategy counts claims, and on the leader those that are bound later.
+// Claims watches the claims of kinds that need it: on every replica, kinds whose
+// strategy counts claims; on the leader, also kinds with BindLater.
 type Claims struct {
-	// Metrics of the claims that are watched.
+	// Metrics of the watched claims.
 	Metrics *ClaimMetrics
 
 	registration *Registration
 	client       claimClient
-	// own namespace of classbind.
+	// own is classbind's namespace.
 	own string
-	// memory for the selectors of claims that wait, of all kinds, in bytes.
+	// memory for the selectors of the waiting claims of all kinds, in bytes.
 	memory int64
 
 	mu     sync.Mutex
 	kinds  map[string]*watchedClaims
 	binder *LateBinder
-	// began is when it was first asked whether the claims are counted, and counted
-	// that they have been.
+	// began is when Ready was first called. counted says that the claims have been
+	// counted.
 	began   time.Time
 	counted bool
-	// changed is called with the name of each kind of which something changed.
+	// changed are called with the name of each claim kind whose claims changed.
 	changed []countListener
-	// look has a claim kind looked at again.
-	look func(claimKind string)
+	// enqueue requests a reconciliation of a claim kind.
+	enqueue func(claimKind string)
 }
 
-// watchedClaims of a kind; err says why there is no watch.
+// watchedClaims has the watch of a kind's claims, or the reason why there is none.
 type watchedClaims struct {
 	watch *claimWatch
 	err   error
@@ -62,28 +62,28 @@ type countListener struct {
 	call func(claimKind string)
 }
 
-// NewClaims of what is registered; own is the namespace of classbind itself, and
-// memory, in bytes, is for the selectors of the claims that wait.
+// NewClaims returns Claims for the registered kinds. own is classbind's namespace.
+// memory is for the selectors of waiting claims, in bytes.
 func NewClaims(r *Registration, cluster *rest.Config, own string, memory int64) (*Claims, error) {
 	client, err := newClaimClient(cluster)
 	if err != nil {
 		return nil, err
 	}
-	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}, look: func(string) {}}
+	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}, enqueue: func(string) {}}
 	c.Metrics = NewClaimMetrics(c.Counts)
 	return c, nil
 }
 
-// SetupWithManager adds the controller of the watches, and what forgets claims in flight.
+// SetupWithManager adds the controller of the watches, and a loop that forgets claims in flight.
 func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	look := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.look = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
+		c.enqueue = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
 		return nil
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: lookUps}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(look).
@@ -101,7 +101,7 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1alpha1.ClaimKind{}
-	// Of one that is gone there is no claim to watch.
+	// A ClaimKind that is gone is empty here, and needs no watch.
 	if err := c.registration.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
@@ -118,7 +118,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 	found, err := c.registration.lookUp(ctx, name, verbs...)
 	var unwritable error
 	if later && counted && errors.Is(err, errUnsuitable) {
-		// What cannot be written can still be counted.
+		// Claims that cannot be written can still be counted.
 		unwritable = err
 		found, err = c.registration.lookUp(ctx, name, "list", "watch")
 	}
@@ -127,7 +127,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		c.drop(name)
 		c.unwatched(name, err)
 		return ctrl.Result{RequeueAfter: retryAfter}, nil
-	case errors.Is(err, errNotServed):
+	case errors.Is(err, errCRDNotServed):
 		c.unwatched(name, err)
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	case err != nil:
@@ -138,20 +138,20 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if w := c.watches()[name]; w != nil && w.permit(unwritable) {
+	if w := c.watches()[name]; w != nil && w.setUnwritable(unwritable) {
 		c.notify(name)
 	}
 	switch {
 	case !served:
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	case unwritable != nil:
-		return ctrl.Result{RequeueAfter: retryAfter}, nil //nolint:nilerr // Its status says so; what there is to count is counted.
+		return ctrl.Result{RequeueAfter: retryAfter}, nil //nolint:nilerr // The status says so, and the claims are still counted.
 	}
 	return ctrl.Result{}, nil
 }
 
-// follow watches the claims of a kind, anew if its registration changed. It is
-// false where the API server has no such resource for the watch.
+// follow watches the claims of a kind, and starts again if its registration changed.
+// served is false if the API server answers the watch with 404.
 func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resource) (served bool, err error) {
 	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, c.own)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	w.start(c.client, func(err error) {
 		c.notify(k.Name)
 		if apierrors.IsNotFound(err) {
-			c.lookAt(k.Name)
+			c.requeue(k.Name)
 		}
 	})
 	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
@@ -198,8 +198,8 @@ func (c *Claims) drop(name string) {
 	}
 }
 
-// shareOut the memory for selectors, as much to each kind whose claims wait: the
-// authors of one kind take none from those of another. Its caller holds mu.
+// shareOut divides the memory for selectors equally among the kinds with BindLater:
+// authors of one kind take none from those of another. The caller holds mu.
 func (c *Claims) shareOut() {
 	var later []*claimWatch
 	for _, k := range c.kinds {
@@ -212,7 +212,7 @@ func (c *Claims) shareOut() {
 	}
 }
 
-// unwatched says why there is no watch, unless there is one all the same.
+// unwatched records why a kind has no watch. An existing watch stays.
 func (c *Claims) unwatched(name string, why error) {
 	c.mu.Lock()
 	if old := c.kinds[name]; old == nil || old.watch == nil {
@@ -222,8 +222,8 @@ func (c *Claims) unwatched(name string, why error) {
 	c.notify(name)
 }
 
-// Counts of the claims of every kind whose claims are known. Those that wait are
-// counted on the leader alone, but for kinds whose claims are counted anyway.
+// Counts returns the claims of every kind whose claims are known. Only the leader
+// counts waiting claims, except for kinds whose claims every replica counts.
 func (c *Claims) Counts() map[string]ClaimCounts {
 	counts := map[string]ClaimCounts{}
 	for name, w := range c.watches() {
@@ -246,7 +246,7 @@ func (c *Claims) watches() map[string]*claimWatch {
 	return watches
 }
 
-// lateWatches are those of kinds whose claims are bound later, in the order of their names.
+// lateWatches returns the watches of kinds with BindLater, sorted by name.
 func (c *Claims) lateWatches() (later []*claimWatch) {
 	watches := c.watches()
 	for _, name := range slices.Sorted(maps.Keys(watches)) {
@@ -266,21 +266,21 @@ func (c *Claims) onChange(ctx context.Context, call func(claimKind string)) {
 func (c *Claims) notify(name string) {
 	c.mu.Lock()
 	c.changed = slices.DeleteFunc(slices.Clone(c.changed), func(l countListener) bool { return l.ctx.Err() != nil })
-	changed := c.changed // Cloned for each change, never written.
+	changed := c.changed // Replaced at each change, never modified.
 	c.mu.Unlock()
 	for _, l := range changed {
 		l.call(name)
 	}
 }
 
-func (c *Claims) lookAt(name string) {
+func (c *Claims) requeue(name string) {
 	c.mu.Lock()
-	look := c.look
+	enqueue := c.enqueue
 	c.mu.Unlock()
-	look(name)
+	enqueue(name)
 }
 
-// tally of the claims of a kind, which outlives each of its watches and registrations.
+// tally returns the tally of a claim kind, which outlives its watches and registrations.
 func (r *Registration) tally(claimKind string) *selector.Tally {
 	r.mu.Lock()
 	defer r.mu.Unlock()

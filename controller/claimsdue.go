@@ -11,38 +11,38 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// waitingAttempt is what is written by.
+// waitingAttempt is what a write needs to know of a waiting claim.
 type waitingAttempt struct {
 	uid             types.UID
 	namespace, name string
-	// version that is written, and the one that the watch had shown before the claim
-	// was read again, the same where it was not.
+	// version is the one to write. shown is the last that the watch showed; they differ
+	// only if the claim was read again.
 	version, shown string
 	parents        int
 	ask            selector.Ask
-	// unread says that there is none: the claim has to be read again.
+	// unread says that no ask is held: the claim must be read again.
 	unread bool
 }
 
 func (c *waitingClaim) attempt() waitingAttempt {
 	return waitingAttempt{
 		uid: c.uid, namespace: c.namespace.name, name: c.name, version: c.version, shown: c.version, parents: int(c.parents),
-		ask: c.group.ask, unread: c.group == c.namespace.beyond,
+		ask: c.group.ask, unread: c.group == c.namespace.overflow,
 	}
 }
 
-// waits says whether a claim can be bound, and by what.
+// waits returns what a write needs, and whether the claim can be bound now.
 func (w *claimWatch) waits(uid types.UID) (waitingAttempt, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.waiting[uid]
-	if c == nil || c.written || !c.namespace.bound || c.group.ask.Problem() != "" || w.stopped.Err() != nil {
+	if c == nil || c.written || !c.namespace.selected || c.group.ask.Problem() != "" || w.stopped.Err() != nil {
 		return waitingAttempt{}, false
 	}
 	return c.attempt(), true
 }
 
-// wrote the claim as it was: the next version of it is another matter.
+// wrote records that this version of a claim was bound. A later version may be bound again.
 func (w *claimWatch) wrote(a waitingAttempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,8 +52,8 @@ func (w *claimWatch) wrote(a waitingAttempt) {
 	w.refusal = nil
 }
 
-// missed says that there is no class any more, or that it is not known. A claim
-// that was read for this gets its selector held, if there is room by now.
+// missed records that a claim has no class any more, or that the classes are not known. If
+// the claim was read again for the write, its selector is held from now on, if there is room.
 func (w *claimWatch) missed(a waitingAttempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,15 +62,15 @@ func (w *claimWatch) missed(a waitingAttempt) {
 		return
 	}
 	n := c.namespace
-	if c.group == n.beyond {
+	if c.group == n.overflow {
 		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !w.room.spare(n, groupCost(a.ask)) {
 			return
 		}
 		w.join(c, w.room.group(n, a.ask))
 	}
-	c.group.matched, c.group.view, w.again = false, nil, true
-	if !c.told { // It may have left the line while it had a class.
-		c.wait(time.Now())
+	c.group.matched, c.group.view, w.dirty = false, nil, true
+	if !c.notified { // It may have left the line while it had a class.
+		c.awaitNotice(time.Now())
 	}
 }
 
@@ -81,126 +81,127 @@ func (w *claimWatch) refuse(err error, until time.Time) {
 	w.changed()
 }
 
-// pause for which no claim is to be written.
+// pause is how long no claim may be written from now on.
 func (w *claimWatch) pause(now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.paused.Sub(now)
 }
 
-// dismiss the binder, if it still is the one that is served.
+// dismiss removes the binder, unless another has replaced it.
 func (w *claimWatch) dismiss(b *LateBinder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.binder == b {
-		w.appoint(nil, time.Time{})
+		w.setBinder(nil, time.Time{})
 	}
 }
 
-// serve a binder, from the beginning if it is another.
-func (w *claimWatch) serve(b *LateBinder, now time.Time) {
+// useBinder sets the binder. A new binder starts with all claims.
+func (w *claimWatch) useBinder(b *LateBinder, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.binder != b {
-		w.appoint(b, now)
+		w.setBinder(b, now)
 	}
 }
 
-func (w *claimWatch) appoint(b *LateBinder, now time.Time) {
-	w.binder, w.refusal, w.blind, w.paused = b, nil, nil, time.Time{}
+// setBinder sets the binder, or nil, and starts over. The caller holds mu.
+func (w *claimWatch) setBinder(b *LateBinder, now time.Time) {
+	w.binder, w.refusal, w.namespaceErr, w.paused = b, nil, nil, time.Time{}
 	w.unmatch()
 	for _, n := range w.room.namespaces {
-		n.clear(lineUntold)
+		n.clear(lineUnnotified)
 		if b == nil {
 			continue
 		}
-		n.each(func(c *waitingClaim) { // Events that were ahead have gone with who had them.
-			c.told = false
-			c.wait(now)
+		n.each(func(c *waitingClaim) { // The events of the binder before are lost.
+			c.notified = false
+			c.awaitNotice(now)
 		})
 	}
 }
 
-// startOver with all claims, when there are classes to ask again.
+// startOver makes the next round that has a view ask about all claims.
 func (w *claimWatch) startOver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unmatch()
 }
 
+// unmatch forgets the view, and which groups matched. The caller holds mu.
 func (w *claimWatch) unmatch() {
 	w.view = nil
 	for _, n := range w.room.namespaces {
 		n.clear(lineFresh)
 		n.clear(lineUnread)
-		n.beyond.view = nil
+		n.overflow.view = nil
 		for _, g := range n.groups {
 			g.matched, g.view = false, nil
 		}
 	}
 }
 
-// askNamespaces whether their claims are bound: those that have not been asked,
-// or again all those whose labels matter. What is not answered stays as it was
-// known, and is asked in the next round. A cache answers, in microseconds, and
-// only admins make namespaces.
-func (w *claimWatch) askNamespaces(again bool, admits func(string) (bool, error)) {
+// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,
+// or, with again, all whose labels matter. A namespace that cannot be read keeps its
+// last result until the next round. admits reads a cache, which takes microseconds, and
+// only admins create namespaces.
+func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
 	w.mu.Lock()
-	again = again || w.blind != nil
+	again = again || w.namespaceErr != nil
 	var names []string
 	for name, n := range w.room.namespaces {
-		if _, known := w.namespaces.Known(name); !known && (again || !n.asked) {
+		if _, known := w.namespaces.Known(name); !known && (again || !n.checked) {
 			names = append(names, name)
 		}
 	}
 	w.mu.Unlock()
-	bound := make(map[string]bool, len(names))
+	selected := make(map[string]bool, len(names))
 	var err error
 	for _, name := range names {
 		var is bool
 		if is, err = admits(name); err != nil {
 			break
 		}
-		bound[name] = is
+		selected[name] = is
 	}
-	if w.answerNamespaces(bound, err) {
+	if w.recordNamespaces(selected, err) {
 		w.changed()
 	}
 }
 
-// answerNamespaces whether their claims are bound, and why that is not known of
-// all, and say whether that is news.
-func (w *claimWatch) answerNamespaces(bound map[string]bool, err error) (changed bool) {
+// recordNamespaces records which namespaces are selected, and the error of the check.
+// changed says whether an error appeared or went away.
+func (w *claimWatch) recordNamespaces(selected map[string]bool, err error) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed = (err == nil) != (w.blind == nil)
-	w.blind = err
-	for name, is := range bound {
+	changed = (err == nil) != (w.namespaceErr == nil)
+	w.namespaceErr = err
+	for name, is := range selected {
 		n := w.room.namespaces[name]
 		if n == nil {
 			continue
 		}
-		joined := is && n.asked && !n.bound
-		w.again = w.again || !n.asked || joined
-		n.bound, n.asked = is, true
+		joined := is && n.checked && !n.selected
+		w.dirty = w.dirty || !n.checked || joined
+		n.selected, n.checked = is, true
 		if !is {
 			w.room.shrink(n, 0)
 		}
 		if joined {
 			n.each(func(c *waitingClaim) {
 				w.offer(c)
-				c.wait(time.Now())
+				c.awaitNotice(time.Now())
 			})
 		}
 	}
 	return changed
 }
 
-// due are the claims for which there is a class now and was none before, and some
-// of those that have to be read to know. Each group of claims is asked once for
-// each view; of one that was matched before, all claims have been given out.
-// Groups that are left when the context ends are asked the next time. Namespaces
-// take turns.
+// due returns the claims that have a class now and had none before, and some of those
+// that must be read to know. It asks about each group once per view; all claims of a
+// group that matched before have been given out already. Groups that are left when the
+// context ends wait for the next call. Namespaces take turns.
 func (w *claimWatch) due(ctx context.Context, view *selector.View) []waitingItem {
 	asked, news := w.unasked(view)
 	if !news {
@@ -216,14 +217,14 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) []waitingItem
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again = w.again || left
+	w.dirty = w.dirty || left
 	for _, q := range asked {
 		w.answer(q, view)
 	}
 	return append(w.dueFresh(view), w.dueUnread()...)
 }
 
-// question whether a group has a class.
+// question asks whether a group has a class.
 type question struct {
 	group           *group
 	ask             selector.Ask
@@ -231,7 +232,7 @@ type question struct {
 	matched, failed bool
 }
 
-// put the question to a view. A selector that makes us panic matches nothing.
+// put answers the question from a view. A selector that causes a panic matches nothing.
 func (q *question) put(view *selector.View) {
 	q.failed = recovered(func() error {
 		claim, err := q.ask.Claim(q.namespace, "")
@@ -242,18 +243,18 @@ func (q *question) put(view *selector.View) {
 	}) != nil
 }
 
-// unasked are the groups that the view has not been asked about: one of each
-// namespace, then another of each. It is false where nothing has changed.
+// unasked returns the groups that this view has no answer for: one of each namespace,
+// then a second of each, and so on. news is false if nothing has changed.
 func (w *claimWatch) unasked(view *selector.View) (questions []question, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.view == view && !w.again {
+	if w.view == view && !w.dirty {
 		return nil, false
 	}
-	w.view, w.again = view, false
+	w.view, w.dirty = view, false
 	var left [][]question
 	for name, n := range w.room.namespaces {
-		if n.asked && !n.bound {
+		if n.checked && !n.selected {
 			continue
 		}
 		var of []question
@@ -275,6 +276,7 @@ func (w *claimWatch) unasked(view *selector.View) (questions []question, news bo
 	return questions, true
 }
 
+// answer records the answer to a question. The caller holds mu.
 func (w *claimWatch) answer(q question, view *selector.View) {
 	g := q.group
 	if q.failed {
@@ -289,26 +291,26 @@ func (w *claimWatch) answer(q question, view *selector.View) {
 	for c := range g.claims {
 		switch {
 		case q.matched == g.matched:
-		case q.matched: // It may be that its namespace is not known yet.
+		case q.matched: // Its namespace may not be checked yet.
 			g.namespace.enqueue(lineFresh, c)
-		case !c.told:
-			c.wait(time.Now())
+		case !c.notified:
+			c.awaitNotice(time.Now())
 		}
 	}
 	g.view, g.matched = view, q.matched
 }
 
-// dueFresh are the claims of groups that are matched.
+// dueFresh returns the claims of groups that match. The caller holds mu.
 func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
 	for _, n := range w.room.namespaces {
 		for range n.lines[lineFresh] {
 			c := n.dequeue(lineFresh)
 			switch {
 			case c == nil:
-			case c.group == n.beyond, c.group.failed, c.group.ask.Problem() != "", n.asked && !n.bound:
-			case c.group.view != view, !n.asked: // There was no time to ask.
+			case c.group == n.overflow, c.group.failed, c.group.ask.Problem() != "", n.checked && !n.selected:
+			case c.group.view != view, !n.checked: // There was no time to ask.
 				n.enqueue(lineFresh, c)
-				w.again = true
+				w.dirty = true
 			case c.group.matched:
 				due = append(due, c.item())
 			}
@@ -317,13 +319,13 @@ func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
 	return due
 }
 
-// dueUnread are some of the claims that have to be read, one of each namespace and
-// then another of each. Under another view, all of them have to be.
+// dueUnread returns some of the claims that must be read: one of each namespace, then a
+// second of each, and so on. A new view makes all of them due. The caller holds mu.
 func (w *claimWatch) dueUnread() (due []waitingItem) {
 	for _, n := range w.room.namespaces {
-		if n.beyond.view != w.view {
-			n.beyond.view = w.view
-			for c := range n.beyond.claims {
+		if n.overflow.view != w.view {
+			n.overflow.view = w.view
+			for c := range n.overflow.claims {
 				n.enqueue(lineUnread, c)
 			}
 		}
@@ -332,14 +334,14 @@ func (w *claimWatch) dueUnread() (due []waitingItem) {
 		found = false
 		for _, n := range w.room.namespaces {
 			if len(due) == v1alpha1.LateReads {
-				w.again = true // There may be more.
+				w.dirty = true // There may be more.
 				return due
 			}
-			if !n.asked || !n.bound {
+			if !n.checked || !n.selected {
 				continue
 			}
 			c := n.dequeue(lineUnread)
-			for c != nil && c.group != n.beyond { // It was read meanwhile.
+			for c != nil && c.group != n.overflow { // It was read meanwhile.
 				c = n.dequeue(lineUnread)
 			}
 			if c != nil {

@@ -26,9 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// claimServer is as much of an API server as claims need: it lists, by pages and
-// by a watch, it watches, patches with the library of kube-apiserver, and takes
-// events.
+// claimServer is the part of an API server that claims need: it lists in pages and by a
+// watch, watches, patches with the library of kube-apiserver, and takes events.
 type claimServer struct {
 	*httptest.Server
 
@@ -36,17 +35,17 @@ type claimServer struct {
 	version  int
 	claims   map[string]*unstructured.Unstructured
 	watchers map[chan map[string]any]struct{}
-	// deaf watches show nothing of what changes.
+	// deaf watches show no changes.
 	deaf    bool
 	events  map[string]*eventsv1.Event
-	patches map[string]int // that were taken, by claim
+	patches map[string]int // accepted ones, by claim
 	tries   int
-	created int // events, or refused
-	// refuses requests, by verb, with a code.
+	created int // events, refused ones included
+	// refuses requests with a code, by verb.
 	refuses map[string]int
 	// denies are the codes with which another webhook denies writes, by namespace.
 	denies map[string]int
-	// pages that were listed, and reads of one claim.
+	// pages are lists, and reads of one claim.
 	pages, reads int
 	// delay of each patch.
 	delay time.Duration
@@ -71,7 +70,7 @@ func (s *claimServer) config() *rest.Config {
 	return &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
-// set a claim, NAMESPACE/NAME, to have this spec, and maybe more metadata.
+// set stores a claim, NAMESPACE/NAME, with this spec, and maybe more metadata.
 func (s *claimServer) set(t testing.TB, claim, spec string, change ...func(*unstructured.Unstructured)) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(claim, "/")
@@ -111,7 +110,7 @@ func (s *claimServer) show(event string, u *unstructured.Unstructured) {
 	}
 }
 
-// hear again, after a while in which changes were not shown.
+// hear ends a time in which changes were not shown.
 func (s *claimServer) hear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +151,8 @@ func (s *claimServer) bound() int {
 	return n
 }
 
-// told are the events of a reason, by claim.
-func (s *claimServer) told(reason string) map[string]string {
+// notes are the notes of the events with a reason, by claim.
+func (s *claimServer) notes(reason string) map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notes := map[string]string{}
@@ -165,21 +164,21 @@ func (s *claimServer) told(reason string) map[string]string {
 	return notes
 }
 
-// tried counts the patches, refused or not.
+// tried counts the patches, refused ones included.
 func (s *claimServer) tried() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tries
 }
 
-// deny writes to claims of a namespace with a code, or none with 0.
+// deny denies writes to claims of a namespace with a code. The code 0 denies none.
 func (s *claimServer) deny(namespace string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denies[namespace] = code
 }
 
-// creations counts the events that were to be created, refused or not.
+// creations counts the attempts to create events, refused ones included.
 func (s *claimServer) creations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +232,7 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal of a request, as authorizers have it.
+// refusal is the message of an authorizer that refuses a request.
 func refusal(verb, path string) string {
 	if verb != "patch" {
 		return fmt.Sprintf(`claims.example.org is forbidden: User "classbind" cannot %s resource "claims" in API group "example.org" at the cluster scope`, verb)
@@ -316,7 +315,7 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]
-	if before != nil { // As kube-apiserver has it, with the code that the other webhook gives.
+	if before != nil { // As kube-apiserver answers, with the other webhook's code.
 		if team := before.GetNamespace(); s.denies[team] != 0 {
 			s.fail(w, s.denies[team], `admission webhook "other" denied the request`)
 			return
@@ -340,7 +339,7 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	// As kube-apiserver has it, which does not say why.
+	// As kube-apiserver answers, which does not say why.
 	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	w.WriteHeader(http.StatusUnprocessableEntity)

@@ -14,10 +14,10 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// describe the claims of a kind in its status.
+// describe writes what is known of a kind's claims into its status.
 func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
 	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, selector.CountsClaims(k.Spec.Strategy)
-	if w := c.watches()[k.Name]; w != nil { // Until it knows, what another leader wrote stands.
+	if w := c.watches()[k.Name]; w != nil { // Until then, the numbers of the last leader stay.
 		if n, synced := w.counts(); synced {
 			status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 		}
@@ -25,7 +25,7 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 	if !later && !counted {
 		status.BoundClaims = nil
 	}
-	if !later { // They wait for nothing.
+	if !later { // No claim waits.
 		status.WaitingClaims = nil
 	}
 	describe := func(applies bool, problem func(string) error, conditionType, met, unmet string) {
@@ -35,7 +35,7 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 		}
 		err := problem(k.Name)
 		if notYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
-			return // So does what it wrote here, while this one begins to watch.
+			return // The last leader's condition stays while this watch begins.
 		}
 		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
 	}
@@ -45,7 +45,7 @@ func (c *Claims) describe(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatu
 		"the claims of each class are counted", "the claims of each class are not counted, so only those of a moment ago count")
 }
 
-// condition says what comes of it that the claims are watched, or what does not.
+// condition has the message met without an error, and unmet with one.
 func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	if err == nil {
 		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
@@ -58,10 +58,10 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	return result
 }
 
-// Ready is an error until the claims that a strategy counts have been counted
-// once, so that no replica takes a class for empty because it has just started.
-// One that the API server refuses, or does not serve, is not waited for, and
-// none for long: a registration must not keep a replica from all other claims.
+// Ready returns an error until the claims that a strategy counts have been counted
+// once. Without that, a new replica would take every class for empty. Ready does not
+// wait for kinds that the API server refuses or does not serve, nor for any kind longer
+// than refusalGrace: one registration must not block all other claims.
 func (c *Claims) Ready(now time.Time) error {
 	if c.settled(now) {
 		return nil
@@ -80,7 +80,7 @@ func (c *Claims) Ready(now time.Time) error {
 	return nil
 }
 
-// settled says whether there is nothing to wait for any more.
+// settled says whether there is nothing left to wait for.
 func (c *Claims) settled(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *Claims) settled(now time.Time) bool {
 
 var errNotWatched = errors.New("they are not watched yet")
 
-// notYet says that there is no problem but that the watch has just begun.
+// notYet says that the watch has only just begun.
 func notYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
 
 // problem is why the claims of a kind are not known, nil if they are.
@@ -109,7 +109,7 @@ func (c *Claims) problem(name string) error {
 	return k.watch.problem()
 }
 
-// lateProblem is why the claims of a kind that wait are not bound, nil if they are.
+// lateProblem is why the waiting claims of a kind are not bound, nil if they are.
 func (c *Claims) lateProblem(name string) error {
 	if err := c.problem(name); err != nil {
 		return err
@@ -120,16 +120,16 @@ func (c *Claims) lateProblem(name string) error {
 	return errNotWatched
 }
 
-// ClaimCounts of one kind, of which none wait but with BindLater.
+// ClaimCounts are of one claim kind. None wait without BindLater.
 type ClaimCounts struct{ Bound, Waiting int }
 
-// counts of the claims, and whether they are known.
+// counts returns how many claims there are. synced says whether that is known.
 func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.Bound = len(w.bound)
 	for _, n := range w.room.namespaces {
-		if n.bound || !n.asked {
+		if n.selected || !n.checked {
 			c.Waiting += n.waiting
 		}
 	}
@@ -150,15 +150,15 @@ func (w *claimWatch) problem() error {
 	return nil
 }
 
-// lateProblem is why claims that wait are not bound, nil if they are. What is no
-// concern of any claim any more is none.
+// lateProblem is why waiting claims are not bound, nil if they are. Without waiting
+// claims, only unwritable is a problem.
 func (w *claimWatch) lateProblem() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
 		return w.unwritable
 	}
-	return cmp.Or(w.unwritable, w.refusal, w.blind)
+	return cmp.Or(w.unwritable, w.refusal, w.namespaceErr)
 }
 
 var errNoAnswer = errors.New("the API server has not listed the claims yet")

@@ -18,44 +18,43 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes it is the
-// store of a Reflector, and holds of each claim no more than is needed: of those
-// that wait, what binding reads; of those that are bound, which class's claims
-// they count among.
+// claimWatch follows the claims of one kind. Like the watch of classes, it is the store
+// of a Reflector. It holds only what is needed: of a waiting claim, what binding reads;
+// of a bound claim, the counts that it is part of.
 type claimWatch struct {
 	kind     *selector.ClaimKind
 	resource schema.GroupVersionResource
-	// objectKind is that of a claim.
+	// objectKind is the kind of a claim object.
 	objectKind string
 	namespaces *selector.Namespaces
 	changed    func()
 	stopped    context.Context
 	stop       context.CancelFunc
-	// before is the watch that this one replaces, whose counts stand until it has synced.
+	// before is the watch that this one replaces. Its counts stay until this one has synced.
 	before *claimWatch
-	answers
+	watchHealth
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards all below
 	synced  bool
 	bound   map[types.UID]classCounts
 	waiting map[types.UID]*waitingClaim
 	room    room
 
-	// What follows is for who binds the waiting claims, nil if nobody does.
+	// binder of the waiting claims, nil if there is none. The fields below are for it.
 	binder *LateBinder
 	view   *selector.View
-	// again says that there is something to be given out though the view is the same.
-	again bool
-	// refusal to write a claim, and until when no other is tried.
+	// dirty says that claims may be due though the view is the same.
+	dirty bool
+	// refusal is why a claim could not be written. No other is tried until paused.
 	refusal error
 	paused  time.Time
-	// unwritable says why claims can be watched, and never be written.
+	// unwritable says why claims can be watched but not written.
 	unwritable error
-	// blind says why it is not known of which namespaces claims are bound.
-	blind error
+	// namespaceErr says why namespaces cannot be checked.
+	namespaceErr error
 }
 
-// classCounts are those that a bound claim adds one to.
+// classCounts are the counts that a bound claim is part of.
 type classCounts [2]*selector.Count
 
 func (c classCounts) unbind() {
@@ -71,21 +70,21 @@ func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, n
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed,
 		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
-		room: room{most: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
+		room: room{limit: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	return w
 }
 
-// start to follow the claims, until the watch is stopped.
+// start follows the claims until the watch is stopped.
 func (w *claimWatch) start(client claimClient, answered func(error)) {
 	objects{
 		name: w.kind.Name, client: client, watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
-		// Every list is by pages, and consistent: asked for any version, or for a full
-		// list when the pages have expired, the API server would send all in one. It is
-		// each page that has a deadline, and not all of them.
+		// Every list is paged and consistent. If it asked for any version, or for a
+		// full list after the pages expired, the API server would send everything in
+		// one answer. Each page has a deadline, the whole list has none.
 		list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			list := &internalversion.List{}
 			var err error
@@ -96,10 +95,10 @@ func (w *claimWatch) start(client claimClient, answered func(error)) {
 			})
 			return list, err
 		},
-	}.follow(w.stopped, w, &w.answers, answered)
+	}.follow(w.stopped, w, &w.watchHealth, answered)
 }
 
-// Transformer has nothing to do: what comes has been read.
+// Transformer changes nothing: read has reduced the objects already.
 func (*claimWatch) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return object, nil }
 }
@@ -141,8 +140,8 @@ func (w *claimWatch) Replace(all []any, _ string) error {
 		there[s.uid] = struct{}{}
 	}
 	w.update(func() {
-		// Those that are there are counted before those that are not any more are
-		// taken off: whoever chooses meanwhile sees no class that is empty.
+		// Count the listed claims before the others are taken off, so that no
+		// concurrent choice sees an empty class.
 		for _, object := range all {
 			w.put(object.(*claimSeen))
 		}
@@ -156,14 +155,14 @@ func (w *claimWatch) Replace(all []any, _ string) error {
 				w.unwait(uid)
 			}
 		}
-		for _, n := range w.room.namespaces { // Groups of claims that were read, and changed before the list ended.
+		for _, n := range w.room.namespaces { // Groups of claims that changed before the list ended.
 			for _, g := range n.groups {
 				w.disband(g)
 			}
 			w.room.vacate(n)
 		}
-		// What was read may have taken the room of others.
-		w.synced, w.again = true, true
+		// The listed claims may have taken the room of others.
+		w.synced, w.dirty = true, true
 		if w.before != nil {
 			w.before.withdraw()
 			w.before = nil
@@ -180,10 +179,10 @@ func (w *claimWatch) seen(object any) (*claimSeen, error) {
 	return s, nil
 }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (w *claimWatch) Resync() error { return nil }
 
-// update is called where a panic is recovered from, which must not leave mu locked.
+// update applies a change under mu. Its callers recover from panics, so a panic must not leave mu locked.
 func (w *claimWatch) update(change func()) {
 	func() {
 		w.mu.Lock()
@@ -195,8 +194,7 @@ func (w *claimWatch) update(change func()) {
 	w.changed()
 }
 
-// put a claim where it belongs. Its caller holds mu, as do those of the functions
-// below that do not lock it.
+// put stores a claim as bound or as waiting. The caller holds mu.
 func (w *claimWatch) put(s *claimSeen) {
 	if s.bound {
 		w.bind(s)
@@ -218,7 +216,7 @@ func (w *claimWatch) put(s *claimSeen) {
 		n.waiting++
 		w.waiting[s.uid] = c
 		if w.binder != nil {
-			c.wait(time.Now())
+			c.awaitNotice(time.Now())
 		}
 	}
 	w.join(c, w.groupOf(n, s))
@@ -226,11 +224,12 @@ func (w *claimWatch) put(s *claimSeen) {
 	w.offer(c)
 }
 
-// groupOf a claim that was read. The group may have been forgotten since.
+// groupOf returns the group for a claim that was read. Its own may have been forgotten
+// since. The caller holds mu.
 func (w *claimWatch) groupOf(n *namespace, s *claimSeen) *group {
 	switch g := s.group; {
-	case g.dropped || g == g.namespace.beyond:
-		return n.beyond
+	case g.dropped || g == g.namespace.overflow:
+		return n.overflow
 	case !g.held:
 		return w.room.group(n, g.ask)
 	default:
@@ -238,7 +237,7 @@ func (w *claimWatch) groupOf(n *namespace, s *claimSeen) *group {
 	}
 }
 
-// join a group, and leave the one before.
+// join moves a claim into a group. The caller holds mu.
 func (w *claimWatch) join(c *waitingClaim, g *group) {
 	if c.group != nil {
 		delete(c.group.claims, c)
@@ -250,19 +249,20 @@ func (w *claimWatch) join(c *waitingClaim, g *group) {
 	g.claims[c] = struct{}{}
 }
 
-// offer a claim to who binds it, if anybody does.
+// offer queues a claim for the binder, if there is one. The caller holds mu.
 func (w *claimWatch) offer(c *waitingClaim) {
 	if w.binder == nil {
 		return
 	}
 	l := lineFresh
-	if c.group == c.namespace.beyond {
+	if c.group == c.namespace.overflow {
 		l = lineUnread
 	}
 	c.namespace.enqueue(l, c)
-	w.again = true
+	w.dirty = true
 }
 
+// bind counts a bound claim. The caller holds mu.
 func (w *claimWatch) bind(s *claimSeen) {
 	before, known := w.bound[s.uid]
 	var counts classCounts
@@ -276,11 +276,13 @@ func (w *claimWatch) bind(s *claimSeen) {
 	w.bound[s.uid] = counts
 }
 
+// unbind takes a claim off the counts. The caller holds mu.
 func (w *claimWatch) unbind(uid types.UID) {
 	w.bound[uid].unbind()
 	delete(w.bound, uid)
 }
 
+// unwait forgets a waiting claim. The caller holds mu.
 func (w *claimWatch) unwait(uid types.UID) {
 	c := w.waiting[uid]
 	if c == nil {
@@ -294,33 +296,34 @@ func (w *claimWatch) unwait(uid types.UID) {
 	w.room.vacate(c.namespace)
 }
 
-// disband a group that has no claims.
+// disband forgets a group that has no claims. The caller holds mu.
 func (w *claimWatch) disband(g *group) {
 	if g.held && len(g.claims) == 0 {
 		w.room.forget(g)
 	}
 }
 
+// namespaceOf returns the namespace of a waiting claim. The caller holds mu.
 func (w *claimWatch) namespaceOf(name string) *namespace {
 	n := w.room.namespaces[name]
 	if n == nil {
 		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
-		n.beyond = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.bound, n.asked = w.namespaces.Known(name)
+		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
+		n.selected, n.checked = w.namespaces.Known(name)
 		w.room.namespaces[name] = n
 	}
 	return n
 }
 
-// resize the room for selectors.
+// resize sets the room for selectors, in bytes.
 func (w *claimWatch) resize(bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.room.resize(bytes)
-	w.again = true
+	w.dirty = true
 }
 
-// withdraw the claims from the counts.
+// withdraw stops the watch and takes its claims off the counts.
 func (w *claimWatch) withdraw() {
 	w.stop()
 	w.mu.Lock()
@@ -334,16 +337,17 @@ func (w *claimWatch) withdraw() {
 	}
 }
 
-// permit writes, unless there is a reason why none is possible, and say whether that is news.
-func (w *claimWatch) permit(unless error) bool {
+// setUnwritable sets why claims cannot be written, nil if they can. changed says
+// whether they can be written now and could not before, or the reverse.
+func (w *claimWatch) setUnwritable(why error) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	news := (w.unwritable == nil) != (unless == nil)
-	w.unwritable = unless
-	return news
+	changed = (w.unwritable == nil) != (why == nil)
+	w.unwritable = why
+	return changed
 }
 
-// writable says whether a claim can be written.
+// writable says whether claims can be written.
 func (w *claimWatch) writable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

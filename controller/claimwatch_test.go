@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// endedWatches show how claims are created and then deleted, each in a version of
-// its own, as far as version last. After a hundred events a watch ends, as an API
-// server ends those that read slower than claims change.
+// endedWatches show claims that are created and then deleted, each in a version of its
+// own, up to version last. A watch ends after a hundred events, as an API server ends
+// those that read slower than claims change.
 func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -35,7 +35,7 @@ func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// TestEndedWatches are taken up where they ended: no claim is missed.
+// TestEndedWatches checks that no claim is missed when a watch ends and another follows.
 func TestEndedWatches(t *testing.T) {
 	const claims = 1050
 	last := &atomic.Int64{}

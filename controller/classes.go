@@ -20,13 +20,13 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// classClient reads classes of any kind: their metadata alone, unless the kind
-// needs more of them.
+// classClient reads classes of any kind: only their metadata, unless the kind needs
+// more.
 type classClient struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
-	// stored is called with each default class that a watch shows, and its uid; nil,
-	// nothing is.
+	// stored is called with each default class that a watch shows, and its uid. It may
+	// be nil.
 	stored func(*selector.Class, types.UID)
 }
 
@@ -43,7 +43,7 @@ func newClassClient(config *rest.Config) (*classClient, error) {
 	return &classClient{metadata: m, dynamic: d}, nil
 }
 
-// list the classes of a namespace, or of all where it is empty.
+// list returns the classes of a namespace; empty means all namespaces.
 func (c *classClient) list(ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions) (list runtime.Object, err error) {
 	if kind.MetadataOnly() {
 		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
@@ -62,9 +62,9 @@ func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o met
 	return events, brief.Error(err)
 }
 
-// get a class as it is stored. Where a role allows no more than to list and to
-// watch, a list of one is read, for which the API server may take longer: it
-// waits until its cache is as new as etcd.
+// get returns a class as it is stored. If the role allows only list and watch, it reads
+// a list of one. That may take longer: the API server waits until its cache is as new
+// as etcd.
 func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
 	object, err := c.getOne(ctx, kind, namespace, name)
 	if !apierrors.IsForbidden(err) {

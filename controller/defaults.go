@@ -10,7 +10,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// setDefaults tells of the default classes of all seats.
+// setDefaults writes the default classes of all seats into the status.
 func setDefaults(status *v1alpha1.ClaimKindStatus, view *selector.View, generation int64) {
 	own := map[string][]*selector.Class{}
 	for seat, defaults := range view.DefaultsBySeat() {
@@ -29,8 +29,8 @@ func setDefaults(status *v1alpha1.ClaimKindStatus, view *selector.View, generati
 	setCondition(&status.Conditions, singleDefault(ofAll, own), generation)
 }
 
-// singleDefault says whether no seat has two defaults: that of all namespaces, or
-// the own one of a namespace.
+// singleDefault says whether every seat has at most one default. There is one seat for
+// all namespaces together, and one for each namespace.
 func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults}
 	var crowded []string // namespaces
@@ -77,7 +77,7 @@ func have(namespaces int) string {
 	return fmt.Sprintf("%d namespaces have", namespaces)
 }
 
-// named are a few of the classes, and how many more there are.
+// named lists a few of the classes, and says how many more there are.
 func named(classes []*selector.Class) string {
 	names := make([]string, len(classes))
 	for i, c := range classes {

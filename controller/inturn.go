@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// inTurn is a queue that gives out the items of each namespace in their order, and
-// takes turns over namespaces: many items of one do not delay those of another.
-// It is a workqueue.Queue, which the workqueue locks.
+// inTurn is a queue that takes turns over namespaces: many items of one do not delay
+// those of another. Items of one namespace keep their order. It is a workqueue.Queue;
+// its user locks it.
 type inTurn[T comparable] struct {
 	namespaceOf func(T) string
 	items       map[string][]T
@@ -20,10 +20,10 @@ func newInTurn[T comparable](namespaceOf func(T) string) *inTurn[T] {
 	return &inTurn[T]{namespaceOf: namespaceOf, items: map[string][]T{}}
 }
 
-// Touch an item that is queued already: it keeps its place.
+// Touch leaves an item that is queued already in its place.
 func (*inTurn[T]) Touch(T) {}
 
-// Push an item to the end of its namespace's.
+// Push adds an item at the end of its namespace.
 func (q *inTurn[T]) Push(item T) {
 	namespace := q.namespaceOf(item)
 	if len(q.items[namespace]) == 0 {
@@ -33,10 +33,10 @@ func (q *inTurn[T]) Push(item T) {
 	q.length++
 }
 
-// Len of all.
+// Len counts all items.
 func (q *inTurn[T]) Len() int { return q.length }
 
-// Pop the first item of the namespace whose turn it is. There has to be one.
+// Pop returns the first item of the namespace whose turn it is. The queue must not be empty.
 func (q *inTurn[T]) Pop() T {
 	namespace := q.next[0]
 	q.next = q.next[1:]
@@ -53,35 +53,35 @@ func (q *inTurn[T]) Pop() T {
 	return item
 }
 
-// shared is a queue of bounded length. A namespace has at most three times as many
-// items in it as there are places free: three quarters of all where it is the only
-// one, and some are left for the next.
-type shared[T comparable] struct {
+// boundedQueue is a queue of bounded length. A namespace may have up to three times as
+// many items as places are free. Alone it fills three quarters, so that places are left
+// for the next.
+type boundedQueue[T comparable] struct {
 	mu     sync.Mutex
 	queue  *inTurn[T]
 	queued chan struct{} // one for each item
 }
 
-func newShared[T comparable](most int, namespaceOf func(T) string) *shared[T] {
-	return &shared[T]{queue: newInTurn(namespaceOf), queued: make(chan struct{}, most)}
+func newBoundedQueue[T comparable](limit int, namespaceOf func(T) string) *boundedQueue[T] {
+	return &boundedQueue[T]{queue: newInTurn(namespaceOf), queued: make(chan struct{}, limit)}
 }
 
-// hasPlace for another item of a namespace, where all may have so many.
-func (s *shared[T]) hasPlace(namespace string, most int) bool {
+// hasPlace says whether a namespace may add an item while the queue may hold limit items.
+func (s *boundedQueue[T]) hasPlace(namespace string, limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.place(namespace, most)
+	return s.place(namespace, limit)
 }
 
-func (s *shared[T]) place(namespace string, most int) bool {
-	return len(s.queue.items[namespace]) < 3*(min(most, cap(s.queued))-s.queue.Len())
+func (s *boundedQueue[T]) place(namespace string, limit int) bool {
+	return len(s.queue.items[namespace]) < 3*(min(limit, cap(s.queued))-s.queue.Len())
 }
 
-// push an item, if there is a place for it, where all may have so many.
-func (s *shared[T]) push(item T, most int) bool {
+// push adds an item if hasPlace allows it, and says whether it did.
+func (s *boundedQueue[T]) push(item T, limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.place(s.queue.namespaceOf(item), most) {
+	if !s.place(s.queue.namespaceOf(item), limit) {
 		return false
 	}
 	s.queue.Push(item)
@@ -89,8 +89,8 @@ func (s *shared[T]) push(item T, most int) bool {
 	return true
 }
 
-// pop the next item, or wait for it until the context ends.
-func (s *shared[T]) pop(ctx context.Context) (item T, ok bool) {
+// pop returns the next item, and waits for one until the context ends.
+func (s *boundedQueue[T]) pop(ctx context.Context) (item T, ok bool) {
 	select {
 	case <-ctx.Done():
 		return item, false
@@ -101,7 +101,7 @@ func (s *shared[T]) pop(ctx context.Context) (item T, ok bool) {
 	return s.queue.Pop(), true
 }
 
-func (s *shared[T]) len() int {
+func (s *boundedQueue[T]) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.Len()

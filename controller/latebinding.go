@@ -20,68 +20,68 @@ import (
 )
 
 const (
-	// lateRound is how often it is seen whether there are other classes than
-	// before: what is created together is then drawn from together.
+	// lateRound is the time between rounds, which look for new classes. Claims draw
+	// from all classes that were created within one.
 	lateRound = 500 * time.Millisecond
-	// lateRetry is how long after a failure a claim is tried again at first.
+	// lateRetry is the delay before the first retry of a claim.
 	lateRetry = time.Second
-	// lateAsking is for how long in each round classes are asked for, by all kinds
-	// together: what is left is for the next round.
+	// lateAsking is how long a round may look for classes, for all kinds together. The
+	// rest is left for the next round.
 	lateAsking = 100 * time.Millisecond
-	// namespaceRounds is how many rounds pass until namespaces are asked again.
+	// namespaceRounds is how many rounds pass until namespaces are checked again.
 	namespaceRounds = 10
-	// lateWorkers write claims of one kind at once: a kind whose writes hang delays
-	// no other.
+	// lateWorkers is how many workers write the claims of one kind. Each kind has its
+	// own: hanging writes delay no other kind.
 	lateWorkers = 16
-	// eventWorkers create events at once.
+	// eventWorkers is how many workers create events.
 	eventWorkers = 4
-	// stayGrace is how long a claim waits for a class before it is told that there is none.
-	stayGrace = 10 * time.Second
+	// noticeDelay is how long a claim waits before an event says that it has no class.
+	noticeDelay = 10 * time.Second
 )
 
-// Namespace is what is read of namespaces: their labels.
+// Namespace is what is read of a namespace: its metadata, for the labels.
 func Namespace() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return o
 }
 
-// LateBinder binds the claims that wait for a class, and tells those that go on
-// waiting why. It runs on the leader. A claim is written in the version that was
-// seen without a class, or not at all: whoever is faster, its author, another
-// leader or a write of ours that seemed to fail, has won, and the watch shows it.
+// LateBinder binds waiting claims when a class matches, and creates events that say why
+// others still wait. It runs on the leader. It writes only the version of a claim that
+// it saw without a class. If the author, another leader or a write of ours that seemed
+// to fail was faster, the write fails, and the watch shows the new version.
 type LateBinder struct {
 	Claims *Claims
 	// Events are created on the claims.
 	Events Events
 	// Namespaces are read from a cache.
 	Namespaces client.Reader
-	// Rate is how many claims are written in a second at most, and how many events
-	// on claims, and twice it in a burst.
+	// Rate limits the writes of claims, and the events on claims, each per second. A
+	// burst may have twice as many.
 	Rate int
-	// Fresh is a random number.
+	// Fresh returns a random number.
 	Fresh func() uint64
 
-	// interval of the rounds, and how long after a failure a claim is tried again:
-	// lateRound and lateRetry, but in tests.
+	// interval of the rounds, and delay of the first retry. Zero means lateRound and
+	// lateRetry; only tests set them.
 	interval, retry time.Duration
 
 	// unreadable says, for the rest of a round, why namespaces cannot be read.
 	unreadable error
 	limiter    flowcontrol.RateLimiter
-	// writers of the claims of each kind that is bound later. The rounds alone have them.
+	// writers of the kinds with BindLater. Only the rounds use them.
 	writers map[*claimWatch]*lateWriter
 	running *sync.WaitGroup
 }
 
-// Start returns when the leadership ends.
+// Start binds claims until the leadership ends.
 func (b *LateBinder) Start(ctx context.Context) error {
 	b.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	b.writers, b.running = map[*claimWatch]*lateWriter{}, &sync.WaitGroup{}
 	defer func() {
-		b.employ(ctx, nil)
+		b.syncWriters(ctx, nil)
 		b.running.Wait()
-		// The watches outlive the term by as much as it takes to see that it is over.
+		// The watches end a little after the term, when their kinds are reconciled.
 		b.Claims.resign(context.WithoutCancel(ctx), b)
 	}()
 	if err := b.Claims.lead(ctx, b); err != nil {
@@ -95,7 +95,7 @@ func (b *LateBinder) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		b.unreadable = nil
 		watches := b.Claims.lateWatches()
-		b.employ(ctx, watches)
+		b.syncWriters(ctx, watches)
 		for _, w := range watches {
 			_ = recovered(func() error {
 				b.round(ctx, w, round%namespaceRounds == 0, lateAsking/time.Duration(len(watches)))
@@ -107,8 +107,8 @@ func (b *LateBinder) Start(ctx context.Context) error {
 	return nil
 }
 
-// employ a writer for each watch, and no others.
-func (b *LateBinder) employ(ctx context.Context, watches []*claimWatch) {
+// syncWriters starts the missing writers for these watches, and stops all others.
+func (b *LateBinder) syncWriters(ctx context.Context, watches []*claimWatch) {
 	for w, writer := range b.writers {
 		if !slices.Contains(watches, w) {
 			writer.queue.ShutDown()
@@ -122,28 +122,28 @@ func (b *LateBinder) employ(ctx context.Context, watches []*claimWatch) {
 	}
 }
 
-// round queues the claims of a kind that can be bound since the last, and takes
-// no longer than its share of asking.
+// round queues the claims of a kind that became bindable since the last round, and
+// events on those that still wait. asking is its share of lateAsking.
 func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
 	view := b.view(w)
-	w.serve(b, time.Now())
+	w.useBinder(b, time.Now())
 	if view == nil || !w.writable() {
 		w.startOver()
 		return
 	}
-	w.askNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
+	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
 	due, cancel := context.WithTimeout(ctx, asking*3/4)
 	defer cancel()
 	for _, item := range w.due(due, view) {
 		b.writers[w].queue.Add(item)
 	}
-	// To tell has time of its own: there may always be groups that are left to be asked.
+	// Events have time of their own, because groups may always be left to ask about.
 	tell, cancel := context.WithTimeout(ctx, asking/4)
 	defer cancel()
-	b.Events.tell(tell, w, view, time.Now())
+	b.Events.notifyWaiting(tell, w, view, time.Now())
 }
 
-// view of the classes for a watch, nil where there is none that fits it now.
+// view returns the classes for a watch, nil if none fit it now.
 func (b *LateBinder) view(w *claimWatch) *selector.View {
 	view := b.Claims.registration.Inventory.Snapshot()[w.kind.Name]
 	if view == nil || view.Fault != nil || view.Kind.Revision != w.kind.Revision {
@@ -152,8 +152,8 @@ func (b *LateBinder) view(w *claimWatch) *selector.View {
 	return view
 }
 
-// admits says whether the labels of a namespace are what the ClaimKind selects.
-// A cache that does not fill has every read wait, so that only one is tried a round.
+// admits says whether the ClaimKind selects a namespace by its labels. Each read of a
+// cache that does not fill waits for its timeout, so a round tries only one.
 func (b *LateBinder) admits(ctx context.Context, w *claimWatch, name string) (bool, error) {
 	if b.unreadable != nil {
 		return false, b.unreadable
@@ -175,16 +175,16 @@ func (c *Claims) leading() bool {
 	return c.binder != nil
 }
 
-// lead has the claims watched that are bound later.
+// lead begins a term: claims of kinds with BindLater are watched.
 func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
 	c.mu.Lock()
 	c.binder = b
 	c.mu.Unlock()
-	return c.lookAtAll(ctx)
+	return c.requeueAll(ctx)
 }
 
-// resign has them watched no more, unless the next term has begun: that does not
-// wait for the end of this one.
+// resign ends a term: these claims are not watched any more, unless the next term has
+// begun, which does not wait for the end of this one.
 func (c *Claims) resign(ctx context.Context, b *LateBinder) {
 	c.mu.Lock()
 	last := c.binder == b
@@ -198,18 +198,18 @@ func (c *Claims) resign(ctx context.Context, b *LateBinder) {
 	if !last {
 		return
 	}
-	if err := c.lookAtAll(ctx); err != nil {
+	if err := c.requeueAll(ctx); err != nil {
 		logf.FromContext(ctx).Info("Goes on watching claims that it does not bind", "because", err.Error())
 	}
 }
 
-func (c *Claims) lookAtAll(ctx context.Context) error {
+func (c *Claims) requeueAll(ctx context.Context) error {
 	kinds := &v1alpha1.ClaimKindList{}
 	if err := c.registration.reader.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	for i := range kinds.Items {
-		c.lookAt(kinds.Items[i].Name)
+		c.requeue(kinds.Items[i].Name)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func uidOf(n int) types.UID {
 	return types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", n))
 }
 
-// lateClaimKind is one whose claims are bound later.
+// lateClaimKind returns a claim kind with BindLater.
 func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
 	k := newClaimKind(lateKind)
 	k.UID, k.Generation = "5e1f", 1
@@ -47,7 +47,7 @@ func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
 	return k
 }
 
-// labelled classes, each a name and then key=value.
+// labelled returns classes, each given as a name and then key=value.
 func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
 	all := make([]*selector.Class, len(classes))
 	for i, text := range classes {
@@ -62,7 +62,7 @@ func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
 	return selector.NewClasses(kind, all)
 }
 
-// namespaces are a reader of their labels, and those of no other are known.
+// namespaces are a reader of their labels. No others exist.
 type namespaces map[string]map[string]string
 
 func (n namespaces) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -78,7 +78,7 @@ func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption)
 	return errors.New("unexpected")
 }
 
-// lateCache is a cache that may be filled later; until then each read waits as long as it may.
+// lateCache is a cache that may be filled later. Until then, reads wait until their context ends.
 type lateCache struct {
 	client.Reader
 	filled, reads *atomic.Int64
@@ -128,7 +128,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	return r
 }
 
-// lead for a term, which ends with the test or before.
+// lead leads for a term, which ends with the test or before.
 func (r *lateReplica) lead(t testing.TB) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +155,7 @@ func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
 
 const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
 
-// TestLateBinding has claims wait for a class in every way, and then has it come.
+// TestLateBinding has claims wait for a class in every way, and then adds the class.
 func TestLateBinding(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
@@ -210,13 +210,13 @@ func TestLateBinding(t *testing.T) {
 		assert.Equal(t, 1, n, "We should write %s once.", claim)
 	}
 	eventually(t, "We should say to which class each claim was bound.", func(c *assert.CollectT) {
-		told := s.told(v1alpha1.EventBoundToClass)
-		assert.Len(c, told, 6)
-		assert.Equal(c, "bound to Gold/"+drawn("waits")+", of 3 candidates", told["team-a/waits"])
+		notes := s.notes(v1alpha1.EventBoundToClass)
+		assert.Len(c, notes, 6)
+		assert.Equal(c, "bound to Gold/"+drawn("waits")+", of 3 candidates", notes["team-a/waits"])
 	})
 }
 
-// TestLateBindingOfWhatHasChanged writes claims that are not any more what was seen of them.
+// TestLateBindingOfWhatHasChanged writes claims that have changed since they were seen.
 func TestLateBindingOfWhatHasChanged(t *testing.T) {
 	s := newClaimServer(t)
 	for i := range 4 {
@@ -263,7 +263,7 @@ func TestLeaderDies(t *testing.T) {
 	}
 	end := first.lead(t)
 	eventually(t, "We should begin.", func(c *assert.CollectT) { assert.Greater(c, s.bound(), 100) })
-	// A leader that does not know that it is none goes on for a moment beside the next.
+	// A leader that does not know that its term is over goes on for a moment beside the next.
 	second.lead(t)
 	end()
 	second.awaitCounts(t, ClaimCounts{Bound: claims})
@@ -273,7 +273,7 @@ func TestLeaderDies(t *testing.T) {
 	}
 }
 
-// TestNamespacesUnreadable has the cache of namespaces fill late.
+// TestNamespacesUnreadable has a cache of namespaces that fills late.
 func TestNamespacesUnreadable(t *testing.T) {
 	s := newClaimServer(t)
 	known := namespaces{}
@@ -304,7 +304,7 @@ func TestNamespacesUnreadable(t *testing.T) {
 	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should say that all is well: %v", status.Conditions)
 }
 
-// TestRefusalIsOver when no claim waits any more, though none was written.
+// TestRefusalIsOver checks that a refusal ends when no claim waits, though none was written.
 func TestRefusalIsOver(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
@@ -318,7 +318,7 @@ func TestRefusalIsOver(t *testing.T) {
 	assert.NoError(t, r.claims.lateProblem(lateKind), "We should not go on about a claim that has gone.")
 }
 
-// TestCountedThoughNotWritable is of an API server that has no patch for the claims.
+// TestCountedThoughNotWritable has an API server that cannot patch the claims.
 func TestCountedThoughNotWritable(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
@@ -356,7 +356,7 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 2})
 }
 
-// TestTermsOverlap has a term end late, or fail to begin, while the next goes on.
+// TestTermsOverlap has a term end late, or fail to begin, while the next one runs.
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
@@ -388,7 +388,7 @@ func TestTermsOverlap(t *testing.T) {
 	})
 }
 
-// TestLateBindingRefused may list the claims, and not write them.
+// TestLateBindingRefused has the right to list the claims, but not to write them.
 func TestLateBindingRefused(t *testing.T) {
 	s := newClaimServer(t)
 	for i := range 50 {
@@ -418,7 +418,7 @@ func TestLateBindingRefused(t *testing.T) {
 	assert.Equal(t, metav1.ConditionTrue, condition().Status, "We should say that all is well: %s", condition().Message)
 }
 
-// TestLateBindingDenied has another webhook deny a few claims, with any code, and then no more.
+// TestLateBindingDenied has another webhook deny a few claims, with any code, and then none.
 func TestLateBindingDenied(t *testing.T) {
 	s := newClaimServer(t)
 	codes := []int{http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusBadRequest}
@@ -445,7 +445,7 @@ func TestLateBindingDenied(t *testing.T) {
 }
 
 func TestWhyNotWritten(t *testing.T) {
-	denied := func(message string) error { // By a webhook, as kube-apiserver has it.
+	denied := func(message string) error { // By a webhook, in kube-apiserver's words.
 		status := apierrors.NewForbidden(schema.GroupResource{}, "", nil).ErrStatus
 		status.Message = `admission webhook "other" denied the request: ` + message
 		return apierrors.FromObject(&status)
@@ -474,7 +474,7 @@ func TestWhyNotWritten(t *testing.T) {
 	}
 }
 
-// TestClaimsOnTheWayIn lists by pages where the API server streams no list, and retries where it refuses.
+// TestClaimsOnTheWayIn lists in pages if the API server streams no list, and retries if it refuses.
 func TestClaimsOnTheWayIn(t *testing.T) {
 	s := newClaimServer(t)
 	const claims = 1200
@@ -505,7 +505,7 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	assert.Empty(t, status.Conditions, "We should say nothing of what does not apply.")
 }
 
-// TestNoMatchingClass tells each claim that stays unbound why, once, over two terms.
+// TestNoMatchingClass sends one event for each claim that stays unbound, over two terms.
 func TestNoMatchingClass(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
@@ -522,22 +522,22 @@ func TestNoMatchingClass(t *testing.T) {
 			assert.NotNil(c, w.view)
 		})
 		view := r.binder.view(w)
-		r.binder.Events.tell(t.Context(), w, view, time.Now())
-		assert.Zero(t, r.binder.Events.ahead.len(), "We should wait for a while before we say that a claim waits.")
+		r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now())
+		assert.Zero(t, r.binder.Events.queue.len(), "We should wait for a while before we say that a claim waits.")
 		for range 2 {
-			r.binder.Events.tell(t.Context(), w, view, time.Now().Add(stayGrace+time.Second))
+			r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
 		}
 		eventually(t, "We should say it.", func(c *assert.CollectT) {
 			assert.Equal(c, map[string]string{
 				"team-a/waits":     `no class for this claim of "claims.example.org" matches the selector "tier=gold" (among 0 classes of golds.example.org): change the selector, or create or label a class; it will be bound when a class matches`,
 				"team-a/malformed": `spec.classSelector: Invalid value: "gold": must be an object, a label selector`,
-			}, s.told(v1alpha1.EventNoMatchingClass))
+			}, s.notes(v1alpha1.EventNoMatchingClass))
 		})
 	}
 }
 
-// TestNoMatchingClassIsToldInTheEnd has the event fail, and a class come and go, first.
-func TestNoMatchingClassIsToldInTheEnd(t *testing.T) {
+// TestNoMatchingClassIsSentInTheEnd has the event fail, and a class come and go, first.
+func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
 	s.refuse("create", http.StatusInternalServerError)
@@ -551,29 +551,29 @@ func TestNoMatchingClassIsToldInTheEnd(t *testing.T) {
 		assert.NotNil(c, w.view)
 	})
 	later := time.Now()
-	tell := func(view *selector.View) {
-		later = later.Add(stayGrace + time.Second)
-		r.binder.Events.tell(t.Context(), w, view, later)
+	notify := func(view *selector.View) {
+		later = later.Add(noticeDelay + time.Second)
+		r.binder.Events.notifyWaiting(t.Context(), w, view, later)
 	}
-	tell(selector.NewView(w.kind, []*selector.Classes{labelled(r.golds, "gold tier=gold")})) // Which it is not asked for in a round.
+	notify(selector.NewView(w.kind, []*selector.Classes{labelled(r.golds, "gold tier=gold")})) // No round asks for this one.
 	view := r.binder.view(w)
 	eventually(t, "We should try to say it, in vain, again and again.", func(c *assert.CollectT) {
-		tell(view)
+		notify(view)
 		assert.Greater(c, s.creations(), 2)
 	})
 	s.refuse("create", 0)
 	eventually(t, "We should say it when it can be said.", func(c *assert.CollectT) {
-		tell(view)
-		assert.Len(c, s.told(v1alpha1.EventNoMatchingClass), 1)
+		notify(view)
+		assert.Len(c, s.notes(v1alpha1.EventNoMatchingClass), 1)
 	})
 	n := s.creations()
-	tell(view)
-	tell(view)
-	assert.Zero(t, r.binder.Events.ahead.len())
+	notify(view)
+	notify(view)
+	assert.Zero(t, r.binder.Events.queue.len())
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
-// TestEventsRate has more claims to be told something than a burst may have.
+// TestEventsRate has more events to send than a burst may have.
 func TestEventsRate(t *testing.T) {
 	s := newClaimServer(t)
 	const claims, rate = 300, 50
@@ -587,7 +587,7 @@ func TestEventsRate(t *testing.T) {
 	r.lead(t)
 	eventually(t, "We should begin to say that there is no class.", func(c *assert.CollectT) {
 		if view := r.binder.view(w); view != nil {
-			r.binder.Events.tell(t.Context(), w, view, time.Now().Add(stayGrace+time.Second))
+			r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
 		}
 		assert.Greater(c, s.creations(), 2*rate+5)
 	})
@@ -610,7 +610,7 @@ func TestLateBindingRate(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(begin), (claims-2*rate)*time.Second/rate, "We should keep to the rate.")
 }
 
-// BenchmarkLateBinding is of what comes to the cost of the API server.
+// BenchmarkLateBinding measures what late binding adds to the cost of the API server.
 func BenchmarkLateBinding(b *testing.B) {
 	const claims = 5000
 	for b.Loop() {
@@ -630,7 +630,7 @@ func BenchmarkLateBinding(b *testing.B) {
 	b.ReportMetric(float64(claims*b.N)/b.Elapsed().Seconds(), "claims/s")
 }
 
-// TestLeastClaimsCounted takes the bound claims from the watch into the tally.
+// TestLeastClaimsCounted checks that the tally has the bound claims of the watch.
 func TestLeastClaimsCounted(t *testing.T) {
 	s := newClaimServer(t)
 	bound := func(name, class string) {
@@ -689,7 +689,6 @@ func TestLeastClaimsCounted(t *testing.T) {
 	assert.Len(t, seen, 2, "We should count nothing that is watched no more.")
 }
 
-// newLateWatch of claims, with somebody who binds them.
 func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *selector.Namespaces {
 	t.Helper()
 	n, err := selector.NewNamespaces(s, "classbind-system")
@@ -697,16 +696,17 @@ func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *selector.Namespac
 	return n
 }
 
+// newLateWatch returns a watch of claims, with a binder.
 func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch {
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
 	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
-	w.serve(&LateBinder{}, time.Now())
+	w.useBinder(&LateBinder{}, time.Now())
 	return w
 }
 
-// claimJSON with this uid, of team-a unless told otherwise.
+// claimJSON returns a claim with this uid, of team-a by default.
 func claimJSON(uid int, spec string, namespace ...string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":%q,"name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
 		append(namespace, "team-a")[0], uid, uidOf(uid), uid, strings.Repeat("x", 100), spec)
@@ -719,7 +719,7 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 	require.NoError(t, w.Add(seen))
 }
 
-// heap that is in use.
+// heap is the heap that is in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -728,14 +728,14 @@ func heap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // It is far from that.
 }
 
-// TestClaimMemory measures what is held of a claim.
+// TestClaimMemory measures the memory that a claim takes.
 func TestClaimMemory(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	for name, tc := range map[string]struct {
 		reason string
 		later  v1alpha1.WhenUnmatched
-		spec   string // in which %d is a number
+		spec   string // with %d for a number
 		claims int
 		most   int64
 	}{
@@ -789,7 +789,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
 }
 
-// TestAskingEnds has more groups of claims than can be asked in one round.
+// TestAskingEnds has more groups of claims than one round can ask about.
 func TestAskingEnds(t *testing.T) {
 	w := newLateWatch(t)
 	const groups = 50
@@ -809,7 +809,7 @@ func TestAskingEnds(t *testing.T) {
 	assert.Empty(t, w.due(t.Context(), view))
 }
 
-// TestReadyWaitsForCounts as long as a replica that starts should, and no longer.
+// TestReadyWaitsForCounts checks that a replica that starts waits long enough, and no longer.
 func TestReadyWaitsForCounts(t *testing.T) {
 	s := newClaimServer(t)
 	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })

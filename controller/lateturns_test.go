@@ -27,8 +27,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// TestClaimsBeyond has more selectors wait than there is room for.
-func TestClaimsBeyond(t *testing.T) {
+// TestClaimsOverflow has more selectors wait than there is room for.
+func TestClaimsOverflow(t *testing.T) {
 	const claims = 100
 	s := newClaimServer(t)
 	for i := range claims {
@@ -53,13 +53,13 @@ func TestClaimsBeyond(t *testing.T) {
 	assert.Equal(t, []string{"gold", "gold", "seven"}, []string{bound["evil/wants-gold"], bound["honest/claim"], bound["evil/claim-7"]}, "We should bind the claims that we have to read, too.")
 	s.set(t, "evil/claim-8", selecting(7, 4000))
 	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: claims - 2})
-	r.binder.Events.tell(t.Context(), w, r.binder.view(w), time.Now().Add(stayGrace+time.Second))
+	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
 	eventually(t, "We should tell why they wait.", func(c *assert.CollectT) {
-		assert.Equal(c, noteBeyond, s.told(v1alpha1.EventNoMatchingClass)["evil/claim-9"])
+		assert.Equal(c, noteOverflow, s.notes(v1alpha1.EventNoMatchingClass)["evil/claim-9"])
 	})
 }
 
-// TestWrote says of which versions of a claim, written after it was read again, no
+// TestWrote checks for which versions of a claim that was read again and written no
 // other write is tried.
 func TestWrote(t *testing.T) {
 	version := func(v int, spec string) []byte {
@@ -82,7 +82,7 @@ func TestWrote(t *testing.T) {
 			addClaim(t, w, version(4, wantsGold))
 			attempt, waits := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
-			attempt.version, attempt.ask = "5", "=tier=gold" // As it is read again.
+			attempt.version, attempt.ask = "5", "=tier=gold" // As if it was read again.
 			for _, raw := range tc.shown {
 				addClaim(t, w, raw)
 			}
@@ -93,7 +93,7 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// TestUnreadTakeTurns over namespaces, and no more are read in a round than may be.
+// TestUnreadTakeTurns checks that namespaces take turns, and that a round reads no more than it may.
 func TestUnreadTakeTurns(t *testing.T) {
 	w := newLateWatch(t)
 	w.resize(1)
@@ -123,19 +123,19 @@ func TestUnreadTakeTurns(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1alpha1.LateReads, "We should read them again for another.")
 }
 
-// patches answers the PATCHes of claims, as the transport of a client.
+// patches answers the PATCH requests of claims, as a client's transport.
 type patches func(*http.Request) (*http.Response, error)
 
 func (p patches) RoundTrip(r *http.Request) (*http.Response, error) { return p(r) }
 
-// patched is the answer to a PATCH that was taken.
+// patched is the answer to a PATCH that was accepted.
 func patched(r *http.Request) *http.Response {
 	body := fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u","resourceVersion":"2"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}}`, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
 }
 
-// bubble is a late binder for a few kinds, without a network, for synctest. Kinds
-// are claims.example.org and others.example.org.
+// bubble is a late binder without a network, for synctest. Its kinds are
+// claims.example.org and others.example.org.
 func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *claimWatch) {
 	t.Helper()
 	inventory := selector.NewInventory()
@@ -196,7 +196,7 @@ func TestKindsDoNotStarve(t *testing.T) {
 			addClaim(t, claims, claimJSON(i, wantsGold))
 		}
 		end := b.startIn(t)
-		time.Sleep(3 * time.Second) // Of the bubble.
+		time.Sleep(3 * time.Second) // In the bubble's time.
 		synctest.Wait()
 		mu.Lock()
 		assert.Equal(t, 50, bound, "We should bind the claims of the kind whose writes do not hang.")
@@ -206,8 +206,8 @@ func TestKindsDoNotStarve(t *testing.T) {
 	})
 }
 
-// TestTurns has one namespace be due with a lot, and then another with one claim,
-// and another kind.
+// TestTurns makes many claims of one namespace due, then one of another namespace, and
+// one of another kind.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mu, order := sync.Mutex{}, []string{}
@@ -245,7 +245,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestAskingTakesTurns over namespaces.
+// TestAskingTakesTurns checks that namespaces take turns.
 func TestAskingTakesTurns(t *testing.T) {
 	w := newLateWatch(t)
 	for i := range 1000 {
@@ -262,7 +262,7 @@ func TestAskingTakesTurns(t *testing.T) {
 	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
 }
 
-// TestPanicsAreSurvived wherever a claim can cause one.
+// TestPanicsAreSurvived causes a panic wherever a claim can.
 func TestPanicsAreSurvived(t *testing.T) {
 	t.Run("Binding", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,11 +300,11 @@ func TestPanicsAreSurvived(t *testing.T) {
 		assert.Empty(t, w.due(t.Context(), broken))
 		assert.Empty(t, w.due(t.Context(), selector.NewView(w.kind, nil)), "We should not ask again.")
 		e := NewEvents(nil, "")
-		later := time.Now().Add(stayGrace + time.Second)
-		e.tell(t.Context(), w, broken, later)
-		require.Equal(t, 1, e.ahead.len())
-		told, _ := e.ahead.pop(t.Context())
-		assert.Equal(t, panicText, told.note)
+		later := time.Now().Add(noticeDelay + time.Second)
+		e.notifyWaiting(t.Context(), w, broken, later)
+		require.Equal(t, 1, e.queue.len())
+		event, _ := e.queue.pop(t.Context())
+		assert.Equal(t, panicText, event.note)
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
@@ -313,7 +313,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		attempt := w.waiting[uidOf(0)].attempt()
 		assert.Equal(t, panicText, attempt.ask.Problem(), "We should say so to who waits.")
 	})
-	t.Run("TakingIn", func(t *testing.T) { // A lock that stays locked would have the replica hang.
+	t.Run("TakingIn", func(t *testing.T) { // A lock that stays locked would make the replica hang.
 		w := newLateWatch(t)
 		require.Panics(t, func() { w.update(func() { panic("a poisoned claim") }) })
 		assert.True(t, w.mu.TryLock(), "We should go on with the other claims.")
@@ -330,12 +330,12 @@ func TestPanicsAreSurvived(t *testing.T) {
 
 var errNotYetThere = errors.New("not yet there")
 
-// TestWhoIsTold that there is no class, where classes come and go.
-func TestWhoIsTold(t *testing.T) {
+// TestWhoIsNotified checks which claims get the event that there is no class, while classes come and go.
+func TestWhoIsNotified(t *testing.T) {
 	golds := newClassKind("golds.example.org", "Gold")
-	told := func(w *claimWatch) (names []string) {
+	notified := func(w *claimWatch) (names []string) {
 		for {
-			claims := w.stay(time.Now(), func(string) bool { return true })
+			claims := w.takeToNotify(time.Now(), func(string) bool { return true })
 			if len(claims) == 0 {
 				return names
 			}
@@ -350,14 +350,14 @@ func TestWhoIsTold(t *testing.T) {
 			addClaim(t, w, claimJSON(0, wantsGold))
 			gold, none := selector.NewView(w.kind, []*selector.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
 			require.Len(t, w.due(t.Context(), gold), 1)
-			time.Sleep(2 * stayGrace)
-			require.Empty(t, told(w), "We should tell nothing to a claim that has a class.")
+			time.Sleep(2 * noticeDelay)
+			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
 			attempt, waits := w.waits(uidOf(0))
 			require.True(t, waits)
 			w.missed(attempt) // Its class went before it was written.
 			assert.Empty(t, w.due(t.Context(), none))
-			time.Sleep(2 * stayGrace)
-			assert.Equal(t, []string{"=tier=gold"}, told(w), "We should tell it in the end.")
+			time.Sleep(2 * noticeDelay)
+			assert.Equal(t, []string{"=tier=gold"}, notified(w), "We should tell it in the end.")
 		})
 	})
 	t.Run("Flaps", func(t *testing.T) {
@@ -368,16 +368,16 @@ func TestWhoIsTold(t *testing.T) {
 			for range 4 {
 				w.due(t.Context(), selector.NewView(w.kind, []*selector.Classes{labelled(golds, "gold tier=gold")}))
 				w.due(t.Context(), selector.NewView(w.kind, nil))
-				time.Sleep(stayGrace / 2)
+				time.Sleep(noticeDelay / 2)
 			}
-			assert.Equal(t, []string{"=tier=gold", "=tier=silver"}, told(w), "We should not have a claim wait for the one before it.")
+			assert.Equal(t, []string{"=tier=gold", "=tier=silver"}, notified(w), "We should not have a claim wait for the one before it.")
 		})
 	})
 }
 
-// TestTellingEnds when its time is over, and yet goes on in each round, whatever else
-// there is to do in it.
-func TestTellingEnds(t *testing.T) {
+// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each
+// round, whatever else the round has to do.
+func TestNotifyingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, _ := bubble(t, nil)
 		b.Events = NewEvents(nil, "")
@@ -387,20 +387,20 @@ func TestTellingEnds(t *testing.T) {
 		}
 		const noTime = 0
 		b.round(t.Context(), w, true, noTime)
-		assert.Zero(t, b.Events.ahead.len())
-		time.Sleep(stayGrace)
+		assert.Zero(t, b.Events.queue.len())
+		time.Sleep(noticeDelay)
 		for i := range claims {
 			b.round(t.Context(), w, false, noTime)
-			assert.Equal(t, i+1, b.Events.ahead.len(), "We should tell one claim in each round.")
+			assert.Equal(t, i+1, b.Events.queue.len(), "We should tell one claim in each round.")
 		}
 		b.round(t.Context(), w, false, lateAsking)
-		assert.Equal(t, claims, b.Events.ahead.len(), "We should tell each once.")
+		assert.Equal(t, claims, b.Events.queue.len(), "We should tell each once.")
 	})
 }
 
-// TestEventsOfOneNamespace leave places for those of others.
+// TestEventsOfOneNamespace checks that they leave places for those of others.
 func TestEventsOfOneNamespace(t *testing.T) {
-	q := newShared(100, func(s string) string { return s[:1] })
+	q := newBoundedQueue(100, func(s string) string { return s[:1] })
 	push := func(namespace string, n, most int) (pushed int) {
 		for range n {
 			if q.push(namespace, most) {
@@ -430,7 +430,7 @@ func TestEventsOfOneNamespace(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// BenchmarkAskingAgain is of what it costs that selectors are held as text.
+// BenchmarkAskingAgain measures what it costs to hold selectors as text.
 func BenchmarkAskingAgain(b *testing.B) {
 	for name, ask := range map[string]selector.Ask{
 		"Short":  "=tier=gold",
@@ -447,7 +447,7 @@ func BenchmarkAskingAgain(b *testing.B) {
 	}
 }
 
-// noEvents takes all events.
+// noEvents accepts all events, and keeps none.
 type noEvents struct{ eventsclient.EventsV1Interface }
 
 func (noEvents) Events(string) eventsclient.EventInterface { return noEventsOf{} }

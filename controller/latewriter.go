@@ -18,20 +18,20 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// lateWriter writes the claims of one kind that are due, in turns over their namespaces.
+// lateWriter writes the due claims of one kind. Namespaces take turns.
 type lateWriter struct {
 	binder *LateBinder
 	watch  *claimWatch
 	queue  workqueue.TypedRateLimitingInterface[waitingItem]
 }
 
-// waitingItem is a claim that is to be bound.
+// waitingItem is a claim to be bound.
 type waitingItem struct {
 	namespace string
 	uid       types.UID
 }
 
-// newWriter works until its queue is shut down.
+// newWriter starts a writer, which works until its queue is shut down.
 func (b *LateBinder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{
 		Queue: newInTurn(func(item waitingItem) string { return item.namespace }),
@@ -83,9 +83,9 @@ func (l *lateWriter) work(ctx context.Context) bool {
 	return true
 }
 
-// bind a claim, if it still waits and there still is a class for it. Its error
-// is worth trying again, and again says after how long, without an error. Without
-// an outcome, nothing was tried.
+// bind binds a claim if it still waits and still has a class. With an error, or an
+// again above zero, the claim is tried again; again says after how long. Without an
+// outcome, nothing was tried.
 func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
 	w := l.watch
 	if paused := w.pause(time.Now()); paused > 0 {
@@ -129,14 +129,14 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateChanged, 0, err
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
-		// Who reads a ClaimKind need not be told the names of claims, and of namespaces.
+		// Readers of a ClaimKind must not learn the names of claims and namespaces.
 		w.refuse(apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(retryAfter))
 		return lateFailed, retryAfter, nil
 	}
 	return lateFailed, 0, err
 }
 
-// decide on a claim, for no class where it is not known which there are.
+// decide chooses a class for a claim, none while the classes are not known.
 func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
 	view := l.binder.view(l.watch)
 	if view == nil {
@@ -149,9 +149,8 @@ func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
 	return view.Decide(claim, l.binder.Fresh(), time.Now()), nil
 }
 
-// reread a claim that waits without its selector. It is false where the claim is
-// not any more what was seen of it, as the watch is about to show, or where no
-// class can help it.
+// reread reads a claim whose selector is not held. It is false if the claim has
+// changed, as the watch is about to show, or if no class can help it.
 func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttempt, bool, error) {
 	raw, err := l.binder.Claims.client.get(ctx, l.watch.resource, a.namespace, a.name)
 	if raw == nil || err != nil {
@@ -170,7 +169,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 	return a, true, nil
 }
 
-// write the reference into the claim as it was seen, and return its new version.
+// write adds the class reference to the claim as it was seen, and returns the new version.
 func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, err error) {
 	patch := selector.Patch(
 		selector.Test("/metadata/uid", string(claim.uid)),
@@ -198,11 +197,10 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 	return head.Metadata.ResourceVersion, nil
 }
 
-// isOutdated says that the claim probably is not any more what was seen of it, as
-// the watch is about to show. Of a JSON Patch whose test fails, the API server
-// says no more than that it is at fault; where the claim would be invalid, it
-// names the claim. Another webhook may deny the claim in the same words, though:
-// it is tried again.
+// isOutdated says that the claim has probably changed since it was seen, as the watch
+// is about to show. When the test of a JSON Patch fails, the API server says only that
+// the patch is at fault. When the claim would be invalid, it names the claim. Another
+// webhook may deny the claim in the same words, so it is tried again.
 func isOutdated(err error) bool {
 	if apierrors.IsNotFound(err) {
 		return true
@@ -217,12 +215,12 @@ func isOutdated(err error) bool {
 
 var errNoPatch = errors.New("the API server does not let classbind patch any")
 
-// unauthorized is how every authorizer's refusal begins. What another webhook, or a
-// policy, says begins with its own name, whatever it goes on to quote.
+// unauthorized matches the start of every authorizer's refusal. The message of another
+// webhook or a policy starts with its own name, whatever it quotes after that.
 var unauthorized = regexp.MustCompile(`^\S+ "[^"]*" is forbidden: User "[^"]*" cannot patch resource "`)
 
-// isUnauthorized says that no claim of the kind may be written. Another webhook, or
-// a policy, refuses one claim alone, and that must not hold up the others.
+// isUnauthorized says that no claim of the kind may be written. Another webhook or a
+// policy refuses a single claim, which must not hold up the others.
 func isUnauthorized(err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) && errors.As(err, &answered) && unauthorized.MatchString(answered.Status().Message)

@@ -16,10 +16,10 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// Live returns the view with the classes that a claim asks for read from the
-// API server now, of all class kinds that serve it. A kind that the API server
-// refuses to list keeps its last known classes, so that it blocks no claim; that
-// the API server does not answer is an error.
+// Live returns a view of the classes that a claim asks for, read from the API server
+// now, of all class kinds that serve it. A kind that the API server refuses to list
+// keeps its last known classes, so that it blocks no claim. If the API server does not
+// answer, Live returns an error.
 func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
 	classes := make([]*selector.Classes, len(view.Classes))
 	var keys []readKey
@@ -50,7 +50,8 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 	return selector.NewView(view.Kind, classes), nil
 }
 
-// liveKey of the classes that a claim asks for; false where it can get none of the kind.
+// liveKey identifies the read of the classes that a claim asks for. It is false if the
+// claim can get none of the kind.
 func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
 	k := readKey{kind: classKind, defaults: claim.Selector == nil}
 	if claim.Selector != nil {
@@ -66,15 +67,15 @@ func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim
 	return k, true
 }
 
-// refused says whether an error is the API server's word that the classes of a
-// kind are not to be had, rather than a fault that may pass.
+// refused says whether an error means that the API server refuses the classes of a
+// kind. Other faults may pass.
 func (r *Registration) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) ||
 		errors.As(err, &answered) && r.state(classKind).reason != v1alpha1.ReasonServed
 }
 
-// read the classes that a read asks for.
+// read returns the classes that a shared read asks for.
 func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
 	var found []*selector.Class
 	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
@@ -84,7 +85,7 @@ func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Class
 			}
 		})
 		switch {
-		case apierrors.IsNotFound(err): // Its CRD was deleted a moment ago.
+		case apierrors.IsNotFound(err): // Its CRD was just deleted.
 		case err != nil && namespace != "":
 			return nil, fmt.Errorf("cannot list the classes of %q in namespace %q: %w", s.key.kind.Name, namespace, err)
 		case err != nil:
@@ -94,7 +95,7 @@ func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Class
 	return selector.NewClasses(s.key.kind, found), nil
 }
 
-// readNamespace page by page, so that only one is held as whole objects.
+// readNamespace visits the classes page by page, so that it holds only one page of whole objects.
 func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
 	o := metav1.ListOptions{Limit: v1alpha1.LiveReadPage}
 	if len(url.QueryEscape(s.key.selector)) <= v1alpha1.MaxPushedSelectorBytes {
@@ -122,10 +123,10 @@ func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespa
 	}
 }
 
-// Registered asks the API server itself whether there is a ClaimKind. Whoever
-// uninstalls classbind takes away its registrations, its rights, its account, and
-// at last the entries that have us called: one that we have seen deleted, and may
-// not look for, is gone.
+// Registered asks the API server itself whether a ClaimKind exists. An uninstallation
+// deletes the registrations, our rights, our account, and last the entries by which we
+// are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
+// gone.
 func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
 	err := r.get(ctx, claimKind, &v1alpha1.ClaimKind{})
 	_, deleted := r.deleted.Load(claimKind)

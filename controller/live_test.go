@@ -38,7 +38,7 @@ func newClassKind(name, kind string) *selector.ClassKind {
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
 }
 
-// newClasses without labels, each with its annotations, which are given as key, value.
+// newClasses returns classes without labels, each with annotations given as key, value.
 func newClasses(kind *selector.ClassKind, classes map[string][]string) *selector.Classes {
 	var all []*selector.Class
 	for name, annotations := range classes {
@@ -51,7 +51,7 @@ func newClasses(kind *selector.ClassKind, classes map[string][]string) *selector
 	return selector.NewClasses(kind, all)
 }
 
-// heldReads end when the test lets them.
+// heldReads are reads that the test ends.
 type heldReads struct {
 	mu      sync.Mutex
 	started int
@@ -87,13 +87,13 @@ func (h *heldReads) count() int {
 	return h.started
 }
 
-// answer to one reader: the number of the read that it shared.
+// answer is what one reader got: the number of the read that it shared.
 type answer struct {
 	read int
 	err  error
 }
 
-// ask for one read, for a claim that does not wait longer than the context.
+// ask asks for one read, for a claim that waits no longer than the context.
 func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
 	c := make(chan answer, 1)
 	go func() {
@@ -127,8 +127,8 @@ func assertNothingLeft(t *testing.T, r *reads) {
 	assert.Empty(t, r.claimsOf, "We should forget claims that have left.")
 }
 
-// In a bubble of synctest a goroutine that is left fails the test, and Wait
-// returns when every goroutine waits for another: no test here depends on time.
+// In a bubble of synctest, a goroutine that is left over fails the test, and Wait
+// returns when all goroutines wait for each other: no test here depends on time.
 
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestReadsHaveADeadline(t *testing.T) {
 	})
 }
 
-// TestLive reads a kind that is as it should be, and beside it one that is not.
+// TestLive reads a healthy kind, and beside it one that is not.
 func TestLive(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
 	unavailable := apierrors.NewServiceUnavailable("no endpoints")
@@ -299,22 +299,22 @@ func TestLive(t *testing.T) {
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, classes: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: unavailable}}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, classes: known, synced: true},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: forbidden}}, classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: forbidden}}, classes: known},
+			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: forbidden}}, classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, answers: answers{err: unavailable}}, classes: known},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: unavailable}}, classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {

@@ -31,10 +31,10 @@ var (
 		[]string{"class_kind"}, nil)
 )
 
-// registrationMetrics count when they are asked, so that nothing is counted while claims are bound.
+// registrationMetrics count at each scrape, so that nothing is counted while claims are bound.
 type registrationMetrics struct{ *Registration }
 
-// RegisterMetrics of what is registered and known, on every replica.
+// RegisterMetrics adds the metrics of registered kinds and known classes, on every replica.
 func (r *Registration) RegisterMetrics() error {
 	return metrics.Registry.Register(registrationMetrics{r})
 }
@@ -52,7 +52,7 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind)
 	}
 	for name, view := range m.Inventory.Snapshot() {
-		most := 0 // Not of each namespace: there may be thousands.
+		most := 0 // One number for all namespaces: there may be thousands.
 		for _, defaults := range view.DefaultsBySeat() {
 			most = max(most, len(defaults))
 		}
@@ -69,11 +69,11 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			known = state.classes.Len()
 		}
 		gauge(knownClasses, float64(known), name)
-		if !state.heard.IsZero() {
-			gauge(viewAge, time.Since(state.heard).Seconds(), name)
+		if !state.confirmed.IsZero() {
+			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
 		}
 	}
-	// From the cache, which does not answer before it has been filled.
+	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	claimKinds := &v1alpha1.ClaimKindList{}

@@ -20,8 +20,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// scraped is everything of ours: a key is the name without classbind_, and the
-// values of the labels, of which the names are not to be mistaken.
+// scraped is all our metrics. A key is the name without classbind_, and the values of
+// the labels; their names are obvious.
 func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -44,7 +44,7 @@ func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	synctest.Test(t, testMetrics) // For a clock that we set.
+	synctest.Test(t, testMetrics) // For a clock that we control.
 }
 
 func testMetrics(t *testing.T) {
@@ -60,7 +60,7 @@ func testMetrics(t *testing.T) {
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
 		x := newClasses(kind, classes)
-		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, answers: answers{err: err, heard: time.Now()}}, classes: x, synced: true}
+		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, watchHealth: watchHealth{err: err, confirmed: time.Now()}}, classes: x, synced: true}
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")

@@ -18,28 +18,27 @@ import (
 )
 
 const (
-	// refusalGrace is how long a class kind that was offered before may be refused
-	// to a replica that starts before that is believed: an API server that starts
-	// itself refuses everything until it knows its roles, and serves no CRD until it
-	// has read it.
+	// refusalGrace is how long a starting replica does not believe that a class kind
+	// which was offered before is refused. An API server that is starting, too, refuses
+	// everything until it knows its roles, and serves no CRD until it has read it.
 	refusalGrace = 30 * time.Second
-	// openingInterval is how often it is seen, until the inventory is open, whether
-	// all is there, and missingInterval how often afterwards.
+	// openingInterval is how often missing kinds are looked for until the inventory is
+	// open, and missingInterval how often afterwards.
 	openingInterval = 50 * time.Millisecond
 	missingInterval = time.Second
 )
 
-// openWhenComplete opens the inventory once nothing that is registered is missing
-// from it, or once that has lasted. Then only the claims of those kinds are not
-// bound that a missing class kind serves, until it is there.
+// openWhenComplete opens the inventory once no registered kind is missing from it, or
+// after StartPatience. In that case, the claims that a missing class kind serves are
+// not bound until it is there.
 func (r *Registration) openWhenComplete(ctx context.Context) error {
 	missing, ok := r.awaitComplete(ctx)
 	if !ok {
-		return nil // The process is to stop.
+		return nil // The process is stopping.
 	}
 	r.setMissing(missing, nil)
 	r.Inventory.Open()
-	debug.FreeOSMemory() // To list all classes took several times what is held of them.
+	debug.FreeOSMemory() // Listing the classes took several times the memory that holding them takes.
 	logf.FromContext(ctx).Info("Ready to bind claims")
 	close(r.opened)
 	r.followMissing(ctx, missing)
@@ -79,9 +78,9 @@ func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind
 	return missing, err == nil
 }
 
-// followMissing until nothing is missing any more. The classes of a kind that come
-// make an end of it by themselves; here it is seen that a kind is refused for good, or
-// not registered any more, what it serves now, and why it is missing now.
+// followMissing updates the missing kinds until there are none. A kind whose classes arrive
+// stops being missing by itself. followMissing sees that a kind is refused for good or not
+// registered any more, which claim kinds it serves now, and why it is missing now.
 func (r *Registration) followMissing(ctx context.Context, missing []missingKind) {
 	for len(missing) > 0 {
 		select {
@@ -93,14 +92,14 @@ func (r *Registration) followMissing(ctx context.Context, missing []missingKind)
 		if err != nil {
 			continue
 		}
-		// What is registered since is not waited for.
+		// Kinds that were registered since are not waited for.
 		still := slices.DeleteFunc(a.classKinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
 		r.setMissing(still, missing)
 		missing = still
 	}
 }
 
-// setMissing in the inventory, and clear those that were missing before.
+// setMissing records the missing kinds in the inventory, and clears those that were missing before.
 func (r *Registration) setMissing(missing, before []missingKind) {
 	for _, k := range before {
 		if !slices.ContainsFunc(missing, k.sameName) {
@@ -119,7 +118,7 @@ func (r *Registration) setMissing(missing, before []missingKind) {
 // Opened is closed once the inventory is open.
 func (r *Registration) Opened() <-chan struct{} { return r.opened }
 
-// Ready is an error until the inventory is open.
+// Ready returns an error until the inventory is open.
 func (r *Registration) Ready(ctx context.Context) error {
 	if r.Inventory.Snapshot() != nil {
 		return nil
@@ -131,13 +130,13 @@ func (r *Registration) Ready(ctx context.Context) error {
 	return errors.New("all that is registered is known, and is about to be used")
 }
 
-// awaited is what of all that is registered is not in the inventory yet.
+// awaited are the registered kinds that are not in the inventory yet.
 type awaited struct {
 	claimKinds []string
 	classKinds []missingKind
 }
 
-// missingKind is a class kind that was offered before and is not known.
+// missingKind is a class kind that was offered before and is not known yet.
 type missingKind struct {
 	*selector.ClassKind // its name and claim kinds
 	why                 string
@@ -149,7 +148,7 @@ func (k missingKind) equal(o missingKind) bool {
 	return k.Name == o.Name && k.why == o.why && slices.Equal(k.ClaimKinds, o.ClaimKinds)
 }
 
-// problem names the first of it, nil if there is none.
+// problem names the first awaited kind, nil if there is none.
 func (a awaited) problem() error {
 	switch {
 	case len(a.claimKinds) > 0:
@@ -160,7 +159,7 @@ func (a awaited) problem() error {
 	return nil
 }
 
-// awaited reads from the cache what is registered.
+// awaited compares the registrations in the cache with the inventory.
 func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	if err := r.reader.List(ctx, claimKinds); err != nil {
@@ -183,10 +182,10 @@ func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 	return a, nil
 }
 
-// pending says whether a class kind has yet to join the view. It is waited for
-// if its status says that peers or predecessors offered its classes, so that a
-// restart never narrows the view, unless the API server says for good that it
-// serves the resource no more, or not to us.
+// pending says whether a class kind has yet to join the view. A replica waits for it if
+// its status says that other replicas offered its classes, so that a restart never
+// narrows the view. It stops waiting if the API server says for good that it does not
+// serve the resource, or not to us.
 func pending(k *v1alpha1.ClassKind, s state) bool {
 	if !meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
 		return false

@@ -19,24 +19,24 @@ import (
 
 func TestPending(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason string
-		ready  metav1.ConditionStatus // "" where no status was written yet
-		state  string
-		no     bool          // is the API server's answer
-		age    time.Duration // of that answer
-		want   bool
+		reason  string
+		ready   metav1.ConditionStatus // "" if no status was written yet
+		state   string
+		refused bool          // by the API server
+		age     time.Duration // of the refusal
+		want    bool
 	}{
 		"New":                {reason: "We should not wait for a kind that nobody has offered.", state: v1alpha1.ReasonNotSynced},
 		"NeverReady":         {reason: "We should not wait for a kind that could not be offered before either.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotSynced},
 		"NotKnownWhether":    {reason: "We should take an unknown condition for one that is not true.", ready: metav1.ConditionUnknown, state: v1alpha1.ReasonNotSynced},
 		"NotSynced":          {reason: "We should wait for what was offered before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, want: true},
 		"NotSyncedForLong":   {reason: "We should wait for an answer for as long as it takes.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
-		"JustRefused":        {reason: "We should not believe at once that we may not list what was listed before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, no: true, want: true},
-		"RefusedForAMoment":  {reason: "We should wait until the grace has passed.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, no: true, age: refusalGrace - 1, want: true},
-		"RefusedForGood":     {reason: "We should believe a refusal that lasts, and keep no others waiting for it.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, no: true, age: refusalGrace},
-		"RefusedAndNotReady": {reason: "We should not wait for a kind that was refused before.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotPermitted, no: true},
-		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, no: true, want: true},
-		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, no: true, age: refusalGrace},
+		"JustRefused":        {reason: "We should not believe at once that we may not list what was listed before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
+		"RefusedForAMoment":  {reason: "We should wait until the grace has passed.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: refusalGrace - 1, want: true},
+		"RefusedForGood":     {reason: "We should believe a refusal that lasts, and keep no others waiting for it.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: refusalGrace},
+		"RefusedAndNotReady": {reason: "We should not wait for a kind that was refused before.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotPermitted, refused: true},
+		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, want: true},
+		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, age: refusalGrace},
 		"NotInstalled":       {reason: "We should believe that there is no such resource.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotInstalled},
 		"Unsuitable":         {reason: "We should believe that the resource is not suited.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonUnsuitable},
 		"Served":             {reason: "We should not wait for what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonServed},
@@ -48,13 +48,13 @@ func TestPending(t *testing.T) {
 				if tc.ready != "" {
 					k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
 				}
-				assert.Equal(t, tc.want, pending(k, state{reason: tc.state, refused: tc.no, since: time.Now().Add(-tc.age)}), tc.reason)
+				assert.Equal(t, tc.want, pending(k, state{reason: tc.state, refused: tc.refused, since: time.Now().Add(-tc.age)}), tc.reason)
 			})
 		})
 	}
 }
 
-// exchanged is a cache whose content the test exchanges.
+// exchanged is a cache whose content the test replaces.
 type exchanged struct{ atomic.Pointer[cached] }
 
 func (e *exchanged) Get(ctx context.Context, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -65,8 +65,8 @@ func (e *exchanged) List(ctx context.Context, l client.ObjectList, opts ...clien
 	return e.Load().List(ctx, l, opts...)
 }
 
-// TestOpening starts a replica where databases are served by golds and by bads, of
-// which one does not answer, and queues by golds.
+// TestOpening starts a replica where golds and bads serve databases, golds serve
+// queues, and bads do not answer.
 func TestOpening(t *testing.T) {
 	const databases, queues = "databases.example.org", "queues.example.org"
 	golds, bads := newClassKind("golds.example.org", "Gold"), newClassKind("bads.example.org", "Bad")
@@ -93,7 +93,7 @@ func TestOpening(t *testing.T) {
 		r.mu.Unlock()
 		r.publish(entry, newClasses(k, map[string][]string{"a": nil}))
 	}
-	refuse := func(r running) { r.unanswered(bads.Name, errNotServed) }
+	refuse := func(r running) { r.unanswered(bads.Name, errCRDNotServed) }
 
 	for name, tc := range map[string]struct {
 		reason string
@@ -101,8 +101,8 @@ func TestOpening(t *testing.T) {
 		cache  *cached
 		before func(running) // it starts
 		after  func(running) // it has been open for a moment
-		opens  time.Duration // never, where it is negative
-		faults []string      // of which claim kinds, when it opens
+		opens  time.Duration // negative means never
+		faults []string      // the claim kinds with a fault when it opens
 		later  []string      // the same, two seconds later
 	}{
 		"Complete": {

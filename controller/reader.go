@@ -14,14 +14,13 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Reader reads once what Registration watches, in the same way, for those who
-// explain a decision.
+// Reader reads once what Registration watches, in the same way, to explain a decision.
 type Reader struct {
 	resolver resolver
 	classes  *classClient
 }
 
-// NewReader of a cluster.
+// NewReader returns a Reader of a cluster.
 func NewReader(config *rest.Config) (*Reader, error) {
 	classes, err := newClassClient(config)
 	if err != nil {
@@ -34,20 +33,20 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{resolver: resolver, classes: classes}, nil
 }
 
-// Resolve a resource by its name, <plural>.<group>, in the version that the API
+// Resolve finds a resource by its name, <plural>.<group>, in the version that the API
 // server prefers among those that serve it with all of the verbs.
 func (r *Reader) Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error) {
 	found, err := r.resolver.resolve(ctx, name, verbs...)
 	return found.GroupVersionKind, found.namespaced, err
 }
 
-// NotServed says that the error is the API server's word that it serves no such
-// resource with these verbs, rather than a fault that may pass.
-func NotServed(err error) bool {
+// NotInstalledOrUnsuitable says that the API server answered, and does not serve the
+// resource with these verbs. Other errors may pass.
+func NotInstalledOrUnsuitable(err error) bool {
 	return errors.Is(err, errNotInstalled) || errors.Is(err, errUnsuitable)
 }
 
-// Classes of a kind, their metadata alone unless the kind needs more of them.
+// Classes returns the classes of a kind: only their metadata, unless the kind needs more.
 func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
 	var all []*selector.Class
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

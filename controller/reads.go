@@ -19,59 +19,58 @@ var (
 	errTooManyClaims = errors.New("too many claims wait for classes to be read from the API server; try again in a moment")
 )
 
-// readKey is the same for equal reads.
+// readKey identifies a read: equal reads have equal keys.
 type readKey struct {
 	kind *selector.ClassKind
-	// namespaces, with a comma between each two; empty, all of them.
+	// namespaces are separated by commas; empty means all.
 	namespaces string
-	// selector as text, which is empty for that of everything, too.
+	// selector as text. It is empty for the selector of everything, too.
 	selector string
-	// defaults are asked for, by claims that have no selector.
+	// defaults says that the default classes are asked for, by a claim without a selector.
 	defaults bool
 }
 
 // sharedRead is one read of the classes of a kind for all claims that ask for it.
 type sharedRead struct {
 	key readKey
-	// selector of the key; nil, the default classes are asked for.
+	// selector of the key; nil asks for the default classes.
 	selector labels.Selector
 
-	// readers are how many claims of each namespace wait for it, and stop ends it,
-	// which is nil until it begins. reads.mu guards both.
+	// readers counts the waiting claims of each namespace. stop ends the read, and is
+	// nil until it begins. reads.mu guards both.
 	readers map[string]int
 	stop    context.CancelFunc
 
-	// classes and err are there once done is closed.
+	// classes and err are set before done is closed.
 	done    chan struct{}
 	classes *selector.Classes
 	err     error
 }
 
-// reads are the live reads of a replica: a few at once, of which one namespace,
-// and one API group, get a share each: the class kinds of a group have one API
-// server, which may not answer for any of them. The namespaces that wait take turns, and
-// the reads of one begin in the order in which they were asked for.
+// reads runs the live reads of a replica, a few at once. One namespace gets only a
+// share of them, and so does one API group: its class kinds have one API server, which
+// may answer for none of them. Waiting namespaces take turns, and the reads of one
+// begin in the order in which they were asked for.
 //
-// Equal reads are shared. One is under way at a time; those who come meanwhile
-// share the next, because the one under way may have begun before what they look
-// for was there. A shared read waits in the queue of each namespace of which a
-// claim asks for it, and takes the place of the one whose turn comes first: nobody
-// waits longer because somebody else asked, too.
+// Equal reads are shared, and one runs at a time. Claims that ask meanwhile share the
+// next, because the running one may have begun before their class existed. A shared
+// read waits in the queue of each namespace that asks for it, and begins when the first
+// of them has its turn: nobody waits longer because others asked, too.
 type reads struct {
 	read func(context.Context, *sharedRead) (*selector.Classes, error)
 
 	mu sync.Mutex // guards all below
-	// next is of each key the read that has not begun, and busy the one that has.
+	// next has the read of each key that has not begun, and busy the one that has.
 	next, busy map[readKey]*sharedRead
 	running    int
 	ofGroup    map[string]int // running, by the API group of the class kind
 	namespaces map[string]*readQueue
 	turns      []*readQueue // those with reads that wait, the next first
-	claims     int          // that have asked and not left
+	claims     int          // claims that have asked and not left
 	claimsOf   map[string]int
 }
 
-// readQueue is of one namespace.
+// readQueue has the reads of one namespace.
 type readQueue struct {
 	namespace string
 	running   int
@@ -85,7 +84,7 @@ func newReads(read func(context.Context, *sharedRead) (*selector.Classes, error)
 	}
 }
 
-// ask for reads, for a claim of a namespace, which leaves each of them later.
+// ask queues reads for a claim of a namespace, which must leave them later.
 func (r *reads) ask(namespace string, s labels.Selector, keys ...readKey) ([]*sharedRead, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +120,7 @@ func (r *reads) ask(namespace string, s labels.Selector, keys ...readKey) ([]*sh
 	return asked, nil
 }
 
-// wait for a read.
+// wait returns the result of a read.
 func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
 	select {
 	case <-s.done:
@@ -137,7 +136,7 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, err
 	return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, context.Cause(ctx))
 }
 
-// leave all reads that a claim asked for. One that nobody waits for any more ends.
+// leave drops the reads that a claim asked for. A read without readers ends.
 func (r *reads) leave(namespace string, asked ...*sharedRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +149,7 @@ func (r *reads) leave(namespace string, asked ...*sharedRead) {
 	}
 }
 
-// drop one reader of a namespace. The caller holds mu.
+// drop removes one reader of a namespace. The caller holds mu.
 func (r *reads) drop(s *sharedRead, namespace string) {
 	if s.readers[namespace]--; s.readers[namespace] == 0 {
 		delete(s.readers, namespace)
@@ -167,7 +166,7 @@ func (r *reads) drop(s *sharedRead, namespace string) {
 	}
 }
 
-// enqueue a read at the end. The caller holds mu.
+// enqueue adds a read at the end of a queue. The caller holds mu.
 func (r *reads) enqueue(s *sharedRead, namespace string) {
 	q := r.namespaces[namespace]
 	if q == nil {
@@ -180,7 +179,7 @@ func (r *reads) enqueue(s *sharedRead, namespace string) {
 	q.waiting = append(q.waiting, s)
 }
 
-// dequeue a read that has not begun. The caller holds mu.
+// dequeue removes a read that has not begun. The caller holds mu.
 func (r *reads) dequeue(s *sharedRead, namespace string) {
 	q := r.namespaces[namespace]
 	i := slices.Index(q.waiting, s)
@@ -191,21 +190,21 @@ func (r *reads) dequeue(s *sharedRead, namespace string) {
 	r.forget(q)
 }
 
-// forget a namespace of which nobody asks for anything. The caller holds mu.
+// forget removes the queue of a namespace without reads. The caller holds mu.
 func (r *reads) forget(q *readQueue) {
 	if q.running == 0 && len(q.waiting) == 0 {
 		delete(r.namespaces, q.namespace)
 	}
 }
 
-// begin as many reads as may be under way. The caller holds mu.
+// begin starts as many reads as may run at once. The caller holds mu.
 func (r *reads) begin() {
 	for r.running < v1alpha1.MaxLiveReads {
 		q, s := r.turn()
 		if s == nil {
 			return
 		}
-		// It is the next namespace's turn, also where this one has more reads.
+		// The next namespace has its turn, even if this one has more reads.
 		r.turns = append(slices.DeleteFunc(r.turns, func(o *readQueue) bool { return o == q }), q)
 		for namespace := range s.readers {
 			r.dequeue(s, namespace)
@@ -216,14 +215,14 @@ func (r *reads) begin() {
 		r.ofGroup[s.key.kind.Resource().Group]++
 		q.running++
 		r.namespaces[q.namespace] = q
-		// No claim's context: those who share a read do not share its end.
+		// No claim's context: the end of one claim must not end a shared read.
 		ctx, stop := context.WithTimeout(context.Background(), v1alpha1.WebhookTimeoutSeconds*time.Second)
 		s.stop = stop
 		go r.run(ctx, q, s)
 	}
 }
 
-// turn is the next read that may begin, and the namespace whose turn it is.
+// turn returns the next read that may begin, and the namespace whose turn it is. The caller holds mu.
 func (r *reads) turn() (*readQueue, *sharedRead) {
 	for _, q := range r.turns {
 		if q.running >= v1alpha1.MaxLiveReadsOfNamespace {

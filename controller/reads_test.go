@@ -53,7 +53,7 @@ func (s *slowReads) read(ctx context.Context, r *sharedRead) (*selector.Classes,
 	}
 }
 
-// seen are how many are under way, how many were at most, and which began.
+// seen returns how many are under way, how many were at most, and which began.
 func (s *slowReads) seen() (now, most int, began []readKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,7 @@ func newSlowReads(hang ...string) (*slowReads, *reads) {
 	return s, newReads(s.read)
 }
 
-// claimant creates one claim that needs all these reads, and has the time that a
-// review has.
+// claimant creates one claim that needs all these reads, and has the time of a review.
 func claimant(r *reads, namespace string, keys ...readKey) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- claimOne(r, namespace, keys...) }()
@@ -92,7 +91,7 @@ func claimOne(r *reads, namespace string, keys ...readKey) error {
 	return nil
 }
 
-// kindsOf as many API groups.
+// kindsOf returns kinds of n API groups.
 func kindsOf(n int) (all []*selector.ClassKind) {
 	for i := range n {
 		all = append(all, kindOf(fmt.Sprintf("group-%d.example.org", i), "classes"))
@@ -170,7 +169,7 @@ func TestReadsTakeTurns(t *testing.T) {
 		}
 		assert.Len(t, of, 3)
 		for _, names := range of {
-			for i, k := range kinds { // Those that begin together are noted in any order.
+			for i, k := range kinds { // Reads that begin together are noted in any order.
 				assert.InDelta(t, i, slices.Index(names, k.Name), v1alpha1.MaxLiveReadsOfNamespace-1, "We should begin the reads of one namespace in their order: %v", names)
 			}
 		}
@@ -194,7 +193,7 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 		var stuck []<-chan error
 		for i := range 100 {
 			stuck = append(stuck, claimant(r, fmt.Sprint("namespace-", i%2), keysOf(bad, fmt.Sprint("a=", i))...))
-			synctest.Wait() // Else the first ones may all be of one namespace, and take its share.
+			synctest.Wait() // Otherwise the first ones may all be of one namespace, and take its share.
 		}
 		now, _, _ := s.seen()
 		assert.Equal(t, v1alpha1.MaxLiveReadsOfAPIGroup, now, "We should not have one API group take every place.")
@@ -209,7 +208,7 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 	})
 }
 
-// TestReadsOfOneGroup has one namespace ask for all that may be read of an API group.
+// TestReadsOfOneGroup has one namespace ask for as many reads of an API group as are allowed.
 func TestReadsOfOneGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := newSlowReads()
@@ -258,8 +257,8 @@ func TestReadsThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// Connections on which claims wait are not closed for others, even where the claims
-// share a read.
+// TestClaimsThatWaitAreBounded checks that waiting claims leave room on their
+// connections for others, even if the claims share a read.
 func TestClaimsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(1)

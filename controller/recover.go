@@ -11,14 +11,14 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// longestStack that is logged of a panic, in bytes.
+// longestStack is how much of a panic's stack is logged, in bytes.
 const longestStack = 8 << 10
 
 var errPanic = errors.New("panic")
 
-// recovered does something in a goroutine of ours, where a panic would end the
-// process: whoever wrote the object that causes it could stop leader after leader.
-// It becomes an errPanic, and its stack is logged.
+// recovered runs do in a goroutine of ours, where a panic would end the process: the
+// author of one object could stop leader after leader. A panic becomes an errPanic, and
+// its stack is logged.
 func recovered(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -30,10 +30,10 @@ func recovered(do func() error) (err error) {
 	return do()
 }
 
-// panicText is for the author of what made us panic: the details are in our log.
+// panicText tells an author about a panic. The details are in our log.
 const panicText = "classbind failed because of a mistake of its own: its log says more"
 
-// textFor the author of a claim.
+// textFor is the text of an error for the author of a claim.
 func textFor(err error) string {
 	if errors.Is(err, errPanic) {
 		return panicText

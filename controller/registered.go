@@ -18,17 +18,17 @@ type registered struct {
 	// watch of its classes; nil while there is none, and err says why.
 	watch *watch
 	err   error
-	// since is when the API server first gave that answer.
+	// since is when the API server first gave the answer in err.
 	since time.Time
-	// classes that are in the inventory, nil if none are. They are of the watch before
-	// this one until this one has synced: a change of registration that the API
-	// server does not answer takes no class away.
+	// classes in the inventory, nil if there are none. They are those of the previous
+	// watch until this one has synced: a changed registration takes no class away while
+	// the API server does not answer.
 	classes *selector.Classes
 	synced  bool
 }
 
-// follow watches the classes of a kind, anew if its registration changed. It is
-// false where the API server has no such resource for the watch.
+// follow watches the classes of a kind, and starts again if its registration changed.
+// It is false if the API server answers the watch with 404.
 func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found resource) bool {
 	kind := selector.NewClassKind(k, found.GroupVersionKind, found.namespaced)
 	r.mu.Lock()
@@ -51,25 +51,25 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 		func(err error) {
 			r.notify(kind)
 			if apierrors.IsNotFound(err) {
-				r.lookUpAgain(k.Name)
+				r.requeue(k.Name)
 			}
 		})
 	logf.FromContext(ctx).Info("Watching the classes of a kind", "classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
 	return true
 }
 
-func (r *Registration) lookUpAgain(classKind string) {
+func (r *Registration) requeue(classKind string) {
 	r.mu.Lock()
-	again := r.again
+	enqueue := r.enqueue
 	r.mu.Unlock()
-	again(classKind)
+	enqueue(classKind)
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
 func (r *Registration) publish(from *registered, classes *selector.Classes) {
 	before, current := r.put(from, classes)
 	if !current || before != nil && before.Resemble(classes) {
-		return // Nobody who listens would see a difference.
+		return // No listener would see a difference.
 	}
 	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
 		r.notify(before.Kind)
@@ -77,8 +77,8 @@ func (r *Registration) publish(from *registered, classes *selector.Classes) {
 	r.notify(classes.Kind)
 }
 
-// put classes into the inventory, in the place of those before. It is called where a
-// panic is recovered from, which must not leave mu locked.
+// put replaces the classes in the inventory. Its caller recovers from panics, so a
+// panic must not leave mu locked.
 func (r *Registration) put(from *registered, classes *selector.Classes) (before *selector.Classes, current bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +91,8 @@ func (r *Registration) put(from *registered, classes *selector.Classes) (before 
 	return before, true
 }
 
-// leave takes the classes of a kind out, because the API server says that there are none.
-func (r *Registration) leave(name string, why error) {
+// withdraw takes the classes of a kind out, because the API server does not serve them.
+func (r *Registration) withdraw(name string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
 	r.kinds[name] = &registered{err: why}
@@ -126,8 +126,8 @@ func (r *Registration) remove(name string, old *registered) {
 	r.notify(kind)
 }
 
-// unanswered records that the API server did not say what it serves: what is
-// watched stays as it is.
+// unanswered records that the API server did not say what it serves. An existing watch
+// stays.
 func (r *Registration) unanswered(name string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
@@ -146,16 +146,16 @@ func (r *Registration) unanswered(name string, why error) {
 type state struct {
 	// reason of its Ready condition, and its message.
 	reason, message string
-	// classes that are offered, nil if none are.
+	// classes that are offered, nil if there are none.
 	classes *selector.Classes
-	// revision that is watched.
+	// revision of the watched kind.
 	revision selector.Revision
-	// refused says that the API server has said no, since when it is known, and
-	// that this may yet change.
+	// refused says that the API server said no, which may yet change. since is when
+	// that began.
 	refused bool
 	since   time.Time
-	// heard is when the API server last said how the classes are; zero, never.
-	heard time.Time
+	// confirmed is when the API server last said how the classes are; zero means never.
+	confirmed time.Time
 }
 
 func (r *Registration) state(name string) state {
@@ -166,10 +166,10 @@ func (r *Registration) state(name string) state {
 		return state{reason: v1alpha1.ReasonNotSynced, message: "not looked up yet"}
 	}
 	if k.watch == nil {
-		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errNotServed), since: k.since}
+		return state{reason: reasonFor(k.err), message: k.err.Error(), refused: errors.Is(k.err, errCRDNotServed), since: k.since}
 	}
 	since, err := k.watch.lastError()
-	s := state{classes: k.classes, revision: k.watch.kind.Revision, since: since, heard: k.watch.lastHeard()}
+	s := state{classes: k.classes, revision: k.watch.kind.Revision, since: since, confirmed: k.watch.lastConfirmed()}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):

@@ -32,7 +32,7 @@ func TestState(t *testing.T) {
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
 	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
-	watching := func(err error) *watch { return &watch{kind: golds, answers: answers{since: since, err: err}} }
+	watching := func(err error) *watch { return &watch{kind: golds, watchHealth: watchHealth{since: since, err: err}} }
 	watched := func(reason, message string, none *selector.Classes) state {
 		no := reason == v1alpha1.ReasonNotPermitted
 		return state{reason: reason, message: message, classes: none, revision: golds.Revision, refused: no, since: since}
@@ -53,8 +53,8 @@ func TestState(t *testing.T) {
 		},
 		"NotServed": {
 			reason: "We should not say that it is not installed while its CRD is.",
-			kind:   &registered{err: errNotServed, since: since},
-			want:   state{reason: v1alpha1.ReasonNotSynced, message: errNotServed.Error(), refused: true, since: since},
+			kind:   &registered{err: errCRDNotServed, since: since},
+			want:   state{reason: v1alpha1.ReasonNotSynced, message: errCRDNotServed.Error(), refused: true, since: since},
 		},
 		"Unsuitable": {
 			reason: "We should say which verbs are missing.",
@@ -121,13 +121,13 @@ func TestState(t *testing.T) {
 	}
 }
 
-// classServer answers every list and watch, as an http.RoundTripper, so that it
-// can be in a bubble of synctest.
+// classServer answers every list and watch. It is an http.RoundTripper, so that it runs
+// in a bubble of synctest.
 type classServer struct{ answer atomic.Pointer[classAnswer] }
 
 type classAnswer struct {
 	class   string
-	refusal *metav1.Status // in place of the class
+	refusal *metav1.Status // instead of the class
 }
 
 // serves a class of this name from now on.
@@ -168,8 +168,7 @@ func (s *classServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestFollow changes a registration while the API server answers, refuses and denies.
 func TestFollow(t *testing.T) {
-	// They hold back whoever reports errors in quick succession, by a clock that
-	// was read before the bubble was.
+	// They delay repeated errors by a clock that was read before the bubble began.
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
@@ -180,7 +179,7 @@ func TestFollow(t *testing.T) {
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
 		r := &Registration{
 			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
-			again: func(classKind string) { again <- classKind },
+			enqueue: func(classKind string) { again <- classKind },
 		}
 		r.onChange(t.Context(), func(*selector.ClassKind) {
 			select {
@@ -199,7 +198,7 @@ func TestFollow(t *testing.T) {
 		}
 		found := resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
 		defer r.drop(golds.Name)
-		// until waits in the bubble's time, which costs none.
+		// until waits in the bubble's time, which costs nothing.
 		until := func(reason, message string) {
 			t.Helper()
 			late := time.After(time.Minute)
@@ -264,12 +263,12 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestLeave takes kinds out for one reason and another, and says what that changed.
-func TestLeave(t *testing.T) {
+// TestWithdraw takes kinds out for various reasons, and notes who is notified.
+func TestWithdraw(t *testing.T) {
 	const name = "golds.example.org"
 	golds := newClassKind(name, "Gold")
 	refused := errors.New("connection refused")
-	leave := func(err error) func(*Registration) { return func(r *Registration) { r.leave(name, err) } }
+	withdraw := func(err error) func(*Registration) { return func(r *Registration) { r.withdraw(name, err) } }
 	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, err) } }
 	drop := func(r *Registration) { r.drop(name) }
 	type want struct {
@@ -287,22 +286,22 @@ func TestLeave(t *testing.T) {
 	}{
 		"LeaveWatched": {
 			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			watched: true, do: leave(errNotInstalled),
+			watched: true, do: withdraw(errNotInstalled),
 			want: want{reason: v1alpha1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
 		},
 		"LeaveUnknown": {
 			reason: "We should tell that we have looked.",
-			do:     leave(errNotInstalled),
+			do:     withdraw(errNotInstalled),
 			want:   want{reason: v1alpha1.ReasonNotInstalled, notified: unwatched},
 		},
 		"LeaveAgain": {
 			reason: "We should not tell what has been told.",
-			before: errNotInstalled, do: leave(errNotInstalled),
+			before: errNotInstalled, do: withdraw(errNotInstalled),
 			want: want{reason: v1alpha1.ReasonNotInstalled},
 		},
 		"LeaveForAnotherReason": {
 			reason: "We should tell that it is for another reason.",
-			before: errNotInstalled, do: leave(errUnsuitable),
+			before: errNotInstalled, do: withdraw(errUnsuitable),
 			want: want{reason: v1alpha1.ReasonUnsuitable, notified: unwatched},
 		},
 		"DropWatched": {
@@ -332,7 +331,7 @@ func TestLeave(t *testing.T) {
 		},
 		"UnansweredUnknown": {
 			reason: "We should say why we cannot tell yet, and have the status written.",
-			do:     unanswered(errNotServed),
+			do:     unanswered(errCRDNotServed),
 			want:   want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
 		},
 	} {

@@ -1,6 +1,6 @@
-// Package controller is what runs in the background: the registration of kinds
-// and the watches of their classes, on every replica; and the webhook
-// configuration and the status of registrations, on the leader alone.
+// Package controller runs in the background: on every replica, the registration of
+// kinds and the watches of their classes; on the leader alone, the webhook
+// configuration, the status of registrations, and late binding.
 package controller
 
 import (
@@ -31,26 +31,26 @@ import (
 )
 
 const (
-	// retryAfter is how soon a resource that is not installed is asked for
+	// retryAfter is the delay before a resource that is not installed is looked up
 	// again: one of an aggregated API server has no CRD whose events would tell.
 	retryAfter = 15 * time.Second
-	// retryCRDAfter is the same where a CRD says that the API server is about to
-	// serve the resource, or to serve it no more.
+	// retryCRDAfter is the same where a CRD says that the API server is about to start
+	// or to stop serving the resource.
 	retryCRDAfter = time.Second
-	// lookUpTimeout is for the few requests that look up one resource.
+	// lookUpTimeout limits the few requests that look up one resource.
 	lookUpTimeout = 3 * time.Second
-	// lookUps is how many kinds are looked up at once, so that those of a vendor whose
-	// API server does not answer keep no others waiting: 300 take 28 s.
-	lookUps = 32
+	// maxLookUps is how many kinds are looked up at once, so that a vendor's API server
+	// that does not answer holds up no other kinds: 300 take 28 s.
+	maxLookUps = 32
 )
 
-// errNotServed says that a CRD is installed, and its resource not to be found:
-// the API server begins to serve a CRD, and a version of one, a moment later.
-var errNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
+// errCRDNotServed says that a CRD is installed but its resource is not found. The API
+// server starts to serve a new CRD, or a new version of one, a moment later.
+var errCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
 
-// Registration fills the inventory from what is registered: it starts to watch
-// a class kind when its ClassKind appears or its resource gets installed, and
-// stops when either goes. It runs on every replica.
+// Registration fills the inventory from the registrations. It starts to watch a class
+// kind when its ClassKind appears or its resource gets installed, and stops when either
+// goes. It runs on every replica.
 type Registration struct {
 	Inventory *selector.Inventory
 
@@ -60,7 +60,7 @@ type Registration struct {
 	classes  *classClient
 	reads    *reads
 	gets     gets
-	// deleted has the names of claim kinds that were registered here, and are no more.
+	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 
 	mu      sync.Mutex
@@ -68,11 +68,11 @@ type Registration struct {
 	changed []listener
 	opened  chan struct{}
 	tallies map[string]*selector.Tally
-	// again has a class kind looked up again.
-	again func(classKind string)
+	// enqueue requests a reconciliation of a class kind.
+	enqueue func(classKind string)
 }
 
-// NewRegistration of the kinds that the manager's API server knows.
+// NewRegistration reads registrations and classes from the manager's API server.
 func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
 	classes, err := newClassClient(mgr.GetConfig())
 	if err != nil {
@@ -85,21 +85,21 @@ func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
 	r := &Registration{
 		Inventory: selector.NewInventory(), reader: mgr.GetClient(), api: mgr.GetAPIReader(),
 		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
-		again: func(string) {}, gets: newGets(),
+		enqueue: func(string) {}, gets: newGets(),
 	}
 	r.reads = newReads(r.read)
 	return r, nil
 }
 
-// CRD is what is watched of CustomResourceDefinitions: that there is a change.
+// CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
 func CRD() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	return o
 }
 
-// revisionChanged leaves out updates of status and metadata, but not those in
-// which an object that was deleted and created again takes the place of another.
+// revisionChanged ignores updates of status and metadata, but not those in which a
+// recreated object replaces the old one.
 var revisionChanged = builder.WithPredicates(revisionPredicate)
 
 var revisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -118,11 +118,11 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	again := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.again = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
+		r.enqueue = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
 		return nil
 	})
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: lookUps}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClassKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(again).
@@ -166,9 +166,9 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	found, err := r.lookUp(ctx, name, "list", "watch")
 	switch {
 	case errors.Is(err, errNotInstalled), errors.Is(err, errUnsuitable):
-		r.leave(name, err)
+		r.withdraw(name, err)
 		return ctrl.Result{RequeueAfter: retryAfter}, nil
-	case errors.Is(err, errNotServed):
+	case errors.Is(err, errCRDNotServed):
 		r.unanswered(name, err)
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	case err != nil:
@@ -178,13 +178,13 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	if r.follow(ctx, k, found) {
 		return ctrl.Result{}, nil
 	}
-	// The API server says that it serves the resource and answers that there is
-	// none: one of the two is about to change.
+	// The API server lists the resource and answers its watch with 404: one of the two
+	// is about to change.
 	return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 }
 
-// lookUp a registered resource. Only where there is no CRD for it is it final
-// that the API server does not serve it.
+// lookUp resolves a registered resource. It returns errNotInstalled only if there is no
+// CRD either.
 func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string) (resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 	}
 	switch crdErr := r.reader.Get(ctx, client.ObjectKey{Name: name}, CRD()); {
 	case crdErr == nil:
-		return resource{}, errNotServed
+		return resource{}, errCRDNotServed
 	case apierrors.IsNotFound(crdErr):
 		return resource{}, err
 	default:
@@ -202,8 +202,8 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 	}
 }
 
-// listener is called with each class kind of which something changed, until its
-// context ends, as the leader's does when it loses its Lease.
+// listener is called with each class kind that changed, until its context ends. The
+// leader's ends when it loses its Lease.
 type listener struct {
 	ctx  context.Context
 	call func(classKind *selector.ClassKind)
@@ -218,7 +218,7 @@ func (r *Registration) onChange(ctx context.Context, call func(*selector.ClassKi
 func (r *Registration) notify(kind *selector.ClassKind) {
 	r.mu.Lock()
 	r.changed = slices.DeleteFunc(slices.Clone(r.changed), func(l listener) bool { return l.ctx.Err() != nil })
-	changed := r.changed // Cloned for each change, never written.
+	changed := r.changed // Replaced at each change, never modified.
 	r.mu.Unlock()
 	for _, l := range changed {
 		l.call(kind)
@@ -231,7 +231,7 @@ type everywhere struct{ manager.Runnable }
 // NeedLeaderElection is asked by the manager.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// byName reconciles cluster-scoped objects.
+// byName calls f with the name of a cluster-scoped object.
 func byName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 		return f(ctx, request.Name)

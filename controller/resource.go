@@ -20,22 +20,22 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// errNotInstalled says that the API server answered, and serves no such resource.
+// errNotInstalled says that the API server answered that it serves no such resource.
 var errNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
 
-// errUnsuitable says that the resource is served, without the verbs needed.
+// errUnsuitable says that the resource is served, but without the verbs needed.
 var errUnsuitable = errors.New("the resource is not suited")
 
-// resource is a registered one as the API server serves it.
+// resource is a registered resource as the API server serves it.
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
 }
 
-// resolver asks the API server for resources by their name, <plural>.<group>.
-// It asks for the group alone and caches nothing: what was looked up before a
-// CRD came, went or changed is no help, and an aggregated API server that is
-// down is told apart from a group that is not there.
+// resolver looks up resources by name, <plural>.<group>, in the API server's discovery.
+// It asks for one group and caches nothing, because old answers are wrong once a CRD
+// comes, goes or changes. It tells an aggregated API server that is down from a group
+// that does not exist.
 type resolver struct {
 	client rest.Interface
 }
@@ -80,7 +80,7 @@ func (r resolver) resolve(ctx context.Context, name string, verbs ...string) (re
 	return resource{}, result
 }
 
-// versions of a group, the preferred one first.
+// versions returns the versions of a group, the preferred one first.
 func (r resolver) versions(ctx context.Context, group string) ([]string, error) {
 	if group == "" {
 		return []string{"v1"}, nil
@@ -102,14 +102,14 @@ func (r resolver) versions(ctx context.Context, group string) ([]string, error) 
 	return versions, nil
 }
 
-// get reads one answer into an object. An aggregated API server is a vendor's,
-// and may answer at any length.
+// get reads one answer into an object, up to a limit: an aggregated API server is a
+// vendor's, and may answer at any length.
 func (r resolver) get(ctx context.Context, object any, path ...string) error {
 	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 	if err != nil {
 		return brief.Error(err)
 	}
-	defer func() { _ = body.Close() }() // It was read, or is of no interest any more.
+	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
 	answer, err := io.ReadAll(io.LimitReader(body, v1alpha1.MaxDiscoveryBytes+1))
 	if err != nil {
 		return brief.Error(err)

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newAPIServer answers each path, with "?" and the field selector where there is one, with
-// a Status, which is an error, or another object; and any other path as an API server does
-// that has nothing there.
+// newAPIServer answers each path, with "?" and the field selector if there is one, with
+// a Status, which is an error, or with another object. It answers any other path as an
+// API server does if nothing is there.
 func newAPIServer(t *testing.T, answers map[string]any) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func failure(code int32, reason metav1.StatusReason) *metav1.Status {
 	}
 }
 
-// apiGroup with the preferred version first.
+// apiGroup returns a group with the preferred version first.
 func apiGroup(versions ...string) *metav1.APIGroup {
 	g := &metav1.APIGroup{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}, Name: "example.org"}
 	for _, v := range versions {

@@ -11,16 +11,16 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// shallowed is a configuration for clients of what authors wrote, who may nest it
-// as deep as decoders go. The list or the event around it is deeper, and would be
-// refused, with all others in it, again and again.
+// shallowed returns a configuration for clients that read what authors wrote. Authors
+// may nest an object as deep as decoders go. The list or the event around it is deeper:
+// decoders would refuse it, with all other objects in it, again and again.
 func shallowed(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return shallowTransport{next} })
 	return config
 }
 
-// shallowTransport has each answer in JSON be shallow.
+// shallowTransport cuts each JSON answer to a depth of v1alpha1.MaxDepth.
 type shallowTransport struct{ next http.RoundTripper }
 
 // RoundTrip is called by the client.
@@ -34,8 +34,8 @@ func (t shallowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// shallow JSON is what another reads, without what is in objects and arrays below
-// v1alpha1.MaxDepth. It looks at brackets and texts alone.
+// shallow reads JSON without what is in objects and arrays below v1alpha1.MaxDepth. It
+// looks only at brackets and strings.
 type shallow struct {
 	io.ReadCloser
 
@@ -43,7 +43,7 @@ type shallow struct {
 	inText, escaped bool
 }
 
-// Read some of it.
+// Read returns some of it.
 func (s *shallow) Read(p []byte) (int, error) {
 	for {
 		n, err := s.ReadCloser.Read(p)
@@ -53,7 +53,7 @@ func (s *shallow) Read(p []byte) (int, error) {
 	}
 }
 
-// cut out what is too deep, and say how much is left.
+// cut removes what is too deep, and returns the length of the rest.
 func (s *shallow) cut(p []byte) int {
 	n := 0
 	for _, c := range p {
@@ -69,7 +69,7 @@ func (s *shallow) cut(p []byte) int {
 			s.depth++
 		case c == '}', c == ']':
 			s.depth--
-			deep = s.depth > v1alpha1.MaxDepth // It closes what has become empty.
+			deep = s.depth > v1alpha1.MaxDepth // It closes an emptied value.
 		}
 		if !deep {
 			p[n] = c

@@ -21,7 +21,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// nested arrays around a value.
+// nested returns nested arrays around a value.
 func nested(depth int, value string) string {
 	return strings.Repeat("[", depth) + value + strings.Repeat("]", depth)
 }
@@ -48,11 +48,11 @@ func TestShallow(t *testing.T) {
 	}
 }
 
-// deepest object that the API server takes: it reads it with sigs.k8s.io/json.
+// deepest is the depth of the deepest object that the API server takes: it reads it with sigs.k8s.io/json.
 const deepest = 10_000
 
-// TestDeepClaims has an author write one that is so deep that a list of it, or an
-// event about it, is deeper than decoders go.
+// TestDeepClaims has a claim so deep that a list or an event around it is deeper than
+// decoders go.
 func TestDeepClaims(t *testing.T) {
 	deep := fmt.Sprintf(`{"classSelector":{"matchLabels":{"tier":"gold"}},"other":%s}`, nested(deepest-2, ""))
 	for name, pages := range map[string]bool{"Pages": true, "Streamed": false} {
@@ -81,7 +81,7 @@ func TestDeepClaims(t *testing.T) {
 	}
 }
 
-// TestDeepClasses has an author of classes do the same, where more than metadata is read.
+// TestDeepClasses has such a class, of a kind of which more than metadata is read.
 func TestDeepClasses(t *testing.T) {
 	class := `{"apiVersion":"example.org/v1","kind":"Gold","metadata":{"name":%q,"resourceVersion":"7"},"spec":{"weight":3,"other":%s}}`
 	deep, flat := fmt.Sprintf(class, "deep", nested(deepest-2, "")), fmt.Sprintf(class, "flat", "[]")
@@ -110,7 +110,7 @@ func TestDeepClasses(t *testing.T) {
 	}
 }
 
-// BenchmarkShallow is of what it costs beside decoding.
+// BenchmarkShallow measures what it costs beside decoding.
 func BenchmarkShallow(b *testing.B) {
 	claim := claimJSON(1, `{"classSelector":{},"other":[`+repeated(`{"a":0,"name":"some text","b":{"c":true}}`, 10_000)+`]}`)
 	b.SetBytes(int64(len(claim)))

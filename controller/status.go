@@ -24,14 +24,13 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// statusDelay gathers what changes within it into one write.
+// statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
 // countsDelay does the same for the numbers of claims, which change more often.
 const countsDelay = time.Second
 
-// StatusWriter tells admins, in the status of what they registered, what came
-// of it. It runs on the leader.
+// StatusWriter writes the status of registrations, for admins. It runs on the leader.
 type StatusWriter struct {
 	Registration *Registration
 	Claims       *Claims
@@ -66,7 +65,7 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// all requests the objects of a kind, given as an empty list of it.
+// all requests every object of a kind, given as an empty list.
 func (s *StatusWriter) all(kind client.ObjectList) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
 		list, ok := kind.DeepCopyObject().(client.ObjectList)
@@ -102,11 +101,11 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 	}
 	state := s.Registration.state(name)
 	if pending(k, state) {
-		// Replicas that start must wait for it, as this one does: the status stands until we know.
+		// The status stays until we know: replicas that start wait because of it, as this one does.
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
 	if state.reason == v1alpha1.ReasonServed && state.revision != selector.RevisionOf(k) {
-		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil // What is watched is about to be what is registered.
+		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
@@ -128,7 +127,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 	setCondition(&status.Conditions, guarded, k.Generation)
 	result := ctrl.Result{}
 	if s.Configurator.classes.sharedProblem() != "" {
-		result.RequeueAfter = retryAfter // To see it pass: nothing that is watched changes then.
+		result.RequeueAfter = retryAfter // No event tells when the problem passes.
 	}
 	if equality.Semantic.DeepEqual(&k.Status, status) {
 		return result, nil
@@ -171,7 +170,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	}
 	view := snapshot[name]
 	if view == nil || view.Kind.Revision != selector.RevisionOf(k) {
-		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to hear of this.
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
@@ -195,8 +194,8 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	return s.update(ctx, k, result)
 }
 
-// webhookReady says in the condition whether the API server asks us about the
-// claims of a kind.
+// webhookReady says in the condition whether the API server asks us about a kind's
+// claims.
 func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready *metav1.Condition) error {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
@@ -223,7 +222,7 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	return nil
 }
 
-// reasonFor a resource that is not served, for want of the resource or of an answer.
+// reasonFor is the reason of a condition for an error of a look-up.
 func reasonFor(err error) string {
 	switch {
 	case errors.Is(err, errNotInstalled):
@@ -241,9 +240,9 @@ func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation
 	meta.SetStatusCondition(conditions, c)
 }
 
-// update writes a status with the resourceVersion that was read: whoever lost the
-// leadership without knowing it overwrites nothing. A conflict is no fault: the
-// cache is about to have the next version.
+// update writes a status with the resourceVersion that was read, so that a leader that
+// lost its Lease unknowingly overwrites nothing. A conflict is not an error: the cache
+// is about to have the next version.
 func (s *StatusWriter) update(ctx context.Context, object client.Object, result ctrl.Result) (ctrl.Result, error) {
 	err := s.Client.Status().Update(ctx, object, client.FieldOwner(v1alpha1.FieldManager))
 	switch {

@@ -100,7 +100,7 @@ func TestSetDefaults(t *testing.T) {
 	}
 }
 
-// defaultsOf a namespaced kind, each NAMESPACE/NAME.
+// defaultsOf returns default classes of a namespaced kind, each NAMESPACE/NAME.
 func defaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
 	var all []*selector.Class
 	for _, n := range names {
@@ -188,7 +188,7 @@ func TestSetCondition(t *testing.T) {
 	assert.True(t, utf8.ValidString(message), "We should not cut a character in two.")
 }
 
-// statusOf what was written, one condition and the generation that it saw.
+// statusOf is what was written: one condition, and the generation that it saw.
 type statusOf struct {
 	status     metav1.ConditionStatus
 	reason     string
@@ -222,7 +222,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	watched := func(uid types.UID, generation int64, since time.Time, err error, index bool) *registered {
 		kind := newClassKind(name, "Gold")
 		kind.Revision = selector.Revision{UID: uid, Generation: generation}
-		r := &registered{watch: &watch{kind: kind, answers: answers{since: since, err: err}}}
+		r := &registered{watch: &watch{kind: kind, watchHealth: watchHealth{since: since, err: err}}}
 		if index {
 			r.classes, r.synced = newClasses(kind, nil), true
 		}
@@ -325,7 +325,7 @@ func TestStatusWriteFails(t *testing.T) {
 	}
 }
 
-// TestGuarded has the condition that is written beside that of a kind which is watched.
+// TestGuarded checks the condition beside that of a kind which is watched.
 func TestGuarded(t *testing.T) {
 	const name = "golds.example.org"
 	entries := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {

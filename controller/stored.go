@@ -17,12 +17,12 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// ClassKind is one as this replica knows it, nil if it is not registered or its
-// resource not installed.
+// ClassKind returns a class kind as this replica knows it, nil if it is not registered
+// or its resource is not installed.
 func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
 	k := &v1alpha1.ClassKind{}
 	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
-	if apierrors.IsNotFound(err) { // Either it was deleted, or we are about to hear of it.
+	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
 		if err = r.get(ctx, name, k); apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -48,7 +48,7 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	return selector.NewClassKind(k, found.GroupVersionKind, found.namespaced), nil
 }
 
-// Namespace says whether the API server has one now.
+// Namespace asks the API server whether a namespace exists now.
 func (r *Registration) Namespace(ctx context.Context, name string) (bool, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
@@ -62,7 +62,7 @@ func (r *Registration) Namespace(ctx context.Context, name string) (bool, error)
 	return true, nil
 }
 
-// get what a review names from the API server itself.
+// get reads an object that a review names, from the API server itself.
 func (r *Registration) get(ctx context.Context, name string, object client.Object) error {
 	done, err := r.getInTurn(ctx)
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *Registration) get(ctx context.Context, name string, object client.Objec
 	return r.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// gets are the turns of what reviews have us ask the API server. Whoever reaches our
-// port can have us ask, for whatever he makes up.
+// gets limits the reads that reviews cause. Anybody who reaches our port can cause
+// them, with made-up names.
 type gets struct{ running, waiting *semaphore.Weighted }
 
 func newGets() gets {
@@ -82,7 +82,7 @@ func newGets() gets {
 
 var errOthersFirst = errors.New("other reads of the API server are before it")
 
-// getInTurn waits for a turn, unless too many do.
+// getInTurn waits for a turn, unless too many wait already. done ends the turn.
 func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
 	if !r.gets.waiting.TryAcquire(1) {
 		return nil, fmt.Errorf("%w, and too many wait; try again in a moment", errOthersFirst)
@@ -97,7 +97,7 @@ func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
-// watched is the kind as it is watched, nil if it is not.
+// watched returns the kind as it is watched, nil if it is not.
 func (r *Registration) watched(classKind string) *selector.ClassKind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,9 +107,9 @@ func (r *Registration) watched(classKind string) *selector.ClassKind {
 	return nil
 }
 
-// Class is one as the API server has it now, nil if there is none. Where the API
-// server does not serve the resource in this version and scope, the class may still
-// be there: it begins and ends to serve each of them at its own time.
+// Class returns a class as the API server has it now, nil if there is none. It fails if
+// the API server does not serve the resource in this version and scope: the class may
+// still exist, because each of them starts and stops being served at its own time.
 func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
 	object, err := r.classes.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
@@ -122,6 +122,6 @@ func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, name
 	return object, c, err
 }
 
-// OnStored has a function called with each default class that a watch shows, and
-// its uid. It is for before the start.
+// OnStored sets the function that is called with each default class that a watch shows,
+// and its uid. Call it before the start.
 func (r *Registration) OnStored(f func(*selector.Class, types.UID)) { r.classes.stored = f }

@@ -24,7 +24,7 @@ func TestClassKind(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 8},
 		Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{"others.example.org"}, Default: v1alpha1.Source{Path: ".default"}},
 	}
-	// watched as the registration was before, with a kind that the API server does not serve.
+	// watched is the registration as it was before, with a kind that the API server does not serve.
 	watched := func(uid types.UID) *registered {
 		kind := newClassKind(name, "Watched")
 		kind.Revision, kind.Namespaced = selector.Revision{UID: uid, Generation: 7}, true
@@ -36,14 +36,14 @@ func TestClassKind(t *testing.T) {
 	}
 	refused := errors.New("connection refused")
 	type want struct {
-		kind       string // empty, there is none
+		kind       string // empty if there is none
 		namespaced bool
 		err        string
 	}
 	for tcName, tc := range map[string]struct {
 		reason  string
 		client  *cached
-		api     *cached // the API server itself, where it says something else
+		api     *cached // the API server itself, if its answer differs
 		watched *registered
 		answers map[string]any
 		want    want
@@ -99,7 +99,7 @@ func TestClassKind(t *testing.T) {
 		"NotServed": {
 			reason: "We should not say that there are no classes of a kind whose CRD is there.",
 			client: &cached{classKinds: []v1alpha1.ClassKind{stored}, crds: []string{name}},
-			want:   want{err: `cannot look up class kind "golds.example.org": ` + errNotServed.Error()},
+			want:   want{err: `cannot look up class kind "golds.example.org": ` + errCRDNotServed.Error()},
 		},
 		"NotLookedUp": {
 			reason: "We should not say that there are no classes when we could not ask.",

@@ -21,13 +21,12 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// overlap is for how long the entries go on trusting a CA after another took its
-// place. Most replicas serve a certificate of the new CA within seconds, but one
-// that is mounted from a Secret has to wait for the kubelet, which may take two
-// minutes.
+// overlap is how long the entries still trust a CA after another replaced it. Most
+// replicas serve a certificate of the new CA within seconds, but one that is mounted
+// from a Secret waits for the kubelet, which may take two minutes.
 const overlap = 15 * time.Minute
 
-// Bundles are the CA bundles of all our entries, each once.
+// Bundles returns the CA bundles of all our entries, each once.
 func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
 	claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -48,9 +47,9 @@ func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 	return slices.Collect(maps.Values(bundles)), nil
 }
 
-// authorities are the CAs of now, PEM, one for each Secret that may have one:
-// while the mode of certificates is changed, replicas of both modes are called.
-func (w *WebhookConfigurator) authorities(ctx context.Context) ([][]byte, error) {
+// currentCAs returns the current CAs in PEM, one for each Secret that may have one:
+// while the mode of certificates changes, replicas of both modes are called.
+func (w *WebhookConfigurator) currentCAs(ctx context.Context) ([][]byte, error) {
 	var all [][]byte
 	for _, name := range []string{v1alpha1.CASecret, v1alpha1.TLSSecret} {
 		secret := &corev1.Secret{}
@@ -62,9 +61,9 @@ func (w *WebhookConfigurator) authorities(ctx context.Context) ([][]byte, error)
 	return all, nil
 }
 
-// bundles are the one that all entries are to carry, and those that they do.
+// bundles returns the bundle that all entries should carry, and those that they carry now.
 func (w *WebhookConfigurator) bundles(ctx context.Context) (due []byte, carried [][]byte, err error) {
-	current, err := w.authorities(ctx)
+	current, err := w.currentCAs(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,17 +73,17 @@ func (w *WebhookConfigurator) bundles(ctx context.Context) (due []byte, carried 
 	return w.trust.bundle(time.Now(), current, carried), carried, nil
 }
 
-// outdated says whether an entry is to carry another bundle, where no event
-// tells: a CA is trusted no more, or the Secret that has it is not watched.
+// outdated says whether an entry should carry another bundle. No event tells when an
+// overlap ends, or when a Secret that is not watched changes.
 func (w *WebhookConfigurator) outdated(ctx context.Context) bool {
 	due, carried, err := w.bundles(ctx)
 	return err == nil && slices.ContainsFunc(carried, func(b []byte) bool { return !bytes.Equal(b, due) })
 }
 
-// certificates by their DER.
+// certificates by their DER encoding.
 type certificates map[string]*x509.Certificate
 
-// parse PEM. What is no certificate is left out, as it is by those who verify.
+// parse reads PEM. It skips what is not a certificate, as verifiers do.
 func parse(bundles [][]byte) certificates {
 	all := certificates{}
 	for _, rest := range bundles {
@@ -97,7 +96,7 @@ func parse(bundles [][]byte) certificates {
 	return all
 }
 
-// encode those that have not expired, in an order: every new one would be a change.
+// encode returns those that have not expired, sorted, because a new order would be a change.
 func (all certificates) encode(now time.Time) (bundle []byte) {
 	for _, der := range slices.Sorted(maps.Keys(all)) {
 		if now.Before(all[der].NotAfter) {
@@ -107,21 +106,21 @@ func (all certificates) encode(now time.Time) (bundle []byte) {
 	return bundle
 }
 
-// trust remembers which CAs the entries are to carry: those of now, and those of
-// a moment ago, of which some replica may still serve a certificate.
+// trust remembers which CAs the entries should carry: the current ones, and replaced
+// ones of which some replica may still serve a certificate.
 type trust struct {
 	mu    sync.Mutex
 	known map[string]authority // by DER
 }
 
-// authority is a CA, and since when it is not one of now; zero, it is.
+// authority is a CA. superseded is when another replaced it; zero means that it is current.
 type authority struct {
 	certificate *x509.Certificate
 	superseded  time.Time
 }
 
-// bundle is PEM for all entries, made of the CAs of now and of those that the
-// entries carry; empty if there is none.
+// bundle returns PEM for all entries, made of the current CAs and those that the
+// entries carry. It is empty if there is none.
 func (t *trust) bundle(now time.Time, current, carried [][]byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,7 +132,7 @@ func (t *trust) bundle(now time.Time, current, carried [][]byte) []byte {
 		if a.superseded.IsZero() {
 			a.superseded = now
 		}
-		// What entries still carry would be new again in the next round.
+		// Forgotten, it would count as new in the next round, because entries carry it.
 		if known[der].certificate == nil && (now.Sub(a.superseded) < overlap || carries[der] != nil) {
 			known[der] = a
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// newCA in PEM, which expires in a day, or when it is said. Its name is that of
-// all others, as it is where classbind makes one after the other.
+// newCA returns a CA in PEM, which expires in a day or at the given time. All have the
+// same name, as CAs have that classbind makes one after the other.
 func newCA(t *testing.T, notAfter ...time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -58,7 +58,8 @@ func TestTrust(t *testing.T) {
 		return all
 	}
 	type names []string
-	// round of the configurator: a while after the one before, with the CAs of the Secrets and the bundles of the entries.
+	// round of the configurator: the time since the one before, the CAs of the Secrets,
+	// and the bundles of the entries.
 	type round struct {
 		after            time.Duration
 		current, carried names
@@ -208,7 +209,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestTrustOrder has so many CAs that an order by chance would show.
+// TestTrustOrder has so many CAs that a random order would show.
 func TestTrustOrder(t *testing.T) {
 	var old, current [][]byte
 	for range 8 {

@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	// groupBytes are held of each distinct selector of a namespace, beside its text:
+	// groupBytes is what each distinct selector of a namespace takes beside its text:
 	// the group, its place in the map of its namespace, and its set of claims.
 	groupBytes = 384
-	// namespaceShare of the memory for selectors is one namespace's at most.
+	// namespaceShare: one namespace gets at most 1/namespaceShare of the memory for selectors.
 	namespaceShare = 4
 )
 
-// waitingClaim has no class and could have one.
+// waitingClaim is a claim without a class that could have one.
 type waitingClaim struct {
 	namespace *namespace
 	group     *group
 	uid       types.UID
 	name      string
 	version   string
-	// since when it waits to be told that there is no class, in ns since 1970.
+	// since is when it began to wait for its event, in ns since 1970.
 	since int64
-	// in which lines of its namespace it stands.
+	// in says which lines of its namespace it stands in.
 	in [lines]bool
-	// parents of the class reference that it has.
+	// parents is how many fields that lead to the class reference it has.
 	parents int8
-	// written says that this version of it was bound, told that its author knows
-	// that there is no class, and gone that it waits no more.
-	written, told, gone bool
+	// written says that this version of it was bound, notified that it got its event or
+	// is about to, and gone that it does not wait any more.
+	written, notified, gone bool
 }
 
-// group of the claims of a namespace that have the same candidates. Of their
-// selector the text is held, and parsed when a view is asked: parsed, it takes up to
-// thirty times as much.
+// group has the claims of a namespace that have the same candidates. It holds the text
+// of their selector, and parses it when needed: parsed, it takes up to thirty times as
+// much.
 type group struct {
 	namespace *namespace
 	ask       selector.Ask
@@ -45,46 +45,46 @@ type group struct {
 	// matched says whether they had a candidate in the view.
 	matched bool
 	view    *selector.View
-	// failed says that it made us panic: it is not asked again.
+	// failed says that its selector caused a panic: it is not asked about again.
 	failed bool
-	// held says that it is one of its namespace's groups, and dropped that its text was given up.
+	// held says that it is in its namespace's groups, and dropped that its text was given up.
 	held, dropped bool
 }
 
-// groupCost is what a group counts for, in bytes: at least what it takes, and at
-// most twice that.
+// groupCost is what a group counts for, in bytes: between one and two times the memory
+// that it takes.
 func groupCost(ask selector.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
 
-// line of claims of a namespace. A claim stands in each at most once.
+// line is a queue of a namespace's claims. A claim stands in each at most once.
 type line int
 
 const (
-	// lineFresh: claims that are new, or those whose group is matched now, and have yet to be given out to be bound.
+	// lineFresh has new claims, and claims whose group matches now. They have yet to be given out to be bound.
 	lineFresh line = iota
-	// lineUntold: claims that wait to be told that there is no class.
-	lineUntold
-	// lineUnread: claims whose selector is not held, and that have yet to be read under the present view.
+	// lineUnnotified has claims that wait for the event that there is no class.
+	lineUnnotified
+	// lineUnread has claims whose selector is not held, and that have yet to be read under the present view.
 	lineUnread
 
 	lines = 3
 )
 
-// namespace of claims that wait.
+// namespace has the waiting claims of one namespace.
 type namespace struct {
 	name    string
 	waiting int
-	// bound says whether its claims are, once that has been asked.
-	bound, asked bool
-	groups       map[selector.Ask]*group
+	// selected says whether the ClaimKind selects it, once checked is true.
+	selected, checked bool
+	groups            map[selector.Ask]*group
 	// bytes that the groups count for.
 	bytes int64
-	// beyond has the claims whose selectors are not held.
-	beyond *group
-	lines  [lines][]*waitingClaim
+	// overflow has the claims whose selectors are not held.
+	overflow *group
+	lines    [lines][]*waitingClaim
 }
 
-// enqueue a claim, unless it stands in the line already. A line is at most twice
-// as long as there are claims, however fast its author creates and deletes them.
+// enqueue adds a claim, unless it stands in the line already. A line has at most about twice
+// as many entries as there are claims, however fast an author creates and deletes them.
 func (n *namespace) enqueue(l line, c *waitingClaim) {
 	if c.in[l] || c.gone {
 		return
@@ -96,7 +96,7 @@ func (n *namespace) enqueue(l line, c *waitingClaim) {
 	n.lines[l] = append(n.lines[l], c)
 }
 
-// first in a line, nil if there is none.
+// first returns the first claim in a line, nil if there is none.
 func (n *namespace) first(l line) *waitingClaim {
 	for len(n.lines[l]) > 0 {
 		if c := n.lines[l][0]; !c.gone {
@@ -109,7 +109,7 @@ func (n *namespace) first(l line) *waitingClaim {
 	return nil
 }
 
-// dequeue the first in a line, nil if there is none.
+// dequeue removes and returns the first claim in a line, nil if there is none.
 func (n *namespace) dequeue(l line) *waitingClaim {
 	c := n.first(l)
 	if c != nil {
@@ -120,7 +120,7 @@ func (n *namespace) dequeue(l line) *waitingClaim {
 	return c
 }
 
-// clear a line.
+// clear empties a line.
 func (n *namespace) clear(l line) {
 	for _, c := range n.lines[l] {
 		c.in[l] = false
@@ -128,34 +128,34 @@ func (n *namespace) clear(l line) {
 	n.lines[l] = nil
 }
 
-// each claim of a namespace.
+// each visits every claim of a namespace.
 func (n *namespace) each(visit func(*waitingClaim)) {
 	for _, g := range n.groups {
 		for c := range g.claims {
 			visit(c)
 		}
 	}
-	for c := range n.beyond.claims {
+	for c := range n.overflow.claims {
 		visit(c)
 	}
 }
 
-// room for the selectors of the claims of one kind that wait, in bytes. A claim
-// whose selector finds no room waits without it, and is read again when its turn
-// comes. Which groups there are, its user locks.
+// room is the memory for the selectors of one kind's waiting claims, in bytes. A claim
+// whose selector finds no room waits without it, and is read again when its turn comes.
+// claimWatch.mu guards it.
 type room struct {
-	most, used int64
-	namespaces map[string]*namespace
+	limit, used int64
+	namespaces  map[string]*namespace
 }
 
-// group of a namespace with this ask, and the one of the claims beyond the room
-// where there is none for it, or where the claims of the namespace are not bound.
+// group returns the group of a namespace with this ask. It returns overflow if there
+// is no room for a new one, or if the namespace is not selected.
 func (r *room) group(n *namespace, ask selector.Ask) *group {
 	if g := n.groups[ask]; g != nil {
 		return g
 	}
-	if n.asked && !n.bound || !r.makeRoom(n, groupCost(ask)) {
-		return n.beyond
+	if n.checked && !n.selected || !r.makeRoom(n, groupCost(ask)) {
+		return n.overflow
 	}
 	return r.hold(n, ask)
 }
@@ -168,13 +168,13 @@ func (r *room) hold(n *namespace, ask selector.Ask) *group {
 	return g
 }
 
-// makeRoom for a namespace that has less than its share. Where there is none
-// left, the namespaces that have more than it give up some of theirs.
+// makeRoom says whether a namespace below its share can have more bytes. If none are
+// left, namespaces with more give up some of theirs.
 func (r *room) makeRoom(n *namespace, bytes int64) bool {
-	if n.bytes+bytes > r.most/namespaceShare {
+	if n.bytes+bytes > r.limit/namespaceShare {
 		return false
 	}
-	for r.used+bytes > r.most {
+	for r.used+bytes > r.limit {
 		largest := n
 		for _, other := range r.namespaces {
 			if other.bytes > largest.bytes {
@@ -189,34 +189,34 @@ func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	return true
 }
 
-// spare says whether there is room that nobody has to give up.
+// spare says whether there is room without taking it from others.
 func (r *room) spare(n *namespace, bytes int64) bool {
-	return n.bytes+bytes <= r.most/namespaceShare && r.used+bytes <= r.most
+	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
 }
 
-// resize what all may have.
-func (r *room) resize(most int64) {
-	r.most = most
+// resize sets the limit for all namespaces together.
+func (r *room) resize(limit int64) {
+	r.limit = limit
 	for _, n := range r.namespaces {
-		r.shrink(n, most/namespaceShare)
+		r.shrink(n, limit/namespaceShare)
 	}
 	for _, n := range r.namespaces {
-		if r.used <= most {
+		if r.used <= limit {
 			return
 		}
-		r.shrink(n, most/int64(len(r.namespaces)))
+		r.shrink(n, limit/int64(len(r.namespaces)))
 	}
 }
 
-// shrink a namespace to so many bytes: the claims of some groups go beyond.
+// shrink reduces a namespace to so many bytes: the claims of some groups move to overflow.
 func (r *room) shrink(n *namespace, to int64) {
 	for _, g := range n.groups {
 		if n.bytes <= to {
 			return
 		}
 		for c := range g.claims {
-			c.group = n.beyond
-			n.beyond.claims[c] = struct{}{}
+			c.group = n.overflow
+			n.overflow.claims[c] = struct{}{}
 			n.enqueue(lineUnread, c)
 		}
 		r.forget(g)
@@ -224,7 +224,7 @@ func (r *room) shrink(n *namespace, to int64) {
 	}
 }
 
-// forget a group.
+// forget takes a group out of its namespace.
 func (r *room) forget(g *group) {
 	g.held = false
 	delete(g.namespace.groups, g.ask)
@@ -232,18 +232,18 @@ func (r *room) forget(g *group) {
 	r.used -= groupCost(g.ask)
 }
 
-// vacate what has no claims any more.
+// vacate forgets a namespace that has no claims any more.
 func (r *room) vacate(n *namespace) {
 	if n.waiting == 0 && len(n.groups) == 0 && r.namespaces[n.name] == n {
 		delete(r.namespaces, n.name)
 	}
 }
 
-// wait to be told that there is no class. Those who stand in the line already keep
-// their time: it is the first of the line that the others wait for.
-func (c *waitingClaim) wait(now time.Time) {
-	if !c.in[lineUntold] {
+// awaitNotice puts a claim in the line for its event. A claim that stands there already
+// keeps its time, because those behind wait for the first.
+func (c *waitingClaim) awaitNotice(now time.Time) {
+	if !c.in[lineUnnotified] {
 		c.since = now.UnixNano()
 	}
-	c.namespace.enqueue(lineUntold, c)
+	c.namespace.enqueue(lineUnnotified, c)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
 
-// FuzzWaitingClaim has the late binder find a claim stored, by whatever way.
+// FuzzWaitingClaim has the late binder find a stored claim, however it got there.
 func FuzzWaitingClaim(f *testing.F) {
 	claim := func(selector, annotation string) []byte {
 		annotations := map[string]string{}
@@ -88,7 +88,7 @@ func sizesOfAttacks() []int {
 	return []int{3, 65, 4000, 85_000}
 }
 
-// checkSeen holds what is kept of a claim against the reference.
+// checkSeen compares what is kept of a claim with the reference.
 func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 	t.Helper()
 	spec, isObject := u.Object["spec"].(map[string]any)
@@ -139,8 +139,8 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 	}
 }
 
-// odd metadata is none that an API server sends: it has no resourceVersion, or
-// something in the place of a text.
+// odd says whether no API server sends such metadata: it has no resourceVersion, or
+// something else in place of a text.
 func odd(metadata any) bool {
 	m, _ := metadata.(map[string]any)
 	for _, name := range []string{"uid", "namespace", "name", "generateName", "resourceVersion"} {

@@ -22,15 +22,15 @@ type watch struct {
 	publish func(*selector.Classes)
 	stored  func(*selector.Class, types.UID)
 	stop    context.CancelFunc
-	answers
+	watchHealth
 
-	// classes as they were last seen. The Reflector alone has them.
+	// classes as they were last seen. Only the Reflector uses them.
 	classes *selector.Classes
 }
 
-// startWatch follows the classes until it is stopped. Both publish, with all of
-// them after each change, and answered, with what the API server answers to a
-// watch when it answers otherwise than before, are called from its own goroutines.
+// startWatch follows the classes until it is stopped. It calls publish with all classes
+// after each change, and answered when the API server's answer differs from the last
+// one, both from goroutines of its own.
 func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error)) *watch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stored: client.stored, stop: stop, classes: selector.NewClasses(kind, nil)}
@@ -42,7 +42,7 @@ func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKi
 		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, kind, o)
 		},
-	}.follow(ctx, w, &w.answers, answered)
+	}.follow(ctx, w, &w.watchHealth, answered)
 	return w
 }
 
@@ -51,8 +51,8 @@ func (w *watch) set(classes *selector.Classes) {
 	w.publish(classes)
 }
 
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync. A
-// class of which nothing that matters has changed is no news.
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It
+// publishes nothing if nothing that matters has changed.
 func (w *watch) Add(object any) error {
 	c, err := class(w.kind, object)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *watch) Add(object any) error {
 	return nil
 }
 
-// seen says that a default class was stored.
+// seen reports that a default class was stored.
 func (w *watch) seen(c *selector.Class, object any) {
 	if m, err := meta.Accessor(object); err == nil && c.Default && w.stored != nil {
 		w.stored(c, m.GetUID())
@@ -100,11 +100,11 @@ func (w *watch) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (w *watch) Resync() error { return nil }
 
-// Transformer takes off an object what nobody reads: a Reflector holds all that are
-// streamed to it until it has seen the last one, and their authors may write much.
+// Transformer removes what nobody reads from an object. A Reflector holds all streamed
+// objects until it has seen the last one, and authors may write a lot.
 func (w *watch) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		m, err := meta.Accessor(object)

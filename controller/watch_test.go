@@ -40,7 +40,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestRefusedSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // For a clock that we set.
+	synctest.Test(t, func(t *testing.T) { // For a clock that we control.
 		w := &watch{}
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
 		since := func() time.Duration {
@@ -75,7 +75,7 @@ func TestTransformer(t *testing.T) {
 	require.ErrorContains(t, err, `cannot read a class of "golds.example.org"`, "We should say of what we cannot read something.")
 }
 
-// A class of which nothing has changed that choosing needs is no news to anybody.
+// A class is published only if something changed that choosing needs.
 func TestWatchHasNews(t *testing.T) {
 	var news *selector.Classes
 	w := &watch{kind: newClassKind("golds.example.org", "Gold"), publish: func(classes *selector.Classes) { news = classes }}
@@ -107,7 +107,7 @@ func TestWatchHasNews(t *testing.T) {
 	}
 }
 
-// A default class that is gone again was stored all the same.
+// A default class that is gone again was stored nevertheless.
 func TestWatchTellsOfStoredDefaults(t *testing.T) {
 	kind := selector.NewClassKind(&v1alpha1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "default"}},

@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// entryFieldsBytes and conditionFieldsBytes are what the API server records of
-	// the fields of an entry, and of each of its match conditions, beside its name.
+	// entryFieldsBytes and conditionFieldsBytes are what the API server stores in
+	// managedFields for an entry, and for each of its match conditions, beside its name.
 	entryFieldsBytes     = 640
 	conditionFieldsBytes = 96
 )
 
-// sized is an entry that is to be in a webhook configuration.
-type sized struct {
-	kind    string // that is registered
+// sizedEntry is an entry for a webhook configuration.
+type sizedEntry struct {
+	kind    string // the registered kind
 	created time.Time
 	present bool // in the configuration already
 	bytes   int
 }
 
-// sizeOf an entry of a kind, with these match conditions: the bytes that are stored,
-// or what the conditions take to compile, if that is more.
+// sizeOf returns what an entry with these match conditions counts: the bytes that are
+// stored, or what the conditions take to compile, if that is more.
 func sizeOf(kind string, entry any, conditions []admissionregistrationac.MatchConditionApplyConfiguration) (int, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // Expressions are full of &&, and etcd has no JSON.
+	e.SetEscapeHTML(false) // Expressions are full of &&, and etcd does not store JSON.
 	if err := e.Encode(entry); err != nil {
 		return 0, fmt.Errorf("cannot encode the entry of %q: %w", kind, err)
 	}
@@ -46,21 +46,21 @@ func sizeOf(kind string, entry any, conditions []admissionregistrationac.MatchCo
 	return max(b.Len()+len(kind)+entryFieldsBytes+len(conditions)*conditionFieldsBytes, compiled), nil
 }
 
-// compiledBytes are what an expression counts at least. The time in which an API
-// server compiles it depends on how often it looks into a map, n times, and not on
-// the length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the
-// deepest path of a claim (n = 100) and 180 ms for those of a class (n = 460).
-// So counted, 1 MiB takes about 5 s.
+// compiledBytes is what an expression counts at least. The time that an API server
+// takes to compile it depends on n, the number of its map look-ups, and not on the
+// length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest
+// path of a claim (n = 100) and 180 ms for those of a class (n = 460). Counted like
+// this, 1 MiB takes about 5 s.
 func compiledBytes(expression string) int {
-	n := strings.Count(expression, "[") // No name has it.
+	n := strings.Count(expression, "[") // No name contains it.
 	return n * (n + 100) / 6
 }
 
-// leftOut are the kinds whose entries are too large, or do not fit beside those of
-// kinds that were registered before, and why.
-func leftOut(entries []sized) map[string]string {
+// leftOut returns the kinds whose entries are too large, or do not fit beside those of
+// kinds that were registered earlier, each with the reason.
+func leftOut(entries []sizedEntry) map[string]string {
 	out := map[string]string{}
-	slices.SortFunc(entries, func(a, b sized) int {
+	slices.SortFunc(entries, func(a, b sizedEntry) int {
 		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.kind, b.kind))
 	})
 	total := 0
@@ -81,9 +81,9 @@ func leftOut(entries []sized) map[string]string {
 	return out
 }
 
-// leave entries out of a configuration, and have the status of those written of
-// which that is news.
-func (r *rounds) leave(out map[string]string, notify func(kind string)) {
+// setLeftOut records which kinds have no entry, and notifies of each kind for which
+// that changed.
+func (r *configurationState) setLeftOut(out map[string]string, notify func(kind string)) {
 	before := r.leftOut.Swap(&out)
 	if before == nil {
 		before = &map[string]string{}
@@ -97,8 +97,8 @@ func (r *rounds) leave(out map[string]string, notify func(kind string)) {
 	}
 }
 
-// tooLarge is why a kind has no entry for want of room, empty if it is not for that.
-func (r *rounds) tooLarge(kind string) string {
+// tooLarge says why there is no room for a kind's entry, empty if there is.
+func (r *configurationState) tooLarge(kind string) string {
 	if out := r.leftOut.Load(); out != nil {
 		return (*out)[kind]
 	}

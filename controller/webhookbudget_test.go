@@ -24,17 +24,17 @@ import (
 func TestLeftOut(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, time.January, 2, 3, minute, 0, 0, time.UTC) }
 	const half = v1alpha1.MaxEntryBytes / 2
-	// of so many entries of half the size that one may have, each created a minute after the last.
-	of := func(n int, present bool) (entries []sized) {
+	// of returns n entries of half the size that one may have, each created a minute after the last.
+	of := func(n int, present bool) (entries []sizedEntry) {
 		for i := range n {
-			entries = append(entries, sized{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: half})
+			entries = append(entries, sizedEntry{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: half})
 		}
 		return entries
 	}
 	const fit, grown = v1alpha1.MaxEntriesBytes / half, v1alpha1.MaxGrownEntriesBytes / half
 	for name, tc := range map[string]struct {
 		reason  string
-		entries []sized
+		entries []sizedEntry
 		want    []string
 	}{
 		"None":         {reason: "We should leave out none of none."},
@@ -46,17 +46,17 @@ func TestLeftOut(t *testing.T) {
 		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown+1, true), want: []string{fmt.Sprintf("k%02d", grown)}},
 		"TooLarge": {
 			reason:  "We should leave out alone what is too large by itself, however old.",
-			entries: []sized{{kind: "large", created: at(0), bytes: v1alpha1.MaxEntryBytes + 1}, {kind: "largest", created: at(1), bytes: v1alpha1.MaxEntryBytes}},
+			entries: []sizedEntry{{kind: "large", created: at(0), bytes: v1alpha1.MaxEntryBytes + 1}, {kind: "largest", created: at(1), bytes: v1alpha1.MaxEntryBytes}},
 			want:    []string{"large"},
 		},
 		"Grown": {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
-			entries: []sized{{kind: "grown", created: at(0), present: true, bytes: v1alpha1.MaxGrownEntryBytes}, {kind: "more", created: at(1), present: true, bytes: v1alpha1.MaxGrownEntryBytes + 1}},
+			entries: []sizedEntry{{kind: "grown", created: at(0), present: true, bytes: v1alpha1.MaxGrownEntryBytes}, {kind: "more", created: at(1), present: true, bytes: v1alpha1.MaxGrownEntryBytes + 1}},
 			want:    []string{"more"},
 		},
 		"SmallOneFits": {
 			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1, false), sized{kind: "large", created: at(58), bytes: half + 1}, sized{kind: "small", created: at(59), bytes: half}),
+			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: half + 1}, sizedEntry{kind: "small", created: at(59), bytes: half}),
 			want:    []string{"large"},
 		},
 	} {
@@ -73,12 +73,12 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-func reversed(entries []sized) []sized {
+func reversed(entries []sizedEntry) []sizedEntry {
 	slices.Reverse(entries)
 	return entries
 }
 
-func created(at time.Time, entries []sized) []sized {
+func created(at time.Time, entries []sizedEntry) []sizedEntry {
 	for i := range entries {
 		entries[i].created = at
 	}
@@ -98,7 +98,7 @@ func largeClaimKind(name string, created time.Time) v1alpha1.ClaimKind {
 	return *k
 }
 
-// TestTooManyEntries has more, and larger, registrations than etcd takes in one object.
+// TestTooManyEntries has more and larger registrations than etcd takes in one object.
 func TestTooManyEntries(t *testing.T) {
 	ca := newCA(t)
 	c := &cached{configuration: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}}
@@ -155,8 +155,8 @@ func TestTooManyEntries(t *testing.T) {
 	assert.Len(t, notified, 2*first)
 }
 
-// TestRulesInTime has more kinds whose API server does not answer than can be looked
-// up in a round.
+// TestRulesInTime has more kinds whose API server does not answer than a round can look
+// up.
 func TestRulesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := make([]string, 500)
@@ -169,7 +169,7 @@ func TestRulesInTime(t *testing.T) {
 			}
 			return before, context.DeadlineExceeded
 		})
-		waits := (*waiting)(nil)
+		waits := (*retryLater)(nil)
 		require.ErrorAs(t, err, &waits, "We should look again.")
 		assert.True(t, waits.oneEntry)
 		assert.Less(t, time.Since(start), roundTimeout/2, "We should leave the time to write the entries.")
@@ -179,8 +179,8 @@ func TestRulesInTime(t *testing.T) {
 	})
 }
 
-// TestSizeOf compares what we reckon for the fields of an entry with what an API
-// server records of them.
+// TestSizeOf compares our estimate for the fields of an entry with what an API server
+// records.
 func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := &WebhookConfigurator{Namespace: "classbind-system", Service: "classbind"}
@@ -209,10 +209,10 @@ func TestSizeOf(t *testing.T) {
 	}
 }
 
-// TestSizeOfDeep has entries that fill a configuration, and the time that an API
-// server's code took to compile one of them, on a busy machine.
+// TestSizeOfDeep fills a configuration with entries. The times are what an API server's
+// code took to compile one of them, on a busy machine.
 func TestSizeOfDeep(t *testing.T) {
-	const writing = 34 * time.Second // What the API server gives a write at most.
+	const writing = 34 * time.Second // The API server's limit for a write.
 	w := &WebhookConfigurator{Namespace: "classbind-system", Service: "classbind"}
 	claim := func(skip ...v1alpha1.FieldPath) (size int, err error) {
 		k := newClaimKind("claims.example.org")

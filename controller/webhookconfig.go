@@ -32,79 +32,78 @@ import (
 )
 
 const (
-	// applyTimeout is for one write of a claim's class.
+	// applyTimeout limits one write of a claim's class.
 	applyTimeout = 30 * time.Second
 
-	// roundTimeout is for one round of the configurator, and longer than an API server
-	// takes for its two writes (34 s each): where any match condition changes, it
+	// roundTimeout limits one round of the configurator. It is longer than an API
+	// server takes for its two writes (34 s each): when one match condition changes, it
 	// compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
 	roundTimeout = 75 * time.Second
-	// rulesTimeout is for the look-ups within it, so that entries, and their CA, are
-	// written however many kinds there are whose API server does not answer.
+	// rulesTimeout limits the look-ups within a round, so that entries, and their CA,
+	// are written even if the API servers of many kinds do not answer.
 	rulesTimeout = 10 * time.Second
 
-	// outdatedEvery is how often it is seen whether an entry carries another
-	// bundle than is due.
+	// outdatedEvery is how often the entries are checked for an outdated bundle.
 	outdatedEvery = 15 * time.Second
 )
 
 // WebhookConfigurator keeps one entry per claim kind in the
 // MutatingWebhookConfiguration, and one per class kind in the
-// ValidatingWebhookConfiguration. It runs on the leader. An entry is written once
-// the leader can serve it, together with the CA that its calls need; the objects
-// themselves belong to whoever deploys classbind, and are never created.
+// ValidatingWebhookConfiguration. It runs on the leader. It writes an entry, with the
+// CA for its calls, once the leader can serve it. It never creates the two objects:
+// they belong to whoever deploys classbind.
 type WebhookConfigurator struct {
 	Registration *Registration
 	Client       client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
-	// Namespace of classbind itself.
+	// Namespace of classbind.
 	Namespace string
-	// URL of the webhook server, for one outside the cluster; empty, Service is called.
+	// URL of a webhook server outside the cluster; empty means that Service is called.
 	URL string
 	// Service in front of the webhook server, in Namespace.
 	Service string
 	// Serving is an error until this replica serves a certificate that the CA verifies.
 	Serving func(ctx context.Context, ca []byte) error
 
-	// ServiceDelay is how long it takes from serving until the Service leads there.
+	// ServiceDelay is how long the Service takes to route to a replica that serves.
 	ServiceDelay time.Duration
 
-	claims, classes rounds
+	claims, classes configurationState
 	trust           trust
 	serving         atomic.Pointer[time.Time]
 }
 
-// rounds of writing one of the configurations.
-type rounds struct {
-	// problem of the last round, since when, and what of it concerns all entries.
+// configurationState is the state of one configuration after the last round.
+type configurationState struct {
+	// problem of the last round, and since when. shared is what of it concerns all entries.
 	problem string
 	since   time.Time
 	shared  atomic.Pointer[string]
-	// leftOut are the kinds that have no entry for want of room, and why.
+	// leftOut has the kinds for whose entry there is no room, with the reason.
 	leftOut atomic.Pointer[map[string]string]
 }
 
-// sharedProblem is why the configuration as a whole is not as it should be, empty if it is.
-func (r *rounds) sharedProblem() string {
+// sharedProblem says why the configuration as a whole is not as it should be, empty if it is.
+func (r *configurationState) sharedProblem() string {
 	if p := r.shared.Load(); p != nil {
 		return *p
 	}
 	return ""
 }
 
-// errNotHeardOf says that the claim kind is about to be registered on this replica.
-var errNotHeardOf = errors.New("it is not registered on this replica yet")
+// errNotRegisteredYet says that the claim kind is about to be registered on this replica.
+var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
-// waiting for something that is not an error, and is looked at again after a
-// while. It may concern one entry alone.
-type waiting struct {
+// retryLater says that a round is tried again after a while, though nothing failed.
+// oneEntry says that this concerns single entries alone.
+type retryLater struct {
 	why      string
-	again    time.Duration
+	after    time.Duration
 	oneEntry bool
 }
 
-func (w *waiting) Error() string { return w.why }
+func (w *retryLater) Error() string { return w.why }
 
 // SetupWithManager adds the two controllers, one for each configuration.
 func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
@@ -115,7 +114,7 @@ func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
 }
 
-func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, write func(context.Context) error, configuration, registration client.Object, changed builder.Predicates) error {
+func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *configurationState, write func(context.Context) error, configuration, registration client.Object, changed builder.Predicates) error {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
 	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} })
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
@@ -125,7 +124,7 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, wr
 		WatchesMetadata(CRD(), toConfiguration).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
-				_ = recovered(func() error { // A panic is logged, and nothing else here fails.
+				_ = recovered(func() error { // A panic is logged; nothing else can fail.
 					if w.outdated(ctx) {
 						queue.Add(request)
 					}
@@ -141,8 +140,8 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *rounds, wr
 	return nil
 }
 
-// readyChanged leaves out updates of class kinds that do not change whether
-// there is something to guard.
+// readyChanged ignores updates of class kinds that do not change whether there is
+// something to guard.
 var readyChanged = builder.WithPredicates(readyPredicate)
 
 var readyPredicate = predicate.Or(revisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -155,10 +154,10 @@ func ready(k *v1alpha1.ClassKind) bool {
 	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write func(context.Context) error) (ctrl.Result, error) {
+func (w *WebhookConfigurator) reconcile(ctx context.Context, r *configurationState, write func(context.Context) error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	err := brief.Error(write(ctx)) // It ends in conditions, and an API server says a lot of what it refuses.
+	err := brief.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
 	problem, shared := "", ""
 	if err != nil {
 		problem, shared = err.Error(), err.Error()
@@ -167,13 +166,13 @@ func (w *WebhookConfigurator) reconcile(ctx context.Context, r *rounds, write fu
 		r.problem, r.since = problem, time.Now()
 	}
 	result := ctrl.Result{}
-	if wait := (*waiting)(nil); errors.As(err, &wait) {
+	if wait := (*retryLater)(nil); errors.As(err, &wait) {
 		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
 		if wait.oneEntry {
 			shared = ""
 		}
-		result.RequeueAfter, err = wait.again, nil
-		if time.Since(r.since) > refusalGrace { // What takes so long is not worth a round a second.
+		result.RequeueAfter, err = wait.after, nil
+		if time.Since(r.since) > refusalGrace { // A long problem is not worth a round a second.
 			result.RequeueAfter = retryAfter
 		}
 	}
@@ -200,7 +199,7 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	}
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) })
 	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
-	var sizes []sized
+	var sizes []sizedEntry
 	for i := range kinds.Items {
 		if rules[i] == nil {
 			continue
@@ -212,10 +211,10 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 			return err
 		}
 		entries = append(entries, e)
-		sizes = append(sizes, sized{k.Name, k.CreationTimestamp.Time, claimEntryOf(current, k.Name) != nil, size})
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, claimEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.claims.leave(out, func(kind string) { w.Registration.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
+	w.claims.setLeftOut(out, func(kind string) { w.Registration.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
 	})
@@ -243,7 +242,7 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	if err := w.Client.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	// There is nothing to guard in classes that are offered to nobody.
+	// Classes that are offered to nobody need no guard.
 	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
 	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
 	names := make([]string, len(guarded))
@@ -252,7 +251,7 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	}
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) })
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
-	var sizes []sized
+	var sizes []sizedEntry
 	for i := range guarded {
 		if rules[i] == nil {
 			continue
@@ -264,10 +263,10 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 			return err
 		}
 		entries = append(entries, e)
-		sizes = append(sizes, sized{k.Name, k.CreationTimestamp.Time, classEntryOf(current, k.Name) != nil, size})
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, classEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.classes.leave(out, func(kind string) { w.Registration.notify(&selector.ClassKind{Name: kind}) })
+	w.classes.setLeftOut(out, func(kind string) { w.Registration.notify(&selector.ClassKind{Name: kind}) })
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
 	})
@@ -284,10 +283,10 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
 }
 
-// prepare reads the configuration as it is and returns the CAs for its entries.
+// prepare reads the configuration as it is, and returns the CAs for its entries.
 func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configuration client.Object) (ca []byte, err error) {
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); apierrors.IsNotFound(err) {
-		return nil, &waiting{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
+		return nil, &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
@@ -296,55 +295,55 @@ func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configur
 		return nil, err
 	}
 	if err := w.Serving(ctx, ca); err != nil {
-		// This replica's own certificate may be of a CA that has had its time: the next
-		// is served once all entries trust its CA, too, and until then trust this one.
+		// This replica may serve a certificate of a CA whose overlap has ended until
+		// all entries trust the next CA, too. Until then, they trust the old one.
 		ca = parse(append(carried, ca)).encode(time.Now())
 		if w.Serving(ctx, ca) != nil {
-			return nil, &waiting{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+			return nil, &retryLater{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
 		}
 	}
 	if len(carried) == 0 {
-		// The first entries: nobody calls before there are, and then at once.
-		if left := w.ServiceDelay - w.served(time.Now()); left > 0 {
-			return nil, &waiting{"the Service does not lead to this replica yet", left, false}
+		// These are the first entries: calls begin as soon as they are written.
+		if left := w.ServiceDelay - w.servingFor(time.Now()); left > 0 {
+			return nil, &retryLater{"the Service does not lead to this replica yet", left, false}
 		}
 	}
 	return ca, nil
 }
 
-// served says for how long this replica is known to serve.
-func (w *WebhookConfigurator) served(now time.Time) time.Duration {
+// servingFor is how long this replica is known to serve.
+func (w *WebhookConfigurator) servingFor(now time.Time) time.Duration {
 	w.serving.CompareAndSwap(nil, &now)
 	return now.Sub(*w.serving.Load())
 }
 
-// rulesOf all kinds, nil for one that is to have no entry. Those that are not
-// there, or do not answer, keep the others waiting for a moment only; the error
-// says what is to be looked at again.
+// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
+// do not answer delay the others for rulesTimeout at most. The error says what must be
+// looked at again.
 func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	rules := make([]*rule, len(names))
 	errs := make([]error, len(names))
 	var all errgroup.Group
-	all.SetLimit(lookUps)
+	all.SetLimit(maxLookUps)
 	for i := range names {
 		all.Go(func() error {
 			rules[i], errs[i] = ruleOf(ctx, names[i])
 			return nil
 		})
 	}
-	_ = all.Wait() // It has none: each is in errs.
-	incomplete := (*waiting)(nil)
+	_ = all.Wait() // The errors are in errs.
+	incomplete := (*retryLater)(nil)
 	for i, err := range errs {
 		if err == nil {
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &waiting{fmt.Sprintf("%q: %v", names[i], err), retryAfter, true}
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), retryAfter, true}
 		}
-		if errors.Is(err, errNotServed) || errors.Is(err, errNotHeardOf) {
-			incomplete.again = retryCRDAfter
+		if errors.Is(err, errCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
+			incomplete.after = retryCRDAfter
 		}
 	}
 	if incomplete == nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// newConfigurator is for an API server with the resources a, b and c of example.org, of which c
-// alone is not namespaced, and d, which cannot be watched; and nobody answers for down.example.org.
-// It is to trust what is in ca.
+// newConfigurator is for an API server with the resources a, b and c of example.org, of
+// which only c is not namespaced, and d, which cannot be watched. Nobody answers for
+// down.example.org. ca is what it trusts.
 func newConfigurator(t *testing.T, c *cached, live client.Reader, inventory *selector.Inventory, serving error, ca []byte) *WebhookConfigurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
@@ -79,12 +79,12 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 	}
 	const noCA = "this replica does not serve yet: no CA"
 	for name, tc := range map[string]struct {
-		reason  string
-		serving error
-		unheard []string // claim kinds that this replica has not heard of
-		live    secrets  // nil, one with the CA
-		client  *cached
-		want    want
+		reason       string
+		serving      error
+		unregistered []string // claim kinds
+		live         secrets  // nil means one with the CA
+		client       *cached
+		want         want
 	}{
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.",
@@ -135,7 +135,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.absent.example.org.bind.classbind.io", "v7"}},
-				again: retryCRDAfter, problem: `"claims.absent.example.org": ` + errNotServed.Error(),
+				again: retryCRDAfter, problem: `"claims.absent.example.org": ` + errCRDNotServed.Error(),
 			},
 		},
 		"Uninstalled": {
@@ -147,9 +147,9 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			},
 		},
 		"NotHeardOf": {
-			reason:  "We should write no entry for a kind that this replica would not know, and look again soon.",
-			unheard: []string{"b.example.org"},
-			client:  &cached{configuration: configuration, kinds: kinds("a.example.org", "b.example.org")},
+			reason:       "We should write no entry for a kind that this replica would not know, and look again soon.",
+			unregistered: []string{"b.example.org"},
+			client:       &cached{configuration: configuration, kinds: kinds("a.example.org", "b.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
 				again: retryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
@@ -167,7 +167,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inventory := selector.NewInventory()
 			for i := range tc.client.kinds {
-				if !slices.Contains(tc.unheard, tc.client.kinds[i].Name) {
+				if !slices.Contains(tc.unregistered, tc.client.kinds[i].Name) {
 					inventory.SetClaimKind(selector.NewClaimKind(&tc.client.kinds[i]))
 				}
 			}
@@ -211,7 +211,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 	}
 }
 
-// TestCAsOfEntries has what a round does about the CAs, beside what trust says.
+// TestCAsOfEntries checks what a round does about the CAs, beside what trust says.
 func TestCAsOfEntries(t *testing.T) {
 	old, next := newCA(t), newCA(t)
 	both := parse([][]byte{old, next}).encode(time.Now())
@@ -266,7 +266,7 @@ func TestCAsOfEntries(t *testing.T) {
 			inventory.Open()
 			w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": next}}, inventory, nil, next)
 			w.Serving, w.ServiceDelay = tc.serving, tc.delay
-			// In the entry, and superseded for so long.
+			// In the entry, and superseded for this long.
 			w.trust.known = map[string]authority{}
 			for der, certificate := range parse([][]byte{old}) {
 				w.trust.known[der] = authority{certificate, time.Now().Add(-overlap)}
@@ -285,7 +285,7 @@ func TestCAsOfEntries(t *testing.T) {
 	}
 }
 
-// TestReconcileWebhookConfigurationOfClasses has what is not as it is for claims.
+// TestReconcileWebhookConfigurationOfClasses checks what differs from claims.
 func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 	configuration := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
@@ -390,7 +390,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 			},
 			want: want{
 				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}},
-				again: retryCRDAfter, problem: `"golds.absent.example.org": ` + errNotServed.Error(),
+				again: retryCRDAfter, problem: `"golds.absent.example.org": ` + errCRDNotServed.Error(),
 			},
 		},
 		"NotAnswered": {
@@ -444,7 +444,7 @@ func (c noClasses) Get(ctx context.Context, k client.ObjectKey, o client.Object,
 	return c.cached.Get(ctx, k, o, opts...)
 }
 
-// TestReconcileTrusts has the CAs of both configurations, which are the same: replicas serve both.
+// TestReconcileTrusts checks that both configurations have the same CAs: replicas serve both.
 func TestReconcileTrusts(t *testing.T) {
 	old, ours, certManagers := newCA(t), newCA(t), newCA(t)
 	inventory := selector.NewInventory()
@@ -462,7 +462,7 @@ func TestReconcileTrusts(t *testing.T) {
 	live := secrets{"own/classbind-ca": {"ca.crt": ours}, "own/classbind-tls": {"ca.crt": certManagers}}
 	w := newConfigurator(t, c, live, inventory, nil, nil)
 	w.Serving = func(context.Context, []byte) error { return nil }
-	for range 2 { // The second round of the claims comes after the old CA has been seen by the classes, too.
+	for range 2 { // In the second round of the claims, the classes have seen the old CA, too.
 		_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 		require.NoError(t, err)
 		_, err = w.reconcile(t.Context(), &w.classes, w.writeClasses)

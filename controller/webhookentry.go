@@ -14,13 +14,13 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// rule says of which requests the API server asks us.
+// rule says which requests the API server sends to us.
 type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 // claimRule is for the creation of claims of a kind.
 func (w *WebhookConfigurator) claimRule(ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration) (*rule, error) {
 	if !w.Registration.Inventory.HasClaimKind(claimKind) {
-		return nil, errNotHeardOf
+		return nil, errNotRegisteredYet
 	}
 	var before []admissionregistrationv1.RuleWithOperations
 	if e := claimEntryOf(current, claimKind); e != nil {
@@ -42,9 +42,9 @@ func (w *WebhookConfigurator) classRule(ctx context.Context, classKind string, c
 	return r, err
 }
 
-// rule for the resource in the version that the API server prefers; other
-// versions are converted to it (matchPolicy Equivalent). Without an answer, the
-// rule stays as it was before.
+// rule is for a resource in the version that the API server prefers, to which other
+// versions are converted (matchPolicy Equivalent). Without an answer, the rule stays as
+// it was before.
 func (w *WebhookConfigurator) rule(ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string) (*rule, error) {
 	plural, group, _ := strings.Cut(name, ".")
 	r := admissionregistrationac.RuleWithOperations().
@@ -67,7 +67,7 @@ func (w *WebhookConfigurator) rule(ctx context.Context, name string, before []ad
 	return nil, err
 }
 
-// claimEntryOf a claim kind, nil where there is none.
+// claimEntryOf returns the entry of a claim kind, nil if there is none.
 func claimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == claimKind+v1alpha1.BindSuffix {
@@ -77,7 +77,7 @@ func claimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claim
 	return nil
 }
 
-// classEntryOf a class kind, nil where there is none.
+// classEntryOf returns the entry of a class kind, nil if there is none.
 func classEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
@@ -102,8 +102,8 @@ func (w *WebhookConfigurator) claimEntry(k *v1alpha1.ClaimKind, r *rule, ca []by
 		WithAdmissionReviewVersions("v1")
 }
 
-// failurePolicy of a claim kind. One that this release does not know would spoil
-// the configuration, which all share.
+// failurePolicy of a claim kind. One that this release does not know becomes Fail: it
+// would make the configuration invalid, which all kinds share.
 func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyType {
 	if k.Spec.FailurePolicy == v1alpha1.Ignore {
 		return admissionregistrationv1.Ignore
@@ -111,8 +111,8 @@ func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyT
 	return admissionregistrationv1.Fail
 }
 
-// classEntry fails where we cannot be asked, because there would be two
-// defaults for good; what it cannot then be asked of is few writes of admins.
+// classEntry has the failurePolicy Fail: without our answer, two defaults could be
+// stored for good. That blocks only a few writes of admins.
 func (w *WebhookConfigurator) classEntry(k *v1alpha1.ClassKind, r *rule, ca []byte) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.GuardSuffix).
@@ -137,7 +137,7 @@ func (w *WebhookConfigurator) server(path string, ca []byte) *admissionregistrat
 		WithNamespace(w.Namespace).WithName(w.Service).WithPath(path).WithPort(443))
 }
 
-// namespaceSelector of an entry.
+// namespaceSelector excludes the namespaces that the cluster and classbind itself depend on.
 func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
 	by := selector.NamespaceSelector(s, w.Namespace)
 	applied := metaac.LabelSelector().WithMatchLabels(by.MatchLabels)
@@ -147,8 +147,8 @@ func (w *WebhookConfigurator) namespaceSelector(s v1alpha1.NamespaceSelector) *m
 	return applied
 }
 
-// claimConditions spare the API server the call for every claim that would be
-// left alone: one condition a path, so that an admin can see which is which.
+// claimConditions save the API server the call for claims that would be left alone.
+// There is one condition for each path, so that an admin can tell them apart.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
 	for i, p := range k.Spec.Paths.SettledBy() {
@@ -161,8 +161,8 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	return conditions
 }
 
-// classConditions spare the API server the call for every class that neither
-// becomes default nor gets another weight.
+// classConditions save the API server the call for classes that neither become default
+// nor get another weight.
 func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
 	marked := func(object string) string {
@@ -186,8 +186,8 @@ func sourceNames(s v1alpha1.Source) []string {
 	return s.Path.Names()
 }
 
-// at is the CEL expression for what the path leads to. It goes by index,
-// because a field may have the name of a CEL keyword.
+// at is the CEL expression for the value at a path. It uses indexes, because a field
+// may have the name of a CEL keyword.
 func at(object string, path []string) string {
 	var b strings.Builder
 	b.WriteString(object)
@@ -197,14 +197,14 @@ func at(object string, path []string) string {
 	return b.String()
 }
 
-// isSet is the CEL expression that the path leads to something other than null.
+// isSet is the CEL expression that says that the value at a path is there and not null.
 func isSet(object string, path []string) string { return "!(" + isUnset(object, path) + ")" }
 
-// isUnset is its opposite. It looks no further than the first name that is not
-// there: the API server evaluates it for every claim. To look into what is no map,
-// as in a claim whose spec is a string, or where there is no object, is an error,
-// which in CEL is as good as false where another term of an || is true: the last
-// terms are, then. Such a claim has to reach us, to be told so.
+// isUnset is the opposite of isSet. It stops at the first missing name, because the API
+// server evaluates it for every claim. Looking into what is not a map is an error, as
+// in a claim whose spec is a string, or where there is no object. CEL ignores an error
+// if another term of the || is true, and then the last terms are true. Such a claim
+// must reach us, so that its author is told.
 func isUnset(object string, path []string) string {
 	var terms []string
 	for i, name := range path {

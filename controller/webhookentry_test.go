@@ -215,7 +215,7 @@ func TestClassEntry(t *testing.T) {
 	}
 }
 
-// TestClassConditions has the whole text of the conditions; that they do what they say is tested on an API server.
+// TestClassConditions compares the whole text of the conditions. A test with an API server checks what they do.
 func TestClassConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

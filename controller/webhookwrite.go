@@ -14,9 +14,9 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// remove entries of which we want none. To apply the others would do, if nobody
-// else, such as who restores a backup, could own them, too: they would stay, with
-// a CA of their time, and their kinds would be refused for ever.
+// remove deletes entries. Applying only the others is not enough if somebody else owns
+// an entry, too, such as whoever restored a backup: it would stay, with an old CA, and
+// its kind would be refused for ever.
 func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -35,10 +35,9 @@ func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object,
 	return written(w.Client.Patch(ctx, current, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)))
 }
 
-// apply what is desired. It has the uid and the version of the object that was
-// read, so that the API server refuses to create the object anew, if it was
-// deleted meanwhile, as it is by an uninstallation, and to take back what another
-// leader wrote.
+// apply writes the desired configuration with the uid and the version that were read.
+// So the API server refuses to recreate an object that was deleted meanwhile, as in an
+// uninstallation, and to overwrite what another leader wrote.
 func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyConfiguration, incomplete error) error {
 	if err := written(w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)); err != nil {
 		return err
@@ -46,13 +45,13 @@ func (w *WebhookConfigurator) apply(ctx context.Context, desired runtime.ApplyCo
 	return incomplete
 }
 
-// written is the error of a write.
+// written classifies the error of a write.
 func written(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return &waiting{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
+		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }

@@ -81,7 +81,7 @@ func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 
 func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
 	kind, namespaced, err := c.reader.Resolve(ctx, name, verbs...)
-	if controller.NotServed(err) {
+	if controller.NotInstalledOrUnsuitable(err) {
 		err = &notServedError{err}
 	}
 	return resource{GroupVersionKind: kind, namespaced: namespaced}, err

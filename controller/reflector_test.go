@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// noted is a store that keeps the names of objects, and panics at one.
+// noted is a store that notes the names of objects, and panics at one of them.
 type noted struct {
 	poison string
 	names  chan []string
@@ -48,8 +48,8 @@ func (n *noted) Transformer() (transform cache.TransformFunc) {
 
 var _ cache.TransformingStore = &store{}
 
-// followGolds until the test ends, in its bubble.
-func followGolds(t *testing.T, n *noted, a *answers) {
+// followGolds follows golds until the test ends, in its bubble.
+func followGolds(t *testing.T, n *noted, h *watchHealth) {
 	t.Helper()
 	server := &classServer{}
 	server.serves("gold")
@@ -67,25 +67,25 @@ func followGolds(t *testing.T, n *noted, a *answers) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	o.follow(ctx, n, a, func(error) {})
+	o.follow(ctx, n, h, func(error) {})
 }
 
 func TestStreamsAreTransformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, a := &noted{names: make(chan []string, 1)}, &answers{}
-		assert.Zero(t, a.lastHeard())
-		followGolds(t, n, a)
+		n, h := &noted{names: make(chan []string, 1)}, &watchHealth{}
+		assert.Zero(t, h.lastConfirmed())
+		followGolds(t, n, h)
 		assert.Equal(t, []string{"gold"}, <-n.names, "We should hold of each object what is read of it, while others are streamed, too.")
 		synctest.Wait()
-		assert.Zero(t, time.Since(a.lastHeard()), "We should note when we last heard of the objects.")
+		assert.Zero(t, time.Since(h.lastConfirmed()), "We should note when we last heard of the objects.")
 	})
 }
 
 func TestStoreRecovers(t *testing.T) {
-	n, a := &noted{poison: "bad", names: make(chan []string, 9)}, &answers{}
-	s := &store{ours: n, answers: a, log: logr.Discard()}
+	n, h := &noted{poison: "bad", names: make(chan []string, 9)}, &watchHealth{}
+	s := &store{ours: n, health: h, log: logr.Discard()}
 	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
-	assert.Zero(t, a.lastHeard(), "We should not say that we know the objects.")
+	assert.Zero(t, h.lastConfirmed(), "We should not say that we know the objects.")
 	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
 		require.NoError(t, change("bad"), "We should return no error, which would be logged with the whole object.")
 		require.NoError(t, change("good"))
@@ -95,16 +95,16 @@ func TestStoreRecovers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "no object", same, "We should have it fail where it is taken in.")
 	s.UpdateResourceVersion("2")
-	assert.False(t, a.lastHeard().IsZero(), "We should note that the API server said that nothing happened.")
+	assert.False(t, h.lastConfirmed().IsZero(), "We should note that the API server said that nothing happened.")
 }
 
-// TestListHasADeadline has an API server that never answers one list.
+// TestListHasADeadline has an API server that never answers a list.
 func TestListHasADeadline(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	synctest.Test(t, func(t *testing.T) {
-		n, a := &noted{names: make(chan []string, 1)}, &answers{}
+		n, h := &noted{names: make(chan []string, 1)}, &watchHealth{}
 		start, lists := time.Now(), 0
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -119,7 +119,7 @@ func TestListHasADeadline(t *testing.T) {
 			},
 			watch:  func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
 			client: noStreams{},
-		}.follow(ctx, &listed{n}, a, func(error) {})
+		}.follow(ctx, &listed{n}, h, func(error) {})
 		assert.Equal(t, []string{"gold"}, <-n.names, "We should ask again.")
 		assert.Equal(t, 2, lists)
 		assert.Less(t, time.Since(start), 2*listTimeout)
@@ -131,7 +131,7 @@ type noStreams struct{}
 
 func (noStreams) IsWatchListSemanticsUnSupported() bool { return true }
 
-// listed takes what was not transformed.
+// listed accepts objects that were not transformed.
 type listed struct{ *noted }
 
 func (l *listed) Replace(objects []any, _ string) error {
