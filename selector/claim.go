@@ -33,8 +33,8 @@ type ClaimKind struct {
 	classRef      path
 	selector      path
 	selectorField *field.Path
-	settledBy     []path   // classRef and skipIfSet
-	reading       *reading // of what leads to any of these
+	settledBy     []path    // classRef and skipIfSet
+	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
 	turns         *Turns
 }
@@ -64,7 +64,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.Paths.SkipIfSet {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
-	c.reading = c.newReading()
+	c.plan = c.newReadPlan()
 	return c
 }
 
