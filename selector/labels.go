@@ -105,7 +105,7 @@ func (l Labels) Has(key string) bool {
 	return exists
 }
 
-// Get the value of a key, empty where there is no such label.
+// Get the value of a key, empty if there is no such label.
 func (l Labels) Get(key string) string {
 	value, _ := l.Lookup(key)
 	return value

@@ -55,8 +55,7 @@ func FuzzBind(f *testing.F) {
 }
 
 // FuzzBindClaim puts what the author of a claim chooses into a review. It measures the
-// cost with 10,000 classes, and compares the answer with 60 classes with that of the
-// reference.
+// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
 func FuzzBindClaim(f *testing.F) {
 	for _, c := range bindSeeds() {
 		if len(c.selector)+len(c.annotation) < 4<<10 || !cost.Fuzzing() {

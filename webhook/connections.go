@@ -67,7 +67,7 @@ func (l *connections) Accept() (net.Conn, error) {
 func (l *connections) admit(c *connection) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting.Store(true) // Before leastUseful looks: whoever answers after that signals room.
+	l.waiting.Store(true) // Before leastUseful looks: an answer after that signals room.
 	defer l.waiting.Store(false)
 	for len(l.open) >= l.limit && !l.closed {
 		if victim = l.leastUseful(); victim != nil {

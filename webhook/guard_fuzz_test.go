@@ -49,8 +49,7 @@ func FuzzGuard(f *testing.F) {
 }
 
 // FuzzGuardClass puts what the author of a class chooses into a review. It measures the
-// cost with 10,000 classes, and compares the answer with 60 classes with that of the
-// reference.
+// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
 func FuzzGuardClass(f *testing.F) {
 	for _, c := range guardSeeds() {
 		f.Add(c.name, c.namespace, c.mark, c.oldMark, c.weight, c.oldWeight, c.which)

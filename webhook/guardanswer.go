@@ -67,7 +67,7 @@ func (g *Guard) secondDefault(ctx context.Context, request *admissionv1.Admissio
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), wayOut(request, class, other, r.Seat.ClaimKind))), nil
 }
 
-// seatText names the claim kind and, where the seat has one, the namespace.
+// seatText names the claim kind and, if the seat has one, the namespace.
 func seatText(s selector.Seat) string {
 	if s.Namespace == "" {
 		return fmt.Sprintf("%q", s.ClaimKind)

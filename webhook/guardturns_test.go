@@ -112,8 +112,8 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestGuardReviewsBeyondThoseThatWait are refused at once, so that the connections on
-// which the others wait are not all that there are.
+// TestGuardReviewsBeyondThoseThatWait are refused at once, so that waiting reviews do not
+// take all connections.
 func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason           string

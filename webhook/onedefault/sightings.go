@@ -90,7 +90,7 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 type store struct{ sightings *Sightings }
 
 // Add is called by the Reflector, as are Update, Delete, Replace and Resync. It skips
-// a malformed Lease: whoever needs that gets the error.
+// a malformed Lease: the request that reads it gets the error.
 func (s store) Add(object any) error {
 	l, ok := object.(*coordinationv1.Lease)
 	if !ok {
