@@ -68,7 +68,7 @@ func (r *Registration) requeue(classKind string) {
 // publish puts classes into the inventory, unless its watch has been replaced.
 func (r *Registration) publish(from *registered, classes *selector.Classes) {
 	before, current := r.put(from, classes)
-	if !current || before != nil && before.Resemble(classes) {
+	if !current || before != nil && before.SameSummary(classes) {
 		return // No listener would see a difference.
 	}
 	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.

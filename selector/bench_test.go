@@ -12,25 +12,25 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// choosing differs in one dimension of BenchmarkChoose from a claim by one label
-// that 10 of 100,000 classes of one kind have.
+// choosing is a case of BenchmarkChoose. It differs in one dimension from the baseline:
+// a claim by one label that 10 of 100,000 classes of one kind have.
 type choosing struct {
 	classes, kinds, matches, terms int
 	strategy                       v1alpha1.Strategy
 	unopinionated                  bool
 }
 
-var usual = choosing{classes: 100_000, kinds: 1, matches: 10, terms: 1, strategy: v1alpha1.WeightedRandom}
+var baseline = choosing{classes: 100_000, kinds: 1, matches: 10, terms: 1, strategy: v1alpha1.WeightedRandom}
 
 func BenchmarkChoose(b *testing.B) {
 	views := map[[2]int]*View{} // of so many classes of so many kinds
 	run := func(name string, change func(*choosing)) {
 		b.Run(name, func(b *testing.B) {
-			c := usual
+			c := baseline
 			change(&c)
 			size := [2]int{c.classes, c.kinds}
 			if views[size] == nil {
-				clear(views) // Or a million would be in the garbage collector's way.
+				clear(views) // Otherwise a million would slow the garbage collector.
 				var offered []*Classes
 				for i := range c.kinds {
 					offered = append(offered, NewClasses(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
@@ -80,7 +80,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkChange has one class of one kind get another label, and claims see it.
+// BenchmarkChange gives one class of one kind another label, until claims see it.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
@@ -105,8 +105,8 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkNewView makes all anew, as after a list. It reports what is held of
-// a class then: its labels, name and places in the index.
+// BenchmarkNewView builds everything, as after a list. It reports the memory that a
+// class takes then: its labels, name and places in the index.
 func BenchmarkNewView(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {

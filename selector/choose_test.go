@@ -22,7 +22,7 @@ import (
 type golden struct {
 	// Reason is a sentence: We should ...
 	Reason string `json:"reason"`
-	// Settled and Errors are of a claim for which no class is chosen.
+	// Settled and Errors say why no class is chosen for a claim.
 	Settled string        `json:"settled"`
 	Errors  []fieldFailed `json:"errors"`
 	// Candidates are the classes that fresh seeds draw, sorted.
@@ -36,8 +36,8 @@ type golden struct {
 	Warning   string `json:"warning"`
 }
 
-// TestChoose takes each folder of testdata for a case: a claim, the classes that
-// there are, and what is wanted. What is registered is the same for all.
+// TestChoose takes each folder of testdata as a case: a claim, the classes that exist,
+// and what is wanted. The registrations are the same for all cases.
 func TestChoose(t *testing.T) {
 	views := registered(t)
 	folders, err := filepath.Glob("testdata/*/want.yaml")
@@ -217,8 +217,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// registered returns, for each claim kind of testdata/registered.yaml, what
-// makes a view out of classes.
+// registered returns, for each claim kind of testdata/registered.yaml, a function that
+// makes a view of classes.
 func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	t.Helper()
 	served := map[string]struct { // by the API server
@@ -273,7 +273,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	return views
 }
 
-// drawn is what a claim like this one can get.
+// drawn returns the classes that a claim like this one can get.
 func drawn(view *View, claim Claim) []string {
 	claim.Name = "" // generated, so that the seed is fresh
 	seen := map[*Class]bool{}

@@ -34,7 +34,7 @@ type ClaimKind struct {
 	selector      path
 	selectorField *field.Path
 	settledBy     []path
-	reading       *reading // of what leads to any of these
+	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
 	memory        memory // nil if the strategy has none
 }
@@ -63,7 +63,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.Paths.SettledBy() {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
-	c.reading = c.newReading()
+	c.plan = c.newReadPlan()
 	return c
 }
 

@@ -80,8 +80,8 @@ func FuzzClaimKind(f *testing.F) {
 // pathPattern is that of the schema.
 var pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
 
-// knownValues says whether this release knows all values of the enums. What is
-// absent is the default.
+// knownValues says whether this release knows all values of the enums. An absent value
+// is the default.
 func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 	return slices.Contains([]v1alpha1.ClassRefFormat{"", v1alpha1.ObjectReference, v1alpha1.LocalObjectReference, v1alpha1.TypedLocalObjectReference, v1alpha1.Name}, s.ClassRefFormat) &&
 		slices.Contains([]v1alpha1.Strategy{"", v1alpha1.Random, v1alpha1.WeightedRandom, v1alpha1.HighestWeight, v1alpha1.LeastClaims, v1alpha1.RoundRobin}, s.Strategy) &&
@@ -91,8 +91,8 @@ func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 		slices.Contains([]v1alpha1.FailurePolicy{"", v1alpha1.Fail, v1alpha1.Ignore}, s.FailurePolicy)
 }
 
-// admissible says whether the schema would let the path of the reference through:
-// only then it is sure to fit a patch.
+// admissible says whether the schema allows the path of the reference: only then is it
+// sure to fit into a patch.
 func admissible(s *v1alpha1.ClaimKindSpec) bool {
 	return pathPattern.MatchString(string(s.Paths.ClassRef)) && pathPattern.MatchString(string(s.Paths.ClassSelector))
 }

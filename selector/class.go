@@ -31,13 +31,13 @@ type ClassKind struct {
 	GroupVersionKind schema.GroupVersionKind
 	// Namespaced classes are offered as the ClaimKind says: see ClaimKind.SeatOf.
 	Namespaced bool
-	// ClaimKinds are the names of those that the classes can satisfy.
+	// ClaimKinds are the names of the claim kinds that the classes can satisfy.
 	ClaimKinds []string
 	// DefaultMark is where a class is marked as the default.
 	DefaultMark v1alpha1.Source
 
 	isDefault, weight source
-	reading           *reading // of what leads to these
+	plan              *readPlan // of the fields that lead to these
 }
 
 // NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
@@ -52,7 +52,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
-	c.reading = c.newReading()
+	c.plan = c.newReadPlan()
 	return c
 }
 
@@ -61,7 +61,7 @@ func (k *ClassKind) Same(o *ClassKind) bool {
 	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced
 }
 
-// Resource is that of the kind's classes.
+// Resource of the kind's classes.
 func (k *ClassKind) Resource() schema.GroupVersionResource {
 	plural, _, _ := strings.Cut(k.Name, ".")
 	return k.GroupVersionKind.GroupVersion().WithResource(plural)
@@ -74,33 +74,34 @@ func (k *ClassKind) MetadataOnly() bool { return k.isDefault.path == nil && k.we
 type Class struct {
 	Kind *ClassKind
 
-	// What the draw looks at comes first, so that it is mostly in one line of the
-	// processor's cache.
+	// The fields that the draw reads come first, so that they are mostly in one cache
+	// line.
 
-	// sum of group, kind, namespace and name, for the draw: the same in each replica.
+	// sum is a hash of group, kind, namespace and name, for the draw: the same in each
+	// replica.
 	sum uint64
-	// place is made of the same, for all that this process remembers of the class.
+	// place is made of the same by placeOf, to find what this process keeps of the class.
 	place uint64
 	// Weight is from 0 to 1000000.
 	Weight      int64
 	Default     bool
 	Cordoned    bool
 	Terminating bool
-	// TooManyLabels are not held, and the class is offered to no claim.
+	// TooManyLabels says that the labels are not held, and no claim gets the class.
 	TooManyLabels bool
 
 	Namespace, Name string
 	Labels          Labels
-	// WeightErr says why the weight that the class has cannot be read; it counts as
-	// 1 then. Of the weight it has no more than the beginning.
+	// WeightErr says why the weight is malformed, which then counts as 1. It shows no
+	// more than the beginning of the weight.
 	WeightErr *field.Error
 
-	// kindless is the place for a reference that says no kind.
+	// kindless is the place by which a reference without a kind finds the class.
 	kindless uint64
 }
 
-// NewClass reads a class of this kind. The content is the whole object, and
-// needed only where the kind is not MetadataOnly.
+// NewClass reads a class of this kind. The content is the whole object; a kind that
+// is MetadataOnly does not need it.
 func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
 	annotations := meta.GetAnnotations()
 	c := &Class{
@@ -133,8 +134,8 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	return c
 }
 
-// hashOf texts with a slash between each two, for the draw. Authors can have it be one
-// for many names, so it is no place: see placeOf.
+// hashOf texts joined by slashes, for the draw. Authors can make up many names with the
+// same hash, so tables use placeOf instead.
 func hashOf(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -147,7 +148,7 @@ func hashOf(texts ...string) uint64 {
 	return d.Sum64()
 }
 
-// equal to another class of the same name.
+// equal says whether nothing differs from o, a class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
 		c.TooManyLabels == o.TooManyLabels && c.Weight == o.Weight && (c.WeightErr == nil) == (o.WeightErr == nil) &&
@@ -209,7 +210,7 @@ func newSource(s v1alpha1.Source) source {
 	return source{path: newPath(s.Path)}
 }
 
-// value is nil where the class has none.
+// value is nil if the class has none.
 func (s source) value(annotations map[string]string, content map[string]any) any {
 	if s.path == nil {
 		if v, ok := annotations[s.annotation]; ok {

@@ -109,7 +109,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	}
 }
 
-// referenceWeight of what is written: an integer from 0 to a million, and else 1.
+// referenceWeight of what is written: an integer from 0 to a million, otherwise 1.
 func referenceWeight(value any) (weight int64, readable bool) {
 	digits := ""
 	switch v := value.(type) {

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Classes are those of one kind. They are immutable; others that differ in one
-// class share the rest with them.
+// Classes are all classes of one kind. They are immutable; a copy with one class
+// changed shares the rest.
 type Classes struct {
 	Kind *ClassKind
 
 	byName   dict[className, *Class]
 	defaults classSet
-	// byNamespace are the classes of a namespaced kind; of another, it is empty.
+	// byNamespace is empty for a cluster-scoped kind.
 	byNamespace dict[text, namespaced]
-	// malformed have a weight that cannot be read.
+	// malformed are the classes with a malformed weight.
 	malformed classSet
-	// overlabelled have more labels than are held.
+	// overlabelled are the classes with TooManyLabels.
 	overlabelled classSet
 }
 
@@ -32,7 +32,7 @@ func (c *Class) hash() uint64 { return c.place }
 
 func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
 
-// NewClasses of a kind, of which no two have one name.
+// NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
@@ -66,8 +66,8 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	return s
 }
 
-// With a class, in the place of the one of that name, if there is one. They are
-// the same where nothing has changed.
+// With returns the classes with c, which replaces the class of its name, if there is
+// one. It returns s itself if nothing has changed.
 func (s *Classes) With(c *Class) *Classes {
 	next := *s
 	if old := s.find(c.name()); old != nil {
@@ -81,7 +81,7 @@ func (s *Classes) With(c *Class) *Classes {
 	return &next
 }
 
-// Without the class of a name.
+// Without returns the classes without the one of this name.
 func (s *Classes) Without(namespace, name string) *Classes {
 	c := s.find(className{namespace, name})
 	if c == nil {
@@ -99,7 +99,7 @@ func (s *Classes) Len() int { return s.byName.size }
 // Has says whether there is a class of that name.
 func (s *Classes) Has(namespace, name string) bool { return s.find(className{namespace, name}) != nil }
 
-// All in their order, which is made anew each time.
+// All classes, sorted anew each time.
 func (s *Classes) All() []*Class {
 	all := make([]*Class, 0, s.Len())
 	s.byName.each(func(_ className, c *Class) { all = append(all, c) })
@@ -107,18 +107,18 @@ func (s *Classes) All() []*Class {
 	return all
 }
 
-// Defaults are those marked default, in their order.
+// Defaults are the classes marked default, sorted.
 func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
 
-// Malformed are those whose weight cannot be read, in their order.
+// Malformed are the classes with a malformed weight, sorted.
 func (s *Classes) Malformed() []*Class { return sorted(s.malformed) }
 
-// Overlabelled are those with more labels than are held, in their order.
+// Overlabelled are the classes with TooManyLabels, sorted.
 func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
 
-// Resemble others, of the same kind, that are as many, and of which the same are
-// default, malformed and overlabelled.
-func (s *Classes) Resemble(o *Classes) bool {
+// SameSummary says whether both have the same kind and number of classes, and the
+// same default, malformed and overlabelled ones.
+func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
 		s.malformed == o.malformed && s.overlabelled == o.overlabelled
 }
@@ -128,7 +128,7 @@ func (s *Classes) find(n className) *Class {
 	return c
 }
 
-// mark a class of byName wherever else it belongs.
+// mark adds a class of byName to the other sets that it belongs to.
 func (s *Classes) mark(c *Class) {
 	if s.Kind.Namespaced {
 		of := s.in(c.Namespace)
@@ -164,7 +164,7 @@ func (s *Classes) unmark(c *Class) {
 	s.overlabelled = s.overlabelled.without(c)
 }
 
-// in a namespace: the classes of a namespaced kind.
+// in returns the classes of a namespace, of a namespaced kind.
 func (s *Classes) in(namespace string) namespaced {
 	n := text(namespace)
 	found, _ := s.byNamespace.get(n.hash(), n)

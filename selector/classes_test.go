@@ -31,8 +31,8 @@ func TestClassesOrder(t *testing.T) {
 	assert.Equal(t, []*Class{x.All()[1], x.All()[2]}, x.Defaults(), "We should keep the order among defaults")
 }
 
-// Classes that come of many changes, and the index of them, are those that are
-// made of all at once, and nothing is left of classes that are gone.
+// Classes after many changes, and their index, equal those that are built at once, and
+// nothing is left of classes that are gone.
 func TestClassesChange(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	kinds := []*ClassKind{newKind("as.example.org", "A", "xs.example.org", "ys.example.org", "zs.example.org"), newKind("bs.example.org", "B", "xs.example.org", "ys.example.org")}
@@ -78,7 +78,7 @@ func TestClassesChange(t *testing.T) {
 			delete(model[k], c.name())
 		}
 		if random.IntN(3) > 0 {
-			inventory.SetClasses(current[k]) // Of several changes at once, too.
+			inventory.SetClasses(current[k]) // Also after several changes at once.
 		}
 		if i%100 > 0 {
 			continue
@@ -128,9 +128,9 @@ func TestClassesAreTheSame(t *testing.T) {
 	assert.Same(t, x, x.Without("", "none"), "We should not change without a class that is not there.")
 	now := metav1.Now()
 	for name, tc := range map[string]struct {
-		reason          string
-		change          func(*metav1.ObjectMeta)
-		same, resembles bool
+		reason            string
+		change            func(*metav1.ObjectMeta)
+		same, sameSummary bool
 	}{
 		"Nothing":       {"We should not change with what is there.", nil, true, true},
 		"NothingOfOurs": {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
@@ -147,12 +147,12 @@ func TestClassesAreTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			with := x.With(gold(tc.change))
 			assert.Equal(t, tc.same, x == with, tc.reason)
-			assert.Equal(t, tc.resembles, with.Resemble(x), tc.reason)
+			assert.Equal(t, tc.sameSummary, with.SameSummary(x), tc.reason)
 		})
 	}
 	marked := x.With(gold(func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }))
 	assert.False(t, marked.With(gold(func(m *metav1.ObjectMeta) {
 		m.Annotations[defaultAnnotation], m.DeletionTimestamp = "true", &now
-	})).Resemble(marked), "We should tell that the default class is being deleted.")
-	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).Resemble(x), "We should tell the kind from one that is registered anew.")
+	})).SameSummary(marked), "We should tell that the default class is being deleted.")
+	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).SameSummary(x), "We should tell the kind from one that is registered anew.")
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// classNames are what is read of every class, beside what its kind reads.
-var classNames = []string{"namespace", "name", "uid", "resourceVersion"}
+// identityFields are the metadata that is read of every class, beside what its kind
+// reads.
+var identityFields = []string{"namespace", "name", "uid", "resourceVersion"}
 
-func (k *ClassKind) newReading() *reading {
-	const most = escaped*v1alpha1.MaxNameBytes + 2
-	r := &reading{}
-	for _, name := range classNames {
-		r.add(path{"metadata", name}, asScalar, most)
+func (k *ClassKind) newReadPlan() *readPlan {
+	const maxBytes = escapeFactor*v1alpha1.MaxNameBytes + 2
+	r := &readPlan{}
+	for _, name := range identityFields {
+		r.add(path{"metadata", name}, asScalar, maxBytes)
 	}
 	r.add(deletionTimestamp, asSet, 0)
 	for _, s := range []source{{annotation: v1alpha1.CordonedAnnotation}, k.isDefault, k.weight} {
@@ -25,23 +26,22 @@ func (k *ClassKind) newReading() *reading {
 		if p == nil {
 			p = path{"metadata", "annotations", s.annotation}
 		}
-		r.add(p, asScalar, most)
+		r.add(p, asScalar, maxBytes)
 	}
 	return r.compiled(0)
 }
 
-// DecodeValid reads a class of this kind from what is known to be valid JSON, without
-// its labels: whoever judges a class that is to be stored does not choose it. Of its metadata, it returns what
-// identifies the class. A value that is longer than any that means something is as
-// good as malformed.
+// DecodeValid reads a class of this kind from valid JSON, without its labels: the
+// guard does not choose a class. It returns the metadata that identifies the class.
+// A value that is longer than any meaningful one counts as malformed.
 func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) {
-	object, err := k.reading.decodeValid(raw)
+	object, err := k.plan.decodeValid(raw)
 	if err != nil {
 		return nil, nil, err
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	var texts [4]string
-	for i, name := range classNames {
+	for i, name := range identityFields {
 		switch v := metadata[name].(type) {
 		case nil:
 		case string:
@@ -52,7 +52,7 @@ func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) 
 	}
 	meta := &metav1.ObjectMeta{Namespace: texts[0], Name: texts[1], UID: types.UID(texts[2]), ResourceVersion: texts[3]}
 	if metadata["deletionTimestamp"] != nil {
-		meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} // That it is set is all that counts.
+		meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} // It only counts that it is set.
 	}
 	annotations, _ := metadata["annotations"].(map[string]any)
 	for key, value := range annotations {

@@ -6,55 +6,53 @@ import (
 	"slices"
 )
 
-// dictKey is what a dict finds its values by.
+// dictKey is a key of a dict.
 type dictKey interface {
 	comparable
-	// hash that authors of keys cannot foresee: see placeSeed.
+	// hash must be one that authors of keys cannot foresee: see placeSeed.
 	hash() uint64
 }
 
-// dict is an immutable map. A change makes another one that shares with it all
-// but the way to what is changed, so that it takes as long as the logarithm of
-// the size. It is a hash array mapped trie (Bagwell 2001, "Ideal Hash Trees")
-// of 64 slots a node.
+// dict is an immutable map. A change makes a copy that shares all but the path to
+// the change, so it takes time logarithmic in the size. It is a hash array mapped
+// trie (Bagwell 2001, "Ideal Hash Trees") with 64 slots per node.
 type dict[K dictKey, V any] struct {
 	root *node[K, V]
 	size int
 }
 
-// node has entries for the slots at which there is one key, and nodes for those
-// at which there are several.
+// node has entries for slots with one key, and nodes for slots with several.
 type node[K dictKey, V any] struct {
 	entryAt, nodeAt slots
 	entries         []entry[K, V]
 	nodes           []*node[K, V]
 }
 
-// entry of a dict. Last in it, a value without a size would take some.
+// entry of a dict. The value is first: an empty struct as the last field takes space.
 type entry[K dictKey, V any] struct {
 	value V
 	key   K
 }
 
-// slots of a node are the bits of a set.
+// slots is a set of a node's slots, a bit each.
 type slots uint64
 
 const (
 	slotBits = 6
-	// bottom is where no bit of the hash is left to tell keys apart. A node there
-	// is a list of entries.
+	// bottom is the depth at which no bit of the hash is left to tell keys apart. A
+	// node there is a list of entries.
 	bottom = (64 + slotBits - 1) / slotBits
 )
 
-// slot of a hash at a depth. The first bits come first, so that in the order of
-// their hashes keys of one node are together.
+// slot of a hash at a depth. It takes the highest bits first, so that in the order
+// of their hashes the keys of one node are together.
 func slot(hash uint64, depth int) slots { return 1 << (hash << (slotBits * depth) >> (64 - slotBits)) }
 
-// before counts those in the set that are before a slot.
+// before counts the slots of the set that come before p.
 func (s slots) before(p slots) int { return bits.OnesCount64(uint64(s & (p - 1))) }
 
-// newDict has entries of different keys. It takes them over, and is quick where
-// they are in the order of their hashes.
+// newDict makes a dict of entries with different keys. It takes the slice over, and
+// is quick if that is in the order of the hashes.
 func newDict[K dictKey, V any](entries []entry[K, V]) dict[K, V] {
 	if len(entries) == 0 {
 		return dict[K, V]{}
@@ -106,20 +104,19 @@ func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
 	return value, false
 }
 
-// each visits all, in no order that means anything.
+// each visits all entries, in no particular order.
 func (d dict[K, V]) each(visit func(K, V)) { d.root.each(visit) }
 
-// diff visits the values that are in the first and not in the second, and those
-// that are in the second and not in the first: of one key, in this order. Where
-// both share a node, it does not look. A value that is in both may be visited as
-// gone and come.
-func diff[K dictKey, V comparable](a, b *node[K, V], gone, come func(V)) {
+// diff calls onlyA for the values that only a has, and onlyB for those that only b
+// has: for one key, in this order. It skips nodes that both share. For a value that
+// both have, it may call first onlyA and then onlyB.
+func diff[K dictKey, V comparable](a, b *node[K, V], onlyA, onlyB func(V)) {
 	switch {
 	case a == b:
 		return
 	case a == nil, b == nil, a.entryAt|a.nodeAt == 0, b.entryAt|b.nodeAt == 0: // The last two are lists.
-		a.each(func(_ K, v V) { gone(v) })
-		b.each(func(_ K, v V) { come(v) })
+		a.each(func(_ K, v V) { onlyA(v) })
+		b.each(func(_ K, v V) { onlyB(v) })
 		return
 	}
 	for rest := a.entryAt | a.nodeAt | b.entryAt | b.nodeAt; rest != 0; rest &= rest - 1 {
@@ -129,16 +126,16 @@ func diff[K dictKey, V comparable](a, b *node[K, V], gone, come func(V)) {
 			continue
 		}
 		if was != nil {
-			gone(was.value)
+			onlyA(was.value)
 		}
-		diff(a.node(p), b.node(p), gone, come)
+		diff(a.node(p), b.node(p), onlyA, onlyB)
 		if is != nil {
-			come(is.value)
+			onlyB(is.value)
 		}
 	}
 }
 
-// with a value in the place of the one that the key had, if it had one.
+// with returns a dict in which the key has this value.
 func (d dict[K, V]) with(k K, v V) dict[K, V] {
 	n := d.root
 	if n == nil {
@@ -148,7 +145,7 @@ func (d dict[K, V]) with(k K, v V) dict[K, V] {
 	return dict[K, V]{root, d.size + added}
 }
 
-// without a key.
+// without returns a dict without the key.
 func (d dict[K, V]) without(k K) dict[K, V] {
 	if d.root == nil {
 		return d
@@ -172,7 +169,7 @@ func (n *node[K, V]) each(visit func(K, V)) {
 	}
 }
 
-// entry at a slot, nil where there is none.
+// entry at a slot, nil if there is none.
 func (n *node[K, V]) entry(p slots) *entry[K, V] {
 	if n.entryAt&p == 0 {
 		return nil
@@ -180,7 +177,7 @@ func (n *node[K, V]) entry(p slots) *entry[K, V] {
 	return &n.entries[n.entryAt.before(p)]
 }
 
-// node at a slot, nil where there is none.
+// node at a slot, nil if there is none.
 func (n *node[K, V]) node(p slots) *node[K, V] {
 	if n.nodeAt&p == 0 {
 		return nil
@@ -216,7 +213,8 @@ func (n *node[K, V]) with(depth int, hash uint64, e entry[K, V]) (changed *node[
 	return &node[K, V]{n.entryAt &^ p, n.nodeAt | p, removed(n.entries, i), inserted(n.nodes, j, child)}, 1
 }
 
-// without a key. What is left in a node that is not the root is two entries at least.
+// without returns the node without the key. Every node but the root keeps two entries
+// at least.
 func (n *node[K, V]) without(depth int, hash uint64, k K) (changed *node[K, V], count int) {
 	if depth == bottom {
 		if i := n.find(k); i >= 0 {
@@ -242,7 +240,7 @@ func (n *node[K, V]) without(depth int, hash uint64, k K) (changed *node[K, V], 
 	return &node[K, V]{n.entryAt, n.nodeAt, n.entries, replaced(n.nodes, j, child)}, 1
 }
 
-// replaced, inserted and removed leave the slice as it is.
+// replaced, inserted and removed return a changed copy of the slice.
 func replaced[T any](s []T, i int, v T) []T {
 	s = slices.Clone(s)
 	s[i] = v

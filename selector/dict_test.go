@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twin is a key that many others have the hash of.
+// twin is a key that shares its hash with many others.
 type twin int
 
 func (k twin) hash() uint64 { return uint64(k%7) << 61 }
 
-// number is a key that has its first places in common with few others, or with many.
+// number is a key that shares its first slots with few others, or with many.
 type number int
 
 func (k number) hash() uint64 { return mix(uint64(k)) &^ (uint64(k%3) * 0xfff) }
@@ -72,7 +72,7 @@ func requireDict[K dictKey](t *testing.T, model map[K]int, d dict[K, int]) {
 	requireLean(t, d.root, true)
 }
 
-// requireLean says that a dict which has shrunk is what it would be if it had never been larger.
+// requireLean asserts that a dict that has shrunk looks as if it had never been larger.
 func requireLean[K dictKey, V any](t *testing.T, n *node[K, V], root bool) {
 	t.Helper()
 	if n == nil {

@@ -1,25 +1,24 @@
-// Package selector chooses the class of a claim. It is the engine alone: it
-// knows nothing of admission, of a cluster or of the time, and whatever
-// randomness it needs is passed in, so that a decision can be made again, and
-// explained, anywhere.
+// Package selector chooses the class of a claim. It is only the engine: it knows
+// nothing of admission, of a cluster or of the time, and gets its randomness as an
+// argument. So a decision can be made again, and explained, anywhere.
 //
 // # What a claim gets
 //
 //	the claim                                  the outcome
-//	has a class reference, or a skipIfSet path Untouched: it is not ours to bind
+//	has a class reference, or a skipIfSet path Untouched: classbind does not bind it
 //	selector with labels and/or expressions    one of the classes, of every class kind, that match all of it
 //	selector {}                                one of all classes
 //	no selector                                one of the classes marked default, of its own namespace or else of all
 //	malformed selector                         an error that names the field
 //
-// Of a namespaced class kind, a claim is offered the classes of the namespaces that
-// its ClaimKind says, by default of its own. The others are not there for it: no
-// text of a decision, which the claim's author may read, names or counts them.
+// If a class kind is namespaced, a claim is offered the classes of the namespaces that
+// its ClaimKind says, by default those of its own. No text of a decision, which the
+// claim's author may read, names or counts the others.
 //
 // A field that is null counts as absent, and any other value as set: the empty
 // storageClassName of a PersistentVolumeClaim says that it wants no class.
 //
-// Of those candidates the [filters] drop some, in their order. Then:
+// The [filters] drop some of these candidates, in their order. Then:
 //
 //	candidates left                            the outcome
 //	none                                       Unmatched
@@ -36,7 +35,7 @@
 // fresh seed that is weighted random choice; with the claim's identity as seed
 // it is the same draw made reproducible, and a new class takes only the share
 // that is its own. Equal keys go to the class that is first by class kind,
-// namespace and name. LeastClaims draws in that way only among the candidates
+// namespace and name. LeastClaims draws in this way only among the candidates
 // with the fewest claims, which a [Tally] counts, and RoundRobin among those that
 // have waited longest: see [Turns].
 package selector

@@ -18,13 +18,13 @@ import (
 
 // All claims, classes and seeds below are fixed, so that a test that passes once always passes.
 
-// claims in number for which a share of a tenth has a standard deviation of 0.2 percent.
+// claims are so many that a share of a tenth has a standard deviation of 0.2 percent.
 const claims = 20_000
 
 var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 
-// The demand that a controller per class kind cannot meet: a class's share must
-// not depend on how many of its own kind match, nor on how many do not.
+// A controller per class kind cannot meet this demand: a class's share must not
+// depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
@@ -203,8 +203,8 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// Names as people and StatefulSets give them differ in a digit or two. That a
-// claim has a class must say nothing of what the next has.
+// Names that people and StatefulSets give differ in a digit or two. The class of one
+// claim must say nothing about the class of the next.
 func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 	weights := map[string]int64{}
 	for i := range 10 {
@@ -275,7 +275,7 @@ func TestUniform(t *testing.T) {
 	assert.InDelta(t, math.Ln2, key, 1e-15, "We should not divide by a weight that we ignore")
 }
 
-// claim has no opinion but gold, and a name that differs little from the others'.
+// claim asks for gold, and its name differs little from the others'.
 func claim(i int) Claim {
 	return Claim{Namespace: "team", Name: fmt.Sprintf("claim-%05d", i), Selector: gold}
 }
@@ -303,8 +303,8 @@ func equalShares(classes ...string) map[string]float64 {
 	return shares
 }
 
-// assertShares is Pearson's chi-square test at p = 0.001: of right draws, one in
-// a thousand sets of seeds would fail it.
+// assertShares is Pearson's chi-square test at p = 0.001: one in a thousand sets of
+// seeds would fail it although the draw is right.
 func assertShares(t *testing.T, got map[string]int, shares map[string]float64, reason string) {
 	t.Helper()
 	critical := map[int]float64{0: 0, 1: 10.828, 2: 13.816, 9: 27.877, 99: 148.230} // by degrees of freedom

@@ -17,7 +17,7 @@ import (
 )
 
 // TestExplainAgreesWithChoose on 1,000 generated claims, each with classes of its
-// own; what is told of those is held against a look at each of them alone.
+// own; what is reported of those is compared with a look at each of them alone.
 func TestExplainAgreesWithChoose(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 4000 {
@@ -30,10 +30,10 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 
 		var total, shares int64
 		chosen := false
-		told := map[*Class]string{}
+		reported := map[*Class]string{}
 		tell := func(c *Class, as string) {
-			require.NotContains(t, told, c, "We should tell a class once (%d)", i)
-			told[c] = as
+			require.NotContains(t, reported, c, "We should tell a class once (%d)", i)
+			reported[c] = as
 		}
 		for _, c := range got.Candidates {
 			tell(c.Class, "")
@@ -64,7 +64,7 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		rest := 0
 		for _, x := range view.Classes {
 			for _, c := range x.All() {
-				as, ok := told[c]
+				as, ok := reported[c]
 				switch {
 				case !ok && !offered(view, claim, c):
 					as = "unoffered"
@@ -142,7 +142,7 @@ func place(view *View, claim Claim, c *Class) string {
 	return "rest"
 }
 
-// TestExplainedOdds holds them against 100,000 draws by a chi-square test at p =
+// TestExplainedOdds compares them with 100,000 draws by a chi-square test at p =
 // 0.001. All seeds are fixed, so that what passes once always passes.
 func TestExplainedOdds(t *testing.T) {
 	critical := []float64{0, 10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877} // by degrees of freedom
@@ -274,7 +274,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// generator of claims and classes that often fit, and of any shape.
+// generator of claims and classes of any shape, which often match.
 type generator struct{ *rand.Rand }
 
 func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }

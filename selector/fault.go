@@ -8,7 +8,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Fault of a registration, as a reason of its Ready condition and a text.
+// Fault of a registration: the reason of its Ready condition, and a text.
 type Fault struct{ Reason, Text string }
 
 func (f *Fault) Error() string { return f.Text }
@@ -28,10 +28,10 @@ func (k *ClaimKind) fault(classes []*Classes) *Fault {
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.form.name)}
 }
 
-// unknownValue is the fault of a ClaimKind that says what this release cannot do,
-// nil if there is none. Another release accepted it: to go by the default instead
-// would bind claims for good as nobody asked for. What is absent is the default:
-// the API server fills it in, but for a field that its CRD does not have yet.
+// unknownValue is the fault of a ClaimKind with a value that this release does not
+// know, nil if there is none. Another release accepted it: to use the default instead
+// would bind claims for good as nobody asked for. An absent value is the default: the
+// API server fills that in, except for a field that its CRD does not have yet.
 func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	strategyNames := make([]v1alpha1.Strategy, 0, len(strategies))
 	for name := range strategies {
@@ -46,11 +46,11 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 		known        []string
 	}{
 		{"classRefFormat", string(k.Spec.ClassRefFormat), formNames},
-		{"classNamespaces.from", string(k.Spec.ClassNamespaces.From), strs(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames)},
-		{"strategy", string(k.Spec.Strategy), strs(strategyNames...)},
-		{"seed", string(k.Spec.Seed), strs(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
-		{"whenUnmatched", string(k.Spec.WhenUnmatched), strs(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
-		{"failurePolicy", string(k.Spec.FailurePolicy), strs(v1alpha1.Fail, v1alpha1.Ignore)},
+		{"classNamespaces.from", string(k.Spec.ClassNamespaces.From), toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames)},
+		{"strategy", string(k.Spec.Strategy), toStrings(strategyNames...)},
+		{"seed", string(k.Spec.Seed), toStrings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
+		{"whenUnmatched", string(k.Spec.WhenUnmatched), toStrings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
+		{"failurePolicy", string(k.Spec.FailurePolicy), toStrings(v1alpha1.Fail, v1alpha1.Ignore)},
 	} {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
 			slices.Sort(f.known)
@@ -60,7 +60,7 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	return nil
 }
 
-func strs[T ~string](values ...T) []string {
+func toStrings[T ~string](values ...T) []string {
 	texts := make([]string, len(values))
 	for i, v := range values {
 		texts[i] = string(v)

@@ -9,26 +9,27 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// fieldReader reads a value. A field that stands a thousand times costs no more memory than
-// one: its objects are made once, and only the last value that is read whole is read.
+// fieldReader reads a value. A field that is there a thousand times costs no more memory
+// than one: its object is made once, and of the values to read whole, only the last is
+// read.
 type fieldReader struct {
 	scan
 
-	// objects that were made, by the place of their reading.
+	// objects made so far, by the index of their plan.
 	objects []map[string]any
-	// whole is the last value to be read whole, of that name in that parent.
+	// whole is the last value to read whole; it has this name in this parent.
 	whole  []byte
 	parent map[string]any
 	name   string
-	// unescaped is room for a name.
+	// unescaped is a buffer for a name.
 	unescaped []byte
 }
 
-// pending stands for the value that is to be read whole.
-type pending struct{}
+// postponed stands for a value that is yet to be read whole.
+type postponed struct{}
 
-// read a value as util/json does, as far as it is asked for.
-func (d *fieldReader) read(r *reading) any {
+// read a value as util/json does, as far as the plan asks for it.
+func (d *fieldReader) read(r *readPlan) any {
 	kind := d.next()
 	switch {
 	case kind == '{' && r.fields != nil:
@@ -36,20 +37,20 @@ func (d *fieldReader) read(r *reading) any {
 	case kind == '{', kind == '[', r.as < asScalar && kind != 'n':
 		return unread{int64(len(d.value()))}
 	}
-	return readScalar(d.value(), r.most)
+	return readScalar(d.value(), r.maxBytes)
 }
 
-func (d *fieldReader) readObject(r *reading) map[string]any {
-	object := d.objects[r.place]
+func (d *fieldReader) readObject(r *readPlan) map[string]any {
+	object := d.objects[r.index]
 	if object == nil {
 		object = map[string]any{}
-		d.objects[r.place] = object
+		d.objects[r.index] = object
 	} else {
 		clear(object)
 	}
 	for more := d.begin(); more; more = d.more() {
-		name, escaped := d.fieldName()
-		switch field := r.field(d.plain(name, escaped)); {
+		name, isEscaped := d.fieldName()
+		switch field := r.field(d.plain(name, isEscaped)); {
 		case field == nil:
 			d.value()
 		case field.as == asWhole:
@@ -62,14 +63,14 @@ func (d *fieldReader) readObject(r *reading) map[string]any {
 }
 
 // field of that name, nil if it is not read.
-func (r *reading) field(name []byte) *reading {
+func (r *readPlan) field(name []byte) *readPlan {
 	if r.lengths&lengthOf(len(name)) == 0 {
 		return nil
 	}
 	return r.fields[string(name)]
 }
 
-// plain is a name without its escapes.
+// plain is a field name without its quotes and escapes.
 func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
 	if !isEscaped {
 		return name[1 : len(name)-1]
@@ -79,29 +80,29 @@ func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
 }
 
 // postpone reading a value whole, unless it is too long.
-func (d *fieldReader) postpone(parent map[string]any, r *reading) any {
+func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
 	whole := d.value()
-	if int64(len(whole)) > r.most {
+	if int64(len(whole)) > r.maxBytes {
 		return unread{int64(len(whole))}
 	}
 	d.whole, d.parent, d.name = whole, parent, r.name
-	return pending{}
+	return postponed{}
 }
 
-// readPostponed reads what was, unless something else has taken its place.
+// readPostponed reads the last postponed value, unless another has replaced it.
 func (d *fieldReader) readPostponed() {
-	if _, ok := d.parent[d.name].(pending); ok {
+	if _, ok := d.parent[d.name].(postponed); ok {
 		whole := scan{json: d.whole}
 		d.parent[d.name] = whole.readAll(1)
 	}
 }
 
-// readScalar unless it is longer than that.
-func readScalar(value jsontext.Value, most int64) any {
+// readScalar reads a scalar of at most maxBytes.
+func readScalar(value jsontext.Value, maxBytes int64) any {
 	switch kind := value.Kind(); {
 	case kind == jsontext.KindNull:
 		return nil
-	case int64(len(value)) > most:
+	case int64(len(value)) > maxBytes:
 		return unread{int64(len(value))}
 	case kind == jsontext.KindString:
 		return unquoted(value)
@@ -112,7 +113,7 @@ func readScalar(value jsontext.Value, most int64) any {
 	}
 }
 
-// unquoted is the text that a string in JSON stands for.
+// unquoted is the text of a JSON string.
 func unquoted(quoted jsontext.Value) string {
 	if len(quoted) >= 2 && bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
@@ -121,7 +122,8 @@ func unquoted(quoted jsontext.Value) string {
 	return string(text)
 }
 
-// readNumber as util/json does. One that is too large for it is a number nobody uses.
+// readNumber as util/json does. A number that is too large for that is unread: nobody
+// uses one.
 func readNumber(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -132,21 +134,21 @@ func readNumber(text string) any {
 	return unread{int64(len(text))}
 }
 
-// deepest is the level of a selector's values, in matchExpressions. What is a list
-// or an object below is wrong, and need not be read to say so.
-const deepest = 4
+// maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
+// an object below is wrong, and need not be read to say so.
+const maxSelectorDepth = 4
 
-// readAll that is in a value, at a level.
+// readAll reads a whole value, which is at this level.
 func (s *scan) readAll(level int) any {
 	switch kind := s.next(); {
-	case kind == '{' && level < deepest:
+	case kind == '{' && level < maxSelectorDepth:
 		object := map[string]any{}
 		for more := s.begin(); more; more = s.more() {
 			name, _ := s.fieldName()
 			object[unquoted(name)] = s.readAll(level + 1)
 		}
 		return object
-	case kind == '[' && level <= deepest:
+	case kind == '[' && level <= maxSelectorDepth:
 		array := []any{}
 		for more := s.begin(); more; more = s.more() {
 			array = append(array, s.readAll(level+1))

@@ -12,39 +12,39 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// reading is what is read of a value. Nothing else of it is kept, however long it is.
-type reading struct {
-	// fields of it that are read, by name.
-	fields map[string]*reading
-	// as is what it is read as itself.
+// readPlan says what is read of a value. Nothing else of it is kept, however long it is.
+type readPlan struct {
+	// fields to read, by name.
+	fields map[string]*readPlan
+	// as is the form in which the value itself is read.
 	as form
-	// most bytes of it that are read, as JSON.
-	most int64
+	// maxBytes of its JSON; a longer value stays unread.
+	maxBytes int64
 
-	// name that it has in its parent, and its place among all that are read.
+	// name of the value in its parent, and index of the plan among all.
 	name  string
-	place int
-	// lengths that the names of its fields have, a bit each; those from 63 on share one.
+	index int
+	// lengths of the names of its fields, a bit each; those from 63 on share one.
 	lengths uint64
-	// places of it and of all below.
-	places int
+	// size is the number of plans in it, with itself.
+	size int
 }
 
-// form in which a value is read. Of two, the greater reads more.
+// form in which a value is read. The greater of two reads more.
 type form int8
 
 const (
-	asParent form = iota // of fields that are read
-	asSet                // or as null
+	asParent form = iota // only fields of it
+	asSet                // only whether it is null
 	asScalar             // a text, a number or a boolean
 	asWhole
 )
 
-// unread is a value that is set, of which no more is known than its length.
+// unread stands for a value of which only the length is known.
 type unread struct{ length int64 }
 
-// escaped is how long JSON makes one byte of a text, at most: \u0000.
-const escaped = 6
+// escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
+const escapeFactor = 6
 
 // What is read of every claim, beside the paths of its kind.
 var (
@@ -52,27 +52,27 @@ var (
 	generateName      = path{"metadata", "generateName"}
 )
 
-func (r *reading) add(p path, as form, most int64) {
+func (r *readPlan) add(p path, as form, maxBytes int64) {
 	if len(p) == 0 {
-		r.as, r.most = max(r.as, as), max(r.most, most)
+		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
 		return
 	}
 	if r.fields == nil {
-		r.fields = map[string]*reading{}
+		r.fields = map[string]*readPlan{}
 	}
 	if r.fields[p[0]] == nil {
-		r.fields[p[0]] = &reading{}
+		r.fields[p[0]] = &readPlan{}
 	}
-	r.fields[p[0]].add(p[1:], as, most)
+	r.fields[p[0]].add(p[1:], as, maxBytes)
 }
 
-// compiled gives a reading and all below their places, from that one on.
-func (r *reading) compiled(place int) *reading {
-	r.place = place
-	r.places = 1
+// compiled numbers a plan and all below it, from this index on.
+func (r *readPlan) compiled(index int) *readPlan {
+	r.index = index
+	r.size = 1
 	for name, field := range r.fields {
-		field.compiled(place + r.places).name = name
-		r.places += field.places
+		field.compiled(index + r.size).name = name
+		r.size += field.size
 		r.lengths |= lengthOf(len(name))
 	}
 	return r
@@ -80,76 +80,76 @@ func (r *reading) compiled(place int) *reading {
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
 
-// newReading of the claims of a kind.
-func (k *ClaimKind) newReading() *reading {
-	r := &reading{}
+// newReadPlan for the claims of a kind.
+func (k *ClaimKind) newReadPlan() *readPlan {
+	r := &readPlan{}
 	for _, p := range append(slices.Clone(k.settledBy), deletionTimestamp) {
 		r.add(p, asSet, 0)
 	}
 	r.add(k.selector, asWhole, v1alpha1.MaxSelectorBytes)
-	r.add(selectorAnnotation, asScalar, escaped*v1alpha1.MaxSelectorBytes+2)
-	const name = escaped*v1alpha1.MaxNameBytes + 2
-	r.add(generateName, asScalar, name)
-	r.add(k.classRef, asScalar, name) // The form Name.
+	r.add(selectorAnnotation, asScalar, escapeFactor*v1alpha1.MaxSelectorBytes+2)
+	const maxNameBytes = escapeFactor*v1alpha1.MaxNameBytes + 2
+	r.add(generateName, asScalar, maxNameBytes)
+	r.add(k.classRef, asScalar, maxNameBytes) // The form Name.
 	for _, f := range referenceFields {
-		r.add(append(slices.Clone(k.classRef), f), asScalar, name)
+		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
 	return r.compiled(0)
 }
 
-// Decode reads a claim of this kind from JSON, and of it only what Read
-// and BoundTo ask for.
-// Of what is long, it keeps that it is. It is an error that the claim is no object.
-// Of several fields of one name the last counts, as it does for the API server,
-// which never sends them.
+// Decode reads a claim of this kind from JSON: only the fields that Read and
+// BoundTo ask for. Of a
+// value that is too long, it keeps the length. It fails if the claim is not an object.
+// Of several fields of one name the last counts, as it does for the API server, which
+// never sends them.
 func (k *ClaimKind) Decode(raw []byte) (map[string]any, error) {
-	return k.reading.decode(raw)
+	return k.plan.decode(raw)
 }
 
-// DecodeValid does so for what is known to be valid JSON, such as the object of a
-// review that was decoded. Of anything else, it makes something or other.
+// DecodeValid does the same for JSON that is known to be valid, such as the object of
+// a decoded review. For invalid JSON, its result means nothing.
 func (k *ClaimKind) DecodeValid(raw []byte) (map[string]any, error) {
-	return k.reading.decodeValid(raw)
+	return k.plan.decodeValid(raw)
 }
 
-func (r *reading) decode(raw []byte) (map[string]any, error) {
-	var d decoding
-	if err := json.Unmarshal(raw, &d, jsontext.AllowDuplicateNames(true)); err != nil {
+func (r *readPlan) decode(raw []byte) (map[string]any, error) {
+	var v validator
+	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
 	}
 	return r.decodeValid(raw)
 }
 
-// decoding only proves that a value is valid, with a decoder that package json keeps
+// validator only proves that a value is valid, with a decoder that package json keeps
 // for the next.
-type decoding struct{}
+type validator struct{}
 
 // UnmarshalJSONFrom is called by package json.
-func (*decoding) UnmarshalJSONFrom(from *jsontext.Decoder) error { return skip(from) }
+func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error { return skip(from) }
 
-var errNoObject = errors.New("must be an object")
+var errNotObject = errors.New("must be an object")
 
-func (r *reading) decodeValid(raw []byte) (map[string]any, error) {
-	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.places)}
+func (r *readPlan) decodeValid(raw []byte) (map[string]any, error) {
+	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
 	object, ok := d.read(r).(map[string]any)
 	if !ok {
-		return nil, errNoObject
+		return nil, errNotObject
 	}
 	d.readPostponed()
 	return object, nil
 }
 
-// EachField of the object that comes next has its value read, or skipped. It is an
-// error that something else comes.
+// EachField calls read for each field of the object that comes next, to read or skip
+// its value. It fails if something else comes.
 func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
 	first, err := from.ReadToken()
 	if err != nil {
 		return err
 	}
 	if first.Kind() != jsontext.KindBeginObject {
-		return errNoObject
+		return errNotObject
 	}
-	var unescaped []byte // is room for a name
+	var unescaped []byte // a buffer for a name
 	for from.PeekKind() != jsontext.KindEndObject {
 		quoted, err := from.ReadValue()
 		if err != nil {
@@ -170,7 +170,7 @@ func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
 	return err
 }
 
-// skip a value. It is all in memory, so that this is faster than by its tokens.
+// skip a value. All of it is in memory, so this is faster than token by token.
 func skip(from *jsontext.Decoder) error {
 	_, err := from.ReadValue()
 	return err

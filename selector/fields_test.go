@@ -86,7 +86,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// EachField is given what any server answers.
+// EachField gets the answers of any server.
 func TestEachField(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, answer string
@@ -119,16 +119,16 @@ func TestEachField(t *testing.T) {
 	}
 }
 
-// Paths may lead through each other, in any order.
-func TestReading(t *testing.T) {
-	set := func(fields map[string]*reading) *reading { return &reading{fields: fields, as: asSet} }
-	parent := func(fields map[string]*reading) *reading { return &reading{fields: fields} }
-	deep := parent(map[string]*reading{"a": parent(map[string]*reading{"b": parent(map[string]*reading{"c": set(nil)}), "d": set(nil)}), "e": set(nil)})
-	both := parent(map[string]*reading{"a": set(map[string]*reading{"b": set(nil)})})
+// A path may be part of another, in any order.
+func TestReadPlan(t *testing.T) {
+	set := func(fields map[string]*readPlan) *readPlan { return &readPlan{fields: fields, as: asSet} }
+	parent := func(fields map[string]*readPlan) *readPlan { return &readPlan{fields: fields} }
+	deep := parent(map[string]*readPlan{"a": parent(map[string]*readPlan{"b": parent(map[string]*readPlan{"c": set(nil)}), "d": set(nil)}), "e": set(nil)})
+	both := parent(map[string]*readPlan{"a": set(map[string]*readPlan{"b": set(nil)})})
 	for name, tc := range map[string]struct {
 		reason string
 		paths  []path
-		want   *reading
+		want   *readPlan
 	}{
 		"Apart":      {"We should read each.", []path{{"a", "b", "c"}, {"a", "d"}, {"e"}}, deep},
 		"Again":      {"We should read each once.", []path{{"a", "b", "c"}, {"e"}, {"a", "d"}, {"a", "b", "c"}}, deep},
@@ -136,7 +136,7 @@ func TestReading(t *testing.T) {
 		"OuterLast":  {"We should read what is asked for of a value that is asked for, too.", []path{{"a", "b"}, {"a"}}, both},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := &reading{}
+			got := &readPlan{}
 			for _, p := range tc.paths {
 				got.add(p, asSet, 0)
 			}
@@ -145,7 +145,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// FuzzDecode proves that nobody can tell whether the whole claim was decoded.
+// FuzzDecode proves that it makes no difference whether the whole claim is decoded.
 func FuzzDecode(f *testing.F) {
 	for _, claim := range []string{
 		`{}`, `null`, `[]`, `{"spec":null,"metadata":1}`, `{"spec":{"classSelector":{"matchLabels":{"tier":"gold"}}}}`, `{"spec":{"classRef":{"name":"gold"}}}`,
@@ -164,12 +164,12 @@ func FuzzDecode(f *testing.F) {
 		for _, k := range kinds {
 			got, err := k.Decode(raw)
 			if err != nil {
-				continue // There is more that we refuse, such as text that is no UTF-8.
+				continue // We refuse more, such as invalid UTF-8.
 			}
 			var whole map[string]any
 			if err := json.Unmarshal(raw, &whole); err != nil {
 				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
-				continue // It is where we do not read.
+				continue // The error is in a part that we do not read.
 			}
 			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
 			if len(want.GenerateName) > v1alpha1.MaxNameBytes {

@@ -14,8 +14,8 @@ import (
 // Snapshot is what is registered and known at one moment, by claim kind.
 type Snapshot map[string]*View
 
-// Inventory keeps the current snapshot. Readers never wait: writers, which
-// wait for each other, put a new snapshot in the place of the old one.
+// Inventory keeps the current snapshot. Readers never wait. Writers wait for each
+// other, and replace the snapshot.
 type Inventory struct {
 	current atomic.Pointer[Snapshot]
 
@@ -27,7 +27,7 @@ type Inventory struct {
 	missing    map[string]missing // by class kind; none of them is among classes
 }
 
-// missing are the classes of a kind that were offered before, and are not known.
+// missing is a class kind whose classes were offered before and are not known now.
 type missing struct {
 	claimKinds []string
 	why        string
@@ -38,8 +38,8 @@ func NewInventory() *Inventory {
 	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{}}
 }
 
-// Snapshot is nil until the inventory is opened: what is known until then may
-// be only part of what there is.
+// Snapshot is nil until the inventory is opened: until then, some classes may not be
+// known yet.
 func (i *Inventory) Snapshot() Snapshot {
 	if s := i.current.Load(); s != nil {
 		return *s
@@ -55,7 +55,7 @@ func (i *Inventory) Open() {
 	i.update(slices.Collect(maps.Keys(i.claimKinds))...)
 }
 
-// SetClaimKind registers a claim kind, anew or changed.
+// SetClaimKind registers a new or changed claim kind.
 func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -80,7 +80,7 @@ func (i *Inventory) DeleteClaimKind(name string) {
 	}
 }
 
-// SetClasses puts all classes of one kind in the place of those before.
+// SetClasses replaces all classes of one kind.
 func (i *Inventory) SetClasses(s *Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,10 +112,9 @@ func (i *Inventory) DeleteClasses(classKind string) {
 	}
 }
 
-// SetMissing says that the classes of a kind, which serves these claim kinds, were
-// offered before and are not known, and why. Until they are, no claim of these
-// kinds can be bound: a view without the classes would be part of what there is. It
-// does nothing where the classes are known.
+// SetMissing says that the classes of a kind were offered to these claim kinds before
+// and are not known now, and why. Until they are, no claim of these kinds can be bound:
+// the view would be incomplete. It does nothing if the classes are known.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -137,9 +136,8 @@ func (i *Inventory) ClearMissing(classKind string) {
 	}
 }
 
-// change the classes of one kind, of which the registrations are as they were.
-// Views that have an index in common have the same classes, and have the next of
-// both in common, too.
+// change the classes of one kind whose registrations have not changed. Views that
+// share an index have the same classes, and share the next of both, too.
 func (i *Inventory) change(from, to *Classes) {
 	i.views = maps.Clone(i.views)
 	changed := map[*index]*View{}
@@ -149,8 +147,8 @@ func (i *Inventory) change(from, to *Classes) {
 			continue
 		}
 		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing}
-		if like := changed[old.index]; like != nil {
-			v.Classes, v.index = like.Classes, like.index
+		if twin := changed[old.index]; twin != nil {
+			v.Classes, v.index = twin.Classes, twin.index
 		} else {
 			v.Classes = slices.Clone(old.Classes)
 			v.Classes[slices.Index(v.Classes, from)] = to
@@ -164,8 +162,8 @@ func (i *Inventory) change(from, to *Classes) {
 	i.publish()
 }
 
-// update makes the views of some claim kinds anew; the others are shared with
-// the snapshot before.
+// update rebuilds the views of some claim kinds; the others are shared with the
+// previous snapshot.
 func (i *Inventory) update(claimKinds ...string) {
 	i.views = maps.Clone(i.views)
 	for _, name := range claimKinds {
@@ -181,9 +179,9 @@ func (i *Inventory) update(claimKinds ...string) {
 			}
 		}
 		v := NewView(kind, classes)
-		v.Missing = i.missed(name)
+		v.Missing = i.missingFault(name)
 		v.Fault = cmp.Or(v.Fault, v.Missing)
-		if i.open { // Before, it would be made again for each kind that is listed.
+		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v.Classes)
 		}
 		i.views[name] = v
@@ -191,9 +189,9 @@ func (i *Inventory) update(claimKinds ...string) {
 	i.publish()
 }
 
-// missed is the fault of a claim kind that a missing class kind serves, nil
-// where none does.
-func (i *Inventory) missed(claimKind string) *Fault {
+// missingFault is the fault of a claim kind that a missing class kind serves, nil if
+// none does.
+func (i *Inventory) missingFault(claimKind string) *Fault {
 	for _, classKind := range slices.Sorted(maps.Keys(i.missing)) {
 		if m := i.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
 			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf("the classes of %q, which were offered to claims of %q before, are not known yet: %s; to bind claims without these classes, delete the ClassKind", classKind, claimKind, m.why)}
@@ -202,7 +200,7 @@ func (i *Inventory) missed(claimKind string) *Fault {
 	return nil
 }
 
-// indexOf classes: that of another view which has the same, if there is one.
+// indexOf classes, shared with another view that has the same classes.
 func (i *Inventory) indexOf(classes []*Classes) *index {
 	for _, v := range i.views {
 		if v.index != nil && slices.Equal(v.Classes, classes) {

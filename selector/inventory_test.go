@@ -320,8 +320,8 @@ func TestInventorySharesChanges(t *testing.T) {
 	assert.Same(t, one.index, other.index, "We should not change the index for each claim kind.")
 }
 
-// Class kinds wander between two claim kinds while claims are chosen for: each
-// snapshot must show each of them in one place, and all of them once all are known.
+// Class kinds move between two claim kinds while classes are chosen: each snapshot must
+// show each of them in one place, and all of them once all are known.
 func TestInventoryRaces(t *testing.T) {
 	const moves, readers = 300, 4
 	claimKinds := []string{"databases.example.org", "queues.example.org"}
@@ -389,7 +389,7 @@ func TestInventoryRaces(t *testing.T) {
 	assert.Equal(t, []string{"Class/gold", "Class/gold", "Class/gold"}, shown(i.Snapshot())[final], "We should end with all in %q", final)
 }
 
-// shown is the classes of each view.
+// shown returns the classes of each view.
 func shown(s Snapshot) map[string][]string {
 	all := map[string][]string{}
 	for k, v := range s {

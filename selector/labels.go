@@ -10,28 +10,27 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Labels of a class, in the order of the hashes of their keys, so that a query
-// finds the keys that it asks for in one pass over numbers that are side by side:
-// authors may give many classes many labels, and to follow a pointer for each would
-// take most of the time. A label that many classes have is held once: they are most
-// of what is held of a class.
+// Labels of a class, sorted by the hashes of their keys, so that a query finds its
+// keys in one pass over adjacent numbers: authors may give many classes many labels,
+// and to follow a pointer for each would take most of the time. A label that many
+// classes have is held once, because labels are most of what is held of a class.
 type Labels []keyed
 
-// keyed is a label by its key, and by the hash of that.
+// keyed is a label with its key, and the hash of the key.
 type keyed struct {
 	hash  uint64
 	key   unique.Handle[string]
 	label unique.Handle[label]
 }
 
-// label of a class, with the number that its value is.
+// label of a class, with its value as a number.
 type label struct {
 	key    unique.Handle[string]
 	value  string
 	number int64
 }
 
-// noNumber is that of a value which is none. A label cannot begin with a minus.
+// noNumber stands for a value that is not a number. No label value begins with a minus.
 const noNumber = math.MinInt64
 
 func newLabel(key unique.Handle[string], value string) unique.Handle[label] {
@@ -58,7 +57,7 @@ func NewLabels(set map[string]string) Labels {
 	return l
 }
 
-// labelsFit within what is held of a class.
+// labelsFit says whether labels are within the limits of a class.
 func labelsFit(set map[string]string) bool {
 	if len(set) > v1alpha1.MaxClassLabels {
 		return false
@@ -70,8 +69,8 @@ func labelsFit(set map[string]string) bool {
 	return size <= v1alpha1.MaxClassLabelBytes
 }
 
-// from is the labels whose hash is that hash, or greater. What is near is found
-// step by step, which is what the processor expects.
+// from returns the labels whose hash is at least this one. It looks for near ones step
+// by step, which the processor predicts well.
 func (l Labels) from(hash uint64) Labels {
 	const near = 16
 	for i := range min(len(l), near) {
@@ -106,7 +105,7 @@ func (l Labels) Has(key string) bool {
 	return exists
 }
 
-// Get the value of a key, empty where there is no such label.
+// Get the value of a key, empty if there is no such label.
 func (l Labels) Get(key string) string {
 	value, _ := l.Lookup(key)
 	return value

@@ -14,7 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// elements are n times an element, with its number in the place of %d.
+// elements repeats an element n times, with its number for %d.
 func elements(n int, element string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -30,7 +30,7 @@ func annotating(text string) string {
 	return `{"metadata":{"annotations":{"classbind.io/class-selector":` + string(quoted) + `}}}`
 }
 
-// hostileClaims are those that cost most, by what they do.
+// hostileClaims are the most expensive claims, by what they do.
 var hostileClaims = map[string]string{
 	"EmptyExpressions":     selecting(`{"matchExpressions":[` + elements(4000, `{}`) + `]}`),
 	"KeylessExpressions":   selecting(`{"matchExpressions":[` + elements(64, `{"key":"","operator":""}`) + `]}`),
@@ -60,8 +60,8 @@ var hostileClaims = map[string]string{
 	"LongAnnotation":       annotating(strings.Repeat("a", 2_900_000)),
 }
 
-// Whatever a claim holds, to read it allocates no more than its length allows, and
-// what is told of it is short. Today's worst took 105 GB, and 48 seconds.
+// Reading a claim allocates no more than its length allows, and its errors are short,
+// whatever it holds. The worst claim once took 105 GB, and 48 seconds.
 func TestClaimsCostLittle(t *testing.T) {
 	kind := NewClaimKind(postgres())
 	for name, claim := range hostileClaims {
@@ -78,7 +78,7 @@ func TestClaimsCostLittle(t *testing.T) {
 
 			var object map[string]any
 			if json.Unmarshal(raw, &object) != nil {
-				return // It is no number to another decoder.
+				return // Another decoder does not take it for a number.
 			}
 			allocated = allocating(func() { errs = kind.Read("team", "db", object).Problems })
 			assert.LessOrEqual(t, allocated, uint64(1<<20), "We should allocate little where another decoder has read the claim.")
@@ -98,7 +98,7 @@ func assertShort(t *testing.T, errs field.ErrorList) {
 	}
 }
 
-// allocating is how many bytes the function allocates, the least of some times:
+// allocating is how many bytes a function allocates: the least of several runs, because
 // others allocate, too.
 func allocating(f func()) uint64 {
 	least := ^uint64(0)

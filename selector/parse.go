@@ -23,7 +23,7 @@ const (
 	comparisons  = "comparisons of numbers"
 )
 
-// parseSelector reads a label selector. Its limits are checked before what it says.
+// parseSelector reads a label selector. It checks the limits before the content.
 func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var object map[string]any
 	switch v := value.(type) {
@@ -34,7 +34,7 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be an object, a label selector")}
 	}
-	r := reader{at: at, left: v1alpha1.MaxSelectorBytes}
+	r := selectorReader{at: at, left: v1alpha1.MaxSelectorBytes}
 	s, wrong := r.selector(object)
 	if wrong != nil {
 		return nil, field.ErrorList{wrong}
@@ -52,17 +52,17 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	return parsed, nil
 }
 
-// reader of a selector that a decoder has made an object of. It counts, and stops
-// at the first that is too much.
-type reader struct {
+// selectorReader reads a selector from a decoded object. It counts, and stops at the
+// first limit.
+type selectorReader struct {
 	at     *field.Path
-	left   int // bytes of texts
+	left   int // bytes of text that are still allowed
 	values int
 }
 
-// selector strictly: an unknown field that is passed over would widen the selector,
-// at worst to every class.
-func (r *reader) selector(object map[string]any) (*metav1.LabelSelector, *field.Error) {
+// selector is strict: to ignore an unknown field would widen the selector, at worst to
+// every class.
+func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector, *field.Error) {
 	if err := onlyFields(object, func() *field.Path { return r.at }, "matchLabels", "matchExpressions"); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (r *reader) selector(object map[string]any) (*metav1.LabelSelector, *field.
 		if s.MatchLabels[key], ok = orZero[string](value); !ok {
 			return nil, wrongType(r.at.Child("matchLabels").Key(brief.Text(key, v1alpha1.MaxShownBytes)), value, "a string")
 		}
-		if err := r.read(key, s.MatchLabels[key]); err != nil {
+		if err := r.countTexts(key, s.MatchLabels[key]); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +99,7 @@ func (r *reader) selector(object map[string]any) (*metav1.LabelSelector, *field.
 	return s, nil
 }
 
-func (r *reader) requirement(value any, i int) (q metav1.LabelSelectorRequirement, _ *field.Error) {
+func (r *selectorReader) requirement(value any, i int) (q metav1.LabelSelectorRequirement, _ *field.Error) {
 	at := func() *field.Path { return r.at.Child("matchExpressions").Index(i) } // Most need no path.
 	object, ok := orZero[map[string]any](value)
 	if !ok {
@@ -120,10 +120,10 @@ func (r *reader) requirement(value any, i int) (q metav1.LabelSelectorRequiremen
 	if !ok {
 		return q, wrongType(at().Child("values"), object["values"], "a list")
 	}
-	if err := r.read(q.Key, operator); err != nil {
+	if err := r.countTexts(q.Key, operator); err != nil {
 		return q, err
 	}
-	if err := r.more(len(values)); err != nil {
+	if err := r.countValues(len(values)); err != nil {
 		return q, err
 	}
 	for j, v := range values {
@@ -131,7 +131,7 @@ func (r *reader) requirement(value any, i int) (q metav1.LabelSelectorRequiremen
 		if !ok {
 			return q, wrongType(at().Child("values").Index(j), v, "a string")
 		}
-		if err := r.read(text); err != nil {
+		if err := r.countTexts(text); err != nil {
 			return q, err
 		}
 		q.Values = append(q.Values, text)
@@ -139,9 +139,9 @@ func (r *reader) requirement(value any, i int) (q metav1.LabelSelectorRequiremen
 	return q, nil
 }
 
-// read texts of the selector, as far as it may be long. That is no more than the
-// length of its JSON, so that what /bind took, late binding takes.
-func (r *reader) read(texts ...string) *field.Error {
+// countTexts limits the length of the selector. The count is no more than the length
+// of its JSON, so that late binding accepts what /bind accepted.
+func (r *selectorReader) countTexts(texts ...string) *field.Error {
 	for _, t := range texts {
 		r.left -= len(t) + len(`"",`)
 	}
@@ -151,8 +151,8 @@ func (r *reader) read(texts ...string) *field.Error {
 	return nil
 }
 
-// more values are about to be read.
-func (r *reader) more(n int) *field.Error {
+// countValues limits the values, before they are read.
+func (r *selectorReader) countValues(n int) *field.Error {
 	if r.values += n; r.values > v1alpha1.MaxSelectorValues {
 		return tooMany(r.at, r.values, v1alpha1.MaxSelectorValues, values)
 	}
@@ -172,7 +172,7 @@ func onlyFields(object map[string]any, at func() *field.Path, names ...string) *
 	return nil
 }
 
-// orZero is a value of that type, which null stands for, too.
+// orZero returns a value of type T; null stands for the zero value.
 func orZero[T any](value any) (t T, ok bool) {
 	if value == nil {
 		return t, true
@@ -181,13 +181,13 @@ func orZero[T any](value any) (t T, ok bool) {
 	return t, ok
 }
 
-// validate as the API machinery does, which would look for all errors that there are.
+// validate as the API machinery does, but stop at a number of errors.
 func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	p := problems{at: at}
 	if !areValid(s.MatchLabels) {
 		at := at.Child("matchLabels")
 		for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-			if !p.texts(at, key, validation.IsQualifiedName) || !p.texts(at, s.MatchLabels[key], validation.IsValidLabelValue) {
+			if !p.check(at, key, validation.IsQualifiedName) || !p.check(at, s.MatchLabels[key], validation.IsValidLabelValue) {
 				return p.list
 			}
 		}
@@ -214,7 +214,7 @@ func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return p.list
 }
 
-// areValid says so of almost all labels, for which it makes no list.
+// areValid is true of almost all labels, and makes no list for them.
 func areValid(set map[string]string) bool {
 	for key, value := range set {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
@@ -224,8 +224,8 @@ func areValid(set map[string]string) bool {
 	return true
 }
 
-// texts adds what is wrong with a key or a value.
-func (p *problems) texts(at *field.Path, text string, wrong func(string) []string) bool {
+// check adds what is wrong with a key or a value, and says whether to look for more.
+func (p *problems) check(at *field.Path, text string, wrong func(string) []string) bool {
 	for _, w := range wrong(text) {
 		if !p.add(field.Invalid(at, badValue(text), w)) {
 			return false

@@ -8,7 +8,7 @@ import (
 )
 
 // Operation of a JSON Patch. The path consists of names of fields, which need no
-// escaping, neither as JSON nor as RFC 6901 has it.
+// escaping, neither for JSON nor for RFC 6901.
 type Operation struct {
 	op, path string
 	value    jsontext.Value
@@ -32,12 +32,12 @@ func Patch(operations ...Operation) []byte {
 	return append(b, ']')
 }
 
-// Test that a field has the value still.
+// Test that a field still has this value.
 func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: appendText(nil, value)}
 }
 
-// parents counts how many of the fields that lead to the reference a claim has.
+// parents counts the fields on the path to the reference that a claim has.
 func (k *ClaimKind) parents(object map[string]any) int {
 	for i, name := range k.classRef[:len(k.classRef)-1] {
 		child, ok := object[name].(map[string]any)
@@ -49,8 +49,8 @@ func (k *ClaimKind) parents(object map[string]any) int {
 	return len(k.classRef) - 1
 }
 
-// AddReference to a class, and whatever parents of it are missing in a claim
-// that has so many of them.
+// AddReference adds a reference to a class, and its missing parents; parents is how
+// many the claim has.
 func (k *ClaimKind) AddReference(parents int, c *Class) Operation {
 	value := k.Reference(c)
 	for i := len(k.classRef) - 1; i > parents; i-- {

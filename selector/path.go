@@ -19,8 +19,8 @@ func (p path) String() string { return strings.Join(p, ".") }
 
 func (p path) field() *field.Path { return field.NewPath(p[0], p[1:]...) }
 
-// lookup returns the value at the path, nil where it is null or absent. It is
-// an error that something on the way is no object.
+// lookup returns the value at the path, nil if it is null or absent. It fails if
+// something on the way is not an object.
 func (p path) lookup(object map[string]any) (any, *field.Error) {
 	for i, name := range p[:len(p)-1] {
 		switch v := object[name].(type) {

@@ -14,10 +14,10 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// crafted are 4096 names of which the XXH64 after a prefix is one, as anybody can
-// make them up. XXH64 reads 32 bytes at a time, eight into each of four sums. After a
+// crafted returns 4096 names with the same XXH64 after a prefix, as anybody can make
+// them up. XXH64 reads 32 bytes at a time, eight into each of four sums. After a
 // prefix, a name has room for three pairs of 32 bytes: for each sum there are two ways to
-// write its sixteen bytes of a pair, of which the second undoes what the first changed.
+// write its sixteen bytes of a pair, so that the second undoes what the first changed.
 func crafted(t *testing.T, prefix string) []string {
 	t.Helper()
 	const stripe, prime1, prime2 = 32, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
@@ -70,8 +70,8 @@ func crafted(t *testing.T, prefix string) []string {
 	return texts
 }
 
-// waysOf are two pairs of eight bytes each: what the first of a pair changes, the
-// second undoes, where by is what that has to be greater by.
+// waysOf returns two pairs of eight bytes each: the second of a pair undoes what the
+// first changes. For that it has to be greater by what by returns.
 func waysOf(t *testing.T, by func(a, b uint64) uint64) (ways [2][2][8]byte) {
 	t.Helper()
 	copy(ways[0][0][:], "aaaaaaaa")
@@ -86,7 +86,7 @@ func waysOf(t *testing.T, by func(a, b uint64) uint64) (ways [2][2][8]byte) {
 	return ways
 }
 
-// apart writes two texts, of which the second as a number is greater by d, from a byte on.
+// apart writes two texts, from a byte on. As a number, the second is greater by d.
 func apart(d uint64, from int, carry uint64, low, high *[8]byte) bool {
 	const characters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	if from == 8 {
@@ -108,7 +108,7 @@ func apart(d uint64, from int, carry uint64, low, high *[8]byte) bool {
 	return false
 }
 
-// TestCraftedClasses are of an author who knows a hash that has no seed.
+// TestCraftedClasses plays an author who knows a hash without a seed.
 func TestCraftedClasses(t *testing.T) {
 	kind := newKind("as.example.org", "A", postgres().Name)
 	kind.Namespaced = true
@@ -136,7 +136,7 @@ func TestCraftedClasses(t *testing.T) {
 	}
 }
 
-// looksAt is how many values diff visits for a change.
+// looksAt counts the values that diff visits for a change.
 func looksAt[K dictKey, V comparable](a, b dict[K, V]) (n int) {
 	count := func(V) { n++ }
 	diff(a.root, b.root, count, count)
@@ -174,7 +174,7 @@ func TestCraftedTally(t *testing.T) {
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.countedAs(gold)), "We should not take one claim for another whose name was made up for that.")
 	})
 	t.Run("Slots", func(t *testing.T) {
-		// Names are enough that share a slot of the table: one is looked for after another.
+		// Names that share a slot of the table are enough: they are searched one by one.
 		const slots, classes = 540, 250
 		v := counting(0)
 		kind := v.Classes[0].Kind

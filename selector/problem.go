@@ -9,7 +9,7 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// problems of a claim, of which no more are collected than are told.
+// problems of a claim. No more are collected than are reported.
 type problems struct {
 	at   *field.Path
 	list field.ErrorList
@@ -25,17 +25,18 @@ func (p *problems) add(err *field.Error) bool {
 	return false
 }
 
-// tooMany of what the limit says, such as requirements.
-func tooMany(at *field.Path, has any, most int, what string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeTooMany, Field: at.String(), BadValue: has, Detail: fmt.Sprintf("must have at most %d %s", most, what)}
+// tooMany is the error for more than limit of what, such as requirements.
+func tooMany(at *field.Path, has any, limit int, what string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeTooMany, Field: at.String(), BadValue: has, Detail: fmt.Sprintf("must have at most %d %s", limit, what)}
 }
 
-// tooLong says so of a selector, and how long it is as far as it is known.
+// tooLong is the error for a selector with too many bytes; has is all that is known of
+// their number.
 func tooLong(at *field.Path, has string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeTooLong, Field: at.String(), Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes)}
 }
 
-// badValue is what of a value an error shows: a text shortened, and no object or list.
+// badValue is what an error shows of a value: a shortened text, and no object or list.
 func badValue(value any) any {
 	switch v := value.(type) {
 	case nil, bool, int64, float64:

@@ -10,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// query is a selector in the form in which classes are asked. What it says of a
-// class is what the selector says; but it takes one pass over the class's labels,
-// compares no texts, and so costs little more for the longest selector that is
-// allowed than for a short one.
+// query is a selector in a form that matches classes faster. It takes one pass over the
+// labels of a class and compares no texts, so the longest selector that is allowed
+// costs little more than a short one.
 type query struct {
-	// terms are all to be met. To match, they have to be resolved and sorted.
+	// terms must all be met. Before matching, they must be resolved and sorted.
 	terms []term
 	// values of all terms.
 	values []value
@@ -26,19 +25,19 @@ type query struct {
 // term is a requirement of a selector.
 type term struct {
 	key hashed
-	// from and to are where its values are among those of the query, of in and notIn,
-	// none of them twice. A slice of them would have them all made on the heap.
+	// from and to delimit its values among those of the query, for in and notIn, none
+	// of them twice. A slice would move all values to the heap.
 	from, to int
 	asks     relation
 	number   int64 // of greater and less
 
-	// is the key that the labels of classes have.
-	is unique.Handle[string]
-	// set of the values, where they are many.
+	// handle of the key, as the labels of classes have it.
+	handle unique.Handle[string]
+	// set of the values, if they are more than maxCompared.
 	set map[unique.Handle[label]]struct{}
 }
 
-// relation of a label to a term that asks for it.
+// relation that a term asks for, between its key, its values and a label.
 type relation int8
 
 const (
@@ -50,28 +49,28 @@ const (
 	absent
 )
 
-// byPresence says that only classes which have the key meet the term.
+// byPresence says that only classes with the key can meet the term.
 func (r relation) byPresence() bool { return r < notIn }
 
-// hashed is a text that is looked up.
+// hashed is a text with its hash.
 type hashed struct {
 	text text
 	hash uint64
 }
 
-// value is one of a term's, and the label that classes have it in.
+// value of a term, and the label of the classes that have it.
 type value struct {
 	hashed
 
 	label unique.Handle[label]
 }
 
-// many values are not compared one by one.
-const many = 16
+// maxCompared is how many values are compared one by one; more are looked up in a set.
+const maxCompared = 16
 
 func hash(s string) hashed { return hashed{text(s), text(s).hash()} }
 
-// queryRoom is where most queries fit, on the stack of whoever asks.
+// queryRoom has space for most queries, on the stack of the caller.
 type queryRoom struct {
 	terms  [4]term
 	values [4]value
@@ -100,12 +99,12 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 			t.asks = greater
 		case selection.LessThan:
 			t.asks = less
-		default: // No class meets what nobody knows.
+		default: // No class meets an unknown operator.
 			q.nothing = true
 		}
 		switch t.asks {
 		case in, notIn:
-			asked := r.ValuesUnsorted() // A copy, in which values may stand twice.
+			asked := r.ValuesUnsorted() // A copy, in which values may be repeated.
 			slices.Sort(asked)
 			t.from = len(q.values)
 			for _, v := range slices.Compact(asked) {
@@ -124,15 +123,15 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 	return q
 }
 
-// resolve the terms where there is no index to tell which labels there are.
+// resolve the terms if there is no index to tell which labels there are.
 func (q *query) resolve() {
 	for i := range q.terms {
 		t := &q.terms[i]
-		t.is = unique.Make(string(t.key.text))
+		t.handle = unique.Make(string(t.key.text))
 		values := q.valuesOf(t)
 		for j := range values {
 			v := &values[j]
-			v.label = newLabel(t.is, string(v.text))
+			v.label = newLabel(t.handle, string(v.text))
 		}
 	}
 	q.sort()
@@ -140,10 +139,10 @@ func (q *query) resolve() {
 
 func (q *query) valuesOf(t *term) []value { return q.values[t.from:t.to] }
 
-// resolveTerm among the classes that have a label of its key, and count those that
-// have one that it asks for. Of its values it keeps those that there are.
-func (q *query) resolveTerm(t *term, of *labelled) int {
-	t.is = of.key
+// resolveTerm by the classes that have its key, and count those with a label that it
+// asks for. It keeps only the values that classes have.
+func (q *query) resolveTerm(t *term, of *keyClasses) int {
+	t.handle = of.key
 	if t.asks != in && t.asks != notIn {
 		return of.classes
 	}
@@ -160,10 +159,10 @@ func (q *query) resolveTerm(t *term, of *labelled) int {
 	return count
 }
 
-// sort the terms as labels are sorted. They are resolved.
+// sort the resolved terms in the order of labels.
 func (q *query) sort() {
 	for i := range q.terms {
-		if t := &q.terms[i]; t.to-t.from > many {
+		if t := &q.terms[i]; t.to-t.from > maxCompared {
 			t.set = make(map[unique.Handle[label]]struct{}, t.to-t.from)
 			for _, v := range q.valuesOf(t) {
 				t.set[v.label] = struct{}{}
@@ -173,7 +172,7 @@ func (q *query) sort() {
 	slices.SortFunc(q.terms, func(a, b term) int { return cmp.Compare(a.key.hash, b.key.hash) })
 }
 
-// matches says whether a class of these labels meets all terms.
+// matches says whether a class with these labels meets all terms.
 func (q *query) matches(l Labels) bool {
 	for i := range q.terms {
 		t := &q.terms[i]
@@ -185,21 +184,21 @@ func (q *query) matches(l Labels) bool {
 	return true
 }
 
-// meets says whether the labels meet the term, of which those of other hashes
-// come after those of its own.
+// meets says whether the labels meet the term. They begin with those of the hash of its
+// key, if there are any.
 func (q *query) meets(t *term, l Labels) bool {
 	for i := range l {
 		if l[i].hash != t.key.hash {
 			break
 		}
-		if l[i].key == t.is {
+		if l[i].key == t.handle {
 			return q.holds(t, l[i].label)
 		}
 	}
 	return !t.asks.byPresence()
 }
 
-// holds says whether a label of the term's key meets it.
+// holds says whether a label with the term's key meets the term.
 func (q *query) holds(t *term, h unique.Handle[label]) bool {
 	switch t.asks {
 	case exists:

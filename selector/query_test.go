@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// A query says of a class what its selector says, however many labels, terms and
+// A query matches the same classes as its selector, however many labels, terms and
 // values there are.
 func TestQueryMatchesAsItsSelector(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))

@@ -6,25 +6,25 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// reach says from which namespaces claims of a kind are offered classes. A class
-// that has no namespace is in everybody's reach.
+// reach says from which namespaces claims of a kind are offered classes. All claims
+// are offered the classes without a namespace.
 type reach struct {
 	from v1alpha1.ClassNamespacesFrom
-	// names with FromNames.
+	// names of the namespaces, with FromNames.
 	names []string
 }
 
 func newReach(n v1alpha1.ClassNamespaces) reach {
-	return reach{from: n.From, names: strs(n.Names...)}
+	return reach{from: n.From, names: toStrings(n.Names...)}
 }
 
-// own says that claims are offered the classes of their own namespace alone.
+// own says that claims are offered only the classes of their own namespace.
 func (r *reach) own() bool {
 	return r.from != v1alpha1.FromAll && r.from != v1alpha1.FromNames
 }
 
-// offers says whether the claims of a namespace are offered a class. Those of no
-// namespace are offered none that has one, unless the registration says so.
+// offers says whether the claims of a namespace are offered a class. Claims without a
+// namespace are offered no class with one, unless the registration says so.
 func (r *reach) offers(namespace string, c *Class) bool {
 	switch {
 	case c.Namespace == "" || r.from == v1alpha1.FromAll:
@@ -35,8 +35,8 @@ func (r *reach) offers(namespace string, c *Class) bool {
 	return c.Namespace == namespace
 }
 
-// ClassNamespaces are those whose classes the claims of a namespace are offered,
-// of class kinds that are namespaced; all of them where all is true.
+// ClassNamespaces are the namespaces whose classes the claims of a namespace are
+// offered, if the class kind is namespaced. If all is true, they are all namespaces.
 func (r *reach) ClassNamespaces(claimNamespace string) (names []string, all bool) {
 	switch {
 	case r.from == v1alpha1.FromAll:

@@ -93,8 +93,8 @@ func TestDefaultsOf(t *testing.T) {
 	}
 }
 
-// ownDefaults is a view of so many namespaces, each of which has a default class for
-// the claims of its own.
+// ownDefaults is a view of this many namespaces. Each has a default class for its own
+// claims.
 func ownDefaults(namespaces int) *View {
 	kind := newKind("as.example.org", "Class", postgres().Name)
 	kind.Namespaced = true
@@ -105,8 +105,8 @@ func ownDefaults(namespaces int) *View {
 	return newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 }
 
-// The guard asks for up to 64 seats in one review, a dry run of an author of classes in any
-// namespace, too.
+// The guard asks for up to 64 seats in one review. A dry run by an author of classes in
+// any namespace is enough for that.
 func TestDefaultsOfOthersCostNothing(t *testing.T) {
 	view := ownDefaults(10_000)
 	for name, tc := range map[string]struct {

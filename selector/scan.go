@@ -1,15 +1,14 @@
 package selector
 
-// scan goes through JSON that is known to be valid, of which little is to be read: it
-// looks for the end of a value, and at nothing in it. Package jsontext would prove
-// once more that all of it is valid, which takes several times as long. What is not
-// valid has scan return something, in the end.
+// scan goes through valid JSON of which little is read: it looks only for the end of a
+// value. Package jsontext would prove once more that all of it is valid, which takes
+// several times as long. For invalid JSON, the results mean nothing, but scan ends.
 type scan struct {
 	json []byte
 	at   int
 }
 
-// next is what a value begins with, 0 at the end. It passes over the space before it.
+// next skips space, and returns the byte that follows, 0 at the end.
 func (s *scan) next() byte {
 	for ; s.at < len(s.json); s.at++ {
 		switch c := s.json[s.at]; c {
@@ -27,7 +26,7 @@ func (s *scan) begin() bool {
 	return s.notClosed()
 }
 
-// more says whether anything comes after what was read of an object or an array.
+// more says whether an object or an array has another element, after one was read.
 func (s *scan) more() bool {
 	if s.next() == ',' {
 		s.at++
@@ -47,7 +46,7 @@ func (s *scan) notClosed() bool {
 	return true
 }
 
-// fieldName reads one, and the colon after it. It has its quotes, and maybe escapes.
+// fieldName reads a name and its colon. The name has its quotes, and maybe escapes.
 func (s *scan) fieldName() (quoted []byte, isEscaped bool) {
 	s.next()
 	begin := s.at
@@ -62,7 +61,7 @@ func (s *scan) fieldName() (quoted []byte, isEscaped bool) {
 	return quoted, isEscaped
 }
 
-// text passes over a string.
+// text skips a string.
 func (s *scan) text() (isEscaped bool) {
 	json, at := s.json, s.at+1
 	for at < len(json) && json[at] != '"' {
@@ -76,7 +75,7 @@ func (s *scan) text() (isEscaped bool) {
 	return isEscaped
 }
 
-// value passes over one, and returns it.
+// value skips a value, and returns it.
 func (s *scan) value() []byte {
 	kind := s.next()
 	begin := s.at
@@ -91,7 +90,7 @@ func (s *scan) value() []byte {
 	return s.json[begin:s.at]
 }
 
-// nested passes over an object or an array.
+// nested skips an object or an array.
 func (s *scan) nested() {
 	for depth := 0; s.at < len(s.json); {
 		switch s.json[s.at] {
@@ -110,7 +109,7 @@ func (s *scan) nested() {
 	}
 }
 
-// literal passes over a number, true, false or null.
+// literal skips a number, true, false or null.
 func (s *scan) literal() {
 	for ; s.at < len(s.json); s.at++ {
 		switch s.json[s.at] {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzScan proves that a scan finds what encoding/json finds, and ends where there is nothing to find.
+// FuzzScan proves that a scan finds what encoding/json finds, and always ends.
 func FuzzScan(f *testing.F) {
 	for _, text := range []string{
 		``, ` `, `"`, `"\`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `[`, `[,`, `[[`, `]`, `{]`, `}`, `,`, `:`, `{a`, `[1 2`, `{"a" "b"}`, "\x00", "[\x00]",
@@ -37,7 +37,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// walk through a value by all that a scan can do.
+// walk through a value with all methods of a scan.
 func walk(s *scan) any {
 	switch s.next() {
 	case '{':
@@ -73,7 +73,7 @@ func plainly(quoted []byte) (text string) {
 	return text
 }
 
-// What a claim repeats is made once.
+// A field that a claim repeats is made once.
 func TestRepetitionsAreMadeOnce(t *testing.T) {
 	for name, one := range map[string]string{
 		"Objects":   `"spec":{"classRef":{"name":1}},"spec":1`,

@@ -10,13 +10,13 @@ import (
 type Seat struct {
 	// ClaimKind is the name of the claim kind.
 	ClaimKind string
-	// Namespace of the claims and of the class, where claims are offered the
-	// classes of their own namespace alone; else empty.
+	// Namespace of the claims and of the class, if claims are offered only the
+	// classes of their own namespace; otherwise empty.
 	Namespace string
 }
 
-// SeatOf a class that becomes default for claims of this kind. It is false where
-// no claim of this kind is offered the class.
+// SeatOf a class that becomes default for claims of this kind. It is false if no
+// claim of this kind is offered the class.
 func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool) {
 	if c.Namespace != "" && k.own() {
 		return Seat{ClaimKind: k.Name, Namespace: c.Namespace}, true
@@ -38,7 +38,7 @@ func (v *View) Defaults() []*Class {
 	return defaults
 }
 
-// DefaultsBySeat are the same, those of each seat in their order.
+// DefaultsBySeat are the Defaults of each seat, sorted.
 func (v *View) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
 	for _, c := range v.Defaults() {
@@ -48,7 +48,7 @@ func (v *View) DefaultsBySeat() map[Seat][]*Class {
 	return bySeat
 }
 
-// DefaultsOf a seat, in their order.
+// DefaultsOf a seat, sorted.
 func (v *View) DefaultsOf(seat Seat) []*Class {
 	var defaults []*Class
 	v.eachDefaultOf(seat.Namespace, func(c *Class) {
@@ -60,8 +60,8 @@ func (v *View) DefaultsOf(seat Seat) []*Class {
 	return defaults
 }
 
-// eachDefault visits the default classes of the claim's own namespace, and where
-// it has none that is left after dropping, those of all namespaces, too.
+// eachDefault visits the default classes of the claim's own namespace. If none of them
+// is left after dropping, it also visits those for all namespaces.
 func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 	left := false
 	if claim.Namespace != "" && v.Kind.own() {
@@ -75,8 +75,8 @@ func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 	}
 }
 
-// eachDefaultOf the seat of a namespace is visited, or of the one that has none. It looks
-// at no class of another seat: of all namespaces, there may be many.
+// eachDefaultOf visits the default classes of the seat of a namespace, or of the seat
+// that has none. It looks at no other seat: all namespaces together may have many.
 func (v *View) eachDefaultOf(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	for _, s := range v.Classes {

@@ -17,8 +17,8 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
 
-// fuzzedWorld has classes with labels of few keys and values, so that selectors
-// meet them, and the same labels by the names of the classes.
+// fuzzedWorld has classes with labels of few keys and values, so that selectors match
+// them, and the same labels by the names of the classes.
 type fuzzedWorld struct {
 	indexed, scanned *View
 	labels           map[string]labels.Set
@@ -38,7 +38,7 @@ func newFuzzedWorld() fuzzedWorld {
 	return world
 }
 
-// selectorAttacks are units of JSON and of text that were seen to take long, often.
+// selectorAttacks are pieces of JSON and of text that took long when repeated.
 var selectorAttacks = map[string][]string{
 	"field": {`{}`, `{"key":"","operator":""}`, `{"key":"a","operator":"DoesNotExist"}`, `{"key":"a","operator":"In","values":["1"]}`, `null`, `[[]]`, `"<"`},
 	"text":  {"!a,", "a,", "a=1,", "a in (1),", "a>1,", "(", "!", "<", " ", "a notin (x,", "\xff"},
@@ -88,7 +88,7 @@ func FuzzClassSelectorText(f *testing.F) {
 	})
 }
 
-// sizes of the attacks, few where many inputs are wanted.
+// sizes of the attacks; few if many inputs are wanted.
 func sizes() []int {
 	if cost.Fuzzing() {
 		return []int{3, 65}
@@ -96,8 +96,8 @@ func sizes() []int {
 	return []int{3, 65, 4000, 85_000}
 }
 
-// fuzzSelector has a claim made of the text of its selector, which the reference
-// reads where that is certain.
+// fuzzSelector makes a claim of the text of its selector. If certain, the reference
+// reads it, too.
 func fuzzSelector(f *testing.F, claim func(text string) (object string, field any, annotations map[string]string, certain bool)) {
 	f.Helper()
 	meter := cost.NewMeter(f)
@@ -154,7 +154,7 @@ func fuzzSelector(f *testing.F, claim func(text string) (object string, field an
 	})
 }
 
-// selected are the classes that match, one after the other.
+// selected asks for each class by itself whether it matches.
 func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
 		if s.Matches(w.labels[name]) {

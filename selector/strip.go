@@ -9,8 +9,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Strip a class of this kind of all that NewClass does not read, and of what is
-// longer than it reads. NewClass makes the same of what is left.
+// Strip removes from a class all that NewClass does not read, and cuts what is longer
+// than it reads. NewClass then returns the same.
 func (k *ClassKind) Strip(object metav1.Object) {
 	annotations := map[string]string{}
 	for _, key := range []string{k.isDefault.annotation, k.weight.annotation, v1alpha1.CordonedAnnotation} {
@@ -38,7 +38,7 @@ func (k *ClassKind) Strip(object metav1.Object) {
 	object.SetFinalizers(nil)
 }
 
-// stripContent of all but the metadata and what the paths of the kind lead to.
+// stripContent keeps only the metadata and the fields at the paths of the kind.
 func (k *ClassKind) stripContent(u runtime.Unstructured) {
 	content := u.UnstructuredContent()
 	stripped := map[string]any{}
@@ -48,7 +48,7 @@ func (k *ClassKind) stripContent(u runtime.Unstructured) {
 		}
 	}
 	paths := []path{k.isDefault.path, k.weight.path}
-	// What leads to a field within another comes after it.
+	// A path into another field comes after the path to that field.
 	slices.SortFunc(paths, func(a, b path) int { return len(a) - len(b) })
 	for _, p := range paths {
 		if p == nil || p[0] == "metadata" {
@@ -61,7 +61,7 @@ func (k *ClassKind) stripContent(u runtime.Unstructured) {
 	u.SetUnstructuredContent(stripped)
 }
 
-// set the value at a path whose parents are objects, or not there.
+// set the value at a path whose parents are objects or absent.
 func set(object map[string]any, p path, value any) {
 	for _, name := range p[:len(p)-1] {
 		child, ok := object[name].(map[string]any)
@@ -74,7 +74,7 @@ func set(object map[string]any, p path, value any) {
 	object[p[len(p)-1]] = value
 }
 
-// shallow is a value with nothing in it that a weight or a mark is not made of.
+// shallow is a value without its contents: no weight or mark is an object or a list.
 func shallow(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -88,7 +88,7 @@ func shallow(value any) any {
 	}
 }
 
-// cut a text that is too long, so that it still is.
+// cut a text that is too long to one that still is.
 func cut(text string) string {
 	return text[:min(len(text), v1alpha1.MaxShownBytes+1)]
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// counting is a view whose strategy counts, with classes gold-0 to gold-(n-1).
+// counting is a view with a strategy that counts, and classes gold-0 to gold-(n-1).
 func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
 	k := postgres()
 	k.Spec.Strategy = v1alpha1.LeastClaims
@@ -33,15 +33,15 @@ func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
 	return view
 }
 
-// store shows a tally what a watch would.
+// store tells a tally what a watch would.
 func store(v *View, name, generateName string, c *Class) {
 	hash := v.Kind.countedAs(c)
 	v.Kind.Tally.Bind(hash)
 	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
 }
 
-// TestBurst has some replicas admit a thousand claims to ten classes, of which
-// each sees its own at once and all of them late.
+// TestBurst lets some replicas admit a thousand claims to ten classes. Each sees its own
+// claims at once and all of them late.
 func TestBurst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
@@ -69,8 +69,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestBurstOntoUnevenClasses begins with one class that has fewer claims than all
-// others, to which replicas that do not see each other all run.
+// TestBurstOntoUnevenClasses begins with one class that has fewer claims than all others.
+// Replicas that do not see each other all choose it.
 func TestBurstOntoUnevenClasses(t *testing.T) {
 	worst := 0
 	for seed := range uint64(20) {
@@ -252,8 +252,8 @@ func TestTallyGrows(t *testing.T) {
 	assert.LessOrEqual(t, tally.used*2, len(*tally.slots.Load()), "We should keep the table sparse.")
 }
 
-// TestTallyGrowsAsItIsAddedTo has the first claims of classes bound while the table
-// leaves out those that have none.
+// TestTallyGrowsAsItIsAddedTo binds the first claims of classes while the table leaves
+// out classes that have none.
 func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 	for round := range 500 {
 		tally := &Tally{}
@@ -274,7 +274,7 @@ func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 	}
 }
 
-// TestManyOfOneGenerateName is of an author who has many claims admitted at once.
+// TestManyOfOneGenerateName plays an author whose many claims are admitted at once.
 func TestManyOfOneGenerateName(t *testing.T) {
 	v := counting(2)
 	classes := v.Classes[0].All()

@@ -11,8 +11,8 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// parseSelectorText reads a selector as kubectl writes it, from an annotation. Its
-// limits are checked before what it says.
+// parseSelectorText reads a selector as kubectl writes it, from an annotation. It
+// checks the limits before the content.
 func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var text string
 	switch v := value.(type) {
@@ -26,12 +26,12 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	if len(text) > v1alpha1.MaxSelectorBytes {
 		return nil, field.ErrorList{tooLong(at, strconv.Itoa(len(text)))}
 	}
-	// kubectl takes an empty selector for that of everything. In an annotation it
-	// is more likely a template's unset value, and binding is for good.
+	// To kubectl, an empty selector selects everything. In an annotation it is more
+	// likely a template's unset value, and binding is for good.
 	if strings.TrimSpace(text) == "" {
 		return nil, field.ErrorList{field.Required(at, "must be a selector, such as tier=gold; leave the annotation out for the default class")}
 	}
-	// Its parser would take NUL for the end, and the selector for a wider one.
+	// The parser would stop at NUL, and return a wider selector.
 	if i := strings.IndexByte(text, 0); i >= 0 {
 		return nil, field.ErrorList{field.Invalid(at, badValue(text), "must not have a NUL character, as at byte "+strconv.Itoa(i))}
 	}
@@ -45,8 +45,8 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	return parsed, nil
 }
 
-// countText says what a selector has too many of, before its parser makes
-// something of each. It is exact where the selector is well-formed.
+// countText checks the limits of a selector before the parser allocates memory for
+// each part. It is exact if the selector is well-formed.
 func countText(text string, at *field.Path) *field.Error {
 	const mostWords = 2*(v1alpha1.MaxSelectorRequirements+v1alpha1.MaxSelectorValues) + 4*v1alpha1.MaxSelectorRequirements
 	var has struct{ commas, values, comparisons, words int }

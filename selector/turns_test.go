@@ -92,7 +92,7 @@ func TestRoundRobinAmongClassesThatChange(t *testing.T) {
 	for i := range 3 {
 		order = append(order, next(t, view, asks(i, "any"), 0))
 	}
-	view = tiers(kind, classes) // Each is another *Class, as after an update.
+	view = tiers(kind, classes) // Each is a new *Class, as after an update.
 	assert.Equal(t, order[0], next(t, view, asks(3, "any"), 0), "We should know a class that was updated.")
 	classes["d"] = []string{"any"}
 	view = tiers(kind, classes)
@@ -103,7 +103,7 @@ func TestRoundRobinAmongClassesThatChange(t *testing.T) {
 	assert.Equal(t, order[0], next(t, view, asks(6, "any"), 0), "We should pass over a class that is gone.")
 }
 
-// Replicas that start often give but a few claims each.
+// Replicas that restart often see only a few claims each.
 func TestRoundRobinBeginsAnywhere(t *testing.T) {
 	got, shares := map[string]int{}, map[string]float64{}
 	classes := map[string][]string{}

@@ -13,8 +13,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// hostile is 10,000 classes with 64 labels each, of which no two classes have one
-// in common, and of long keys that begin alike.
+// hostile is 10,000 classes with 64 labels each. No two classes share a label, and the
+// keys are long and begin alike.
 func hostile() []*Class {
 	kind := newKind("as.example.org", "Class", postgres().Name)
 	classes := make([]*Class, 10_000)
@@ -32,7 +32,7 @@ func hostileKey(i int) string {
 	return strings.Repeat("a", 100) + fmt.Sprintf(".example.org/key-%02d", i)
 }
 
-// worst selectors, in what they ask of each of those classes.
+// worst are the selectors that take longest for each of those classes.
 func worst() map[string]string {
 	many := func(n int, format func(i int, key string) string) string {
 		terms := make([]string, n)
@@ -85,8 +85,8 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
-// BenchmarkDefaults has the guard ask for the default class of one namespace, and a
-// claim of it without a selector get that, while others have theirs.
+// BenchmarkDefaults looks up the default class of one namespace, for the guard and for a
+// claim without a selector, while other namespaces have theirs.
 func BenchmarkDefaults(b *testing.B) {
 	for _, n := range []int{1, 10_000} {
 		view := ownDefaults(n)
@@ -105,7 +105,7 @@ func BenchmarkDefaults(b *testing.B) {
 	}
 }
 
-// cpu time of this process, which has no others to wait for.
+// cpu is the CPU time of this process, which does not depend on others.
 func cpu() int64 {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

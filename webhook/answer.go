@@ -43,7 +43,7 @@ func denied(err *apierrors.StatusError, reason string) *admissionv1.AdmissionRes
 	}
 }
 
-// auditAnnotations say why, in the API server's audit log.
+// auditAnnotations explain the decision in the API server's audit log.
 func auditAnnotations(d selector.Decision) map[string]string {
 	annotations := map[string]string{
 		"reason":     d.Reason(),

@@ -200,7 +200,7 @@ func TestReviewSeedsTheDraw(t *testing.T) {
 	}
 }
 
-// TestReviewCountsInFlight admits claims one after the other that no watch shows.
+// TestReviewCountsInFlight admits claims one after the other. No watch shows them.
 func TestReviewCountsInFlight(t *testing.T) {
 	kind := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.LeastClaims })
 	kind.Tally = &selector.Tally{}

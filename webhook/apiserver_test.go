@@ -38,7 +38,7 @@ var pathClasses = selector.NewClassKind(&v1alpha1.ClassKind{
 	},
 }, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "PathClass"}, false)
 
-// object of a class, whose uid is its name and "-1", with more in its metadata, and beside that.
+// object is the JSON of a class with the uid NAME-1, with more in its metadata and beside it.
 func object(name, metadata, rest string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"%s-1","resourceVersion":"10"%s}%s}`, name, name, metadata, rest)
 }
@@ -49,13 +49,13 @@ const (
 	beingDeleted = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 )
 
-// The classes most asked for: an SQLClass without its mark and with it, and so a PathClass.
+// The classes used most: an SQLClass and a PathClass, each without its mark and with it.
 var (
 	silver, silverMarked = object("silver", "", ""), object("silver", marked, "")
 	path, pathMarked     = object("path", "", `,"spec":{}`), object("path", "", `,"spec":{"isDefault":true}`)
 )
 
-// newGuardRequest asks for an update, or without an old object for a creation.
+// newGuardRequest asks for an update, or for a creation if there is no old object.
 func newGuardRequest(kind *selector.ClassKind, before, after string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 	gvk, gvr := kind.GroupVersionKind, kind.Resource()
 	r := &admissionv1.AdmissionRequest{
@@ -78,7 +78,7 @@ type apiServer struct {
 	kinds   map[string]*selector.ClassKind
 	classes map[string]string // objects by resource, namespace and name
 	leases  map[string]*coordinationv1.Lease
-	// fail is asked before each operation, such as "get lease" and its name.
+	// fail is called before each operation, such as "get lease", with the name.
 	fail func(operation, name string) error
 
 	mu sync.Mutex
@@ -95,7 +95,7 @@ func newAPIServer() *apiServer {
 	}
 }
 
-// guard asks the API server, and knows what is in the inventory.
+// guard returns a Guard that asks this API server and knows the inventory.
 func (s *apiServer) guard(i *selector.Inventory) *Guard {
 	i.SetClaimKind(selector.NewClaimKind(&v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName},
@@ -131,7 +131,7 @@ func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace
 	return u, class, err
 }
 
-// lease answers for the Leases, gives them versions, and compares these.
+// lease serves the Leases, gives them versions, and checks the versions of updates.
 func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, er
 	var l *coordinationv1.Lease
 	var err error
 	switch a := action.(type) {
-	case clienttesting.CreateAction: // As is an UpdateAction.
+	case clienttesting.CreateAction: // So is an UpdateAction.
 		write := a.GetObject().DeepCopyObject().(*coordinationv1.Lease)
 		l, err = answer(a.GetVerb(), write.Name, write)
 	case clienttesting.GetAction:
@@ -171,7 +171,7 @@ func leaseOf(claimKind string) string {
 	return onedefault.LeaseName(selector.Seat{ClaimKind: claimKind})
 }
 
-// holds the Lease of a claim kind: the class, its uid and its base.
+// holds stores a Lease of a claim kind, held by a class with this uid and base.
 func (s *apiServer) holds(claimKind, class, uid, base string) {
 	s.leases[leaseOf(claimKind)] = newLease(claimKind, class, uid, base)
 	s.leases[leaseOf(claimKind)].ResourceVersion = "7"
@@ -193,7 +193,7 @@ func newLease(claimKind, class, uid, base string) *coordinationv1.Lease {
 
 var anyID = regexp.MustCompile(`"id":"[^"]+"`)
 
-// stores what a request updates, unless it has the class another way.
+// stores the old object of a request, unless the class is stored already.
 func (s *apiServer) stores(request *admissionv1.AdmissionRequest) *apiServer {
 	old := unstructured.Unstructured{}
 	if request.OldObject.Raw == nil || json.Unmarshal(request.OldObject.Raw, &old.Object) != nil {

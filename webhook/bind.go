@@ -69,7 +69,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	view = snapshot[resource.String()]
 	if view == nil {
-		ctx, cancel := inTime(ctx)
+		ctx, cancel := withDeadline(ctx)
 		defer cancel()
 		registered, err := b.Registered(ctx, resource.String())
 		if err != nil {
@@ -120,7 +120,7 @@ func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector
 	if decision.Class != nil {
 		return decision, nil
 	}
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	begin = time.Now()
 	live, err := b.Live(ctx, view, claim)

@@ -17,7 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
 
-// binder of a world, which asks the API server in vain.
+// binder of a world. Its live reads find no class.
 func (w *world) binder() *Binder {
 	nothing := map[*selector.ClaimKind]*selector.View{}
 	for _, view := range w.inventory.Snapshot() {
@@ -30,7 +30,7 @@ func (w *world) binder() *Binder {
 	return b
 }
 
-// FuzzBind has any bytes posted to /bind, with 10,000 classes behind it.
+// FuzzBind posts any bytes to /bind, with 10,000 classes behind it.
 func FuzzBind(f *testing.F) {
 	for _, c := range bindSeeds() {
 		if body := c.review(); len(body) < 4<<10 || !cost.Fuzzing() {
@@ -54,9 +54,8 @@ func FuzzBind(f *testing.F) {
 	})
 }
 
-// FuzzBindClaim puts what the author of a claim chooses into a review, asks the
-// handler for its cost with 10,000 classes, and holds its answer among 60 against
-// that of the reference.
+// FuzzBindClaim puts what the author of a claim chooses into a review. It measures the
+// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
 func FuzzBindClaim(f *testing.F) {
 	for _, c := range bindSeeds() {
 		if len(c.selector)+len(c.annotation) < 4<<10 || !cost.Fuzzing() {
@@ -78,7 +77,7 @@ func FuzzBindClaim(f *testing.F) {
 		few.ask(body)
 		few.check(t, len(body))
 		if strings.Contains(c.selector+c.element, `\u`) {
-			return // Half a surrogate is replaced by the one decoder and refused by the other.
+			return // One decoder replaces half a surrogate, the other refuses it.
 		}
 		want := small.decide(c)
 		if got := answered(t, few); !want.allows(got) {
@@ -92,7 +91,7 @@ type fuzzedClaim struct {
 	// selector is JSON, or a program.
 	selector   string
 	annotation string
-	// element of the selector's list, or else of the annotation, so many times.
+	// element of the selector's list, or else of the annotation, repeated by times.
 	element string
 	times   byte
 
@@ -108,7 +107,7 @@ const (
 
 func (c *fuzzedClaim) claimKind() string { return worldClaimKinds[int(c.which)%len(worldClaimKinds)] }
 
-// repeated is what an author can make long without much ado.
+// repeated is the element many times: authors can easily make texts long.
 func (c *fuzzedClaim) repeated(separator string) string {
 	const doubling, most = 240, 128 << 10
 	n := 1
@@ -147,7 +146,7 @@ func (c *fuzzedClaim) object() string {
 
 func (c *fuzzedClaim) review() string { return c.reviewOf(c.object()) }
 
-// reviewOf an object in the place of its own.
+// reviewOf another object than its own.
 func (c *fuzzedClaim) reviewOf(object string) string {
 	name := c.name
 	if c.which&generated != 0 {
@@ -160,7 +159,7 @@ func (c *fuzzedClaim) reviewOf(object string) string {
 		worldGroup, c.claimKind(), quoted, namespace, c.which&dryRun != 0, object)
 }
 
-// bindSeeds are claims of every outcome, and the attacks that were seen.
+// bindSeeds are claims of every outcome, and known attacks.
 func bindSeeds() []fuzzedClaim {
 	list := func(n int, element string) string {
 		return `{"matchExpressions":[` + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + `]}`

@@ -14,18 +14,18 @@ import (
 
 // result of a claim.
 type result struct {
-	// refused is a claim that is malformed, or, as unmatched says, one for which
-	// there is no class.
+	// refused says that the claim is malformed, or, with unmatched, that there is no
+	// class for it.
 	refused, unmatched bool
-	// class as a log has it; empty, the claim gets none.
+	// class as a log has it; empty if the claim gets none.
 	class string
 	// among says that the class may be any of these, as by turns.
 	among []string
-	// either says that a claim may be refused, too: it is about as large as it may be.
+	// either says that the claim may also be refused, because it is close to a limit.
 	either bool
 }
 
-// allows an result that was seen.
+// allows says whether a result that was seen is right.
 func (r result) allows(got result) bool {
 	switch {
 	case r.either && got.refused && !got.unmatched:
@@ -38,8 +38,8 @@ func (r result) allows(got result) bool {
 	return r.class == got.class
 }
 
-// decide on a claim as the README says, slowly and with none of the code of the
-// product: Kubernetes' own reads the selector and matches it.
+// decide on a claim as the README says, slowly and with none of the product's code:
+// Kubernetes' own code reads and matches the selector.
 func (w *world) decide(c fuzzedClaim) result {
 	var object struct {
 		Metadata struct{ Annotations map[string]string }
@@ -96,8 +96,8 @@ func (w *world) choose(c fuzzedClaim, selector labels.Selector) result {
 	return best
 }
 
-// candidates before the weight is looked at. A claim without a selector gets a
-// default of its own namespace, where there is one that it can have.
+// candidates before weights count. A claim without a selector gets a default of its own
+// namespace, if there is one that it may get.
 func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plainClass) {
 	namespace, kind := valid(c.namespace), w.claimKinds[c.claimKind()]
 	var own []*plainClass
@@ -120,7 +120,7 @@ func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plai
 	return all
 }
 
-// referenceUniform is README's draw: a number in (0,1) of both arguments.
+// referenceUniform is the README's draw: a number in (0,1), from both arguments.
 func referenceUniform(seed, class uint64) float64 {
 	mix := func(z uint64) uint64 {
 		z += 0x9e3779b97f4a7c15
@@ -138,7 +138,7 @@ func (c *plainClass) String() string {
 	return c.kind + "/" + c.namespace + "/" + c.name
 }
 
-// valid is the text as it is after JSON, which has no invalid UTF-8.
+// valid is the text after JSON, without invalid UTF-8.
 func valid(text string) (back string) {
 	quoted, _ := json.Marshal(text)
 	_ = json.Unmarshal(quoted, &back)

@@ -14,64 +14,65 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// errManyBodies says that others hold the memory for reviews.
-var errManyBodies = errors.New("too many large reviews are being read; try again in a moment")
+// errTooManyBodies says that other reviews hold all the memory for bodies.
+var errTooManyBodies = errors.New("too many large reviews are being read; try again in a moment")
 
-// Bodies of the reviews that a replica reads and answers. What they hold beyond
-// the free bytes of each is limited, so that the usual review asks nobody. What
-// counts is what has arrived, and not what a header announces.
-type Bodies struct {
+// BodyBudget limits the memory for the bodies of the reviews that a replica reads
+// and answers. The free bytes of each body do not count, so a typical review never
+// waits. Bytes count when they arrive, not when a header announces them.
+type BodyBudget struct {
 	bytes *semaphore.Weighted
 }
 
-// NewBodies that hold so many bytes at most.
-func NewBodies(most int64) *Bodies { return &Bodies{semaphore.NewWeighted(most)} }
+// NewBodyBudget allows maxBytes for all bodies together.
+func NewBodyBudget(maxBytes int64) *BodyBudget { return &BodyBudget{semaphore.NewWeighted(maxBytes)} }
 
-// held is what one review holds of them.
-type held struct {
+// reservation is what one review has taken of the budget; a nil budget limits nothing.
+type reservation struct {
 	ctx    context.Context
-	bodies *Bodies
+	budget *BodyBudget
 	bytes  int64
 }
 
-// grow to so many bytes beyond the free ones, which may have to wait for other reviews, until the deadline.
-func (h *held) grow(to int) error {
-	more := int64(to) - h.bytes
-	if h.bodies == nil || more <= 0 {
+// grow reserves total bytes beyond the free ones. It may wait for other reviews,
+// until the deadline.
+func (r *reservation) grow(total int) error {
+	more := int64(total) - r.bytes
+	if r.budget == nil || more <= 0 {
 		return nil
 	}
-	ctx, cancel := inTime(h.ctx)
+	ctx, cancel := withDeadline(r.ctx)
 	defer cancel()
-	if h.bodies.bytes.Acquire(ctx, more) != nil {
-		return errManyBodies
+	if r.budget.bytes.Acquire(ctx, more) != nil {
+		return errTooManyBodies
 	}
-	h.bytes += more
+	r.bytes += more
 	return nil
 }
 
-func (h *held) release() {
-	if h.bytes > 0 {
-		h.bodies.bytes.Release(h.bytes)
+func (r *reservation) release() {
+	if r.bytes > 0 {
+		r.budget.bytes.Release(r.bytes)
 	}
 }
 
-// read the body, for no longer than the deadline. The server's own ReadTimeout
-// would begin when a connection is opened, which a client may do long before it
-// has something to send.
-func read(w http.ResponseWriter, r *http.Request, held *held) ([]byte, error) {
-	// To set the deadline beforehand, or to read in several pieces, has every request
-	// wake the goroutine of its connection, of HTTP/2.
+// read returns the body, or an error at the deadline. The server's own ReadTimeout
+// would start when a connection opens, and a client may open one long before it
+// sends anything.
+func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte, error) {
+	// A deadline set beforehand, or a read in several pieces, would wake the goroutine
+	// of an HTTP/2 connection for every request.
 	ended := make(chan struct{})
 	timer := time.AfterFunc(deadline, func() {
 		defer close(ended)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // A writer that knows no deadlines is a test's.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // Only the writer of a test has no deadlines.
 	})
-	body, err := readBody(r, held)
+	body, err := readBody(r, reserved)
 	if !timer.Stop() {
-		<-ended // The writer is no longer ours when the request has been answered.
+		<-ended // The writer must not be used after the answer.
 	}
 	switch {
-	case err == nil, errors.Is(err, errManyBodies):
+	case err == nil, errors.Is(err, errTooManyBodies):
 		return body, err
 	case errors.Is(err, errTooLarge):
 		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes)}
@@ -81,8 +82,8 @@ func read(w http.ResponseWriter, r *http.Request, held *held) ([]byte, error) {
 
 var errTooLarge = errors.New("too large")
 
-// freeBytes of a review are not counted. Those of HTTP/2 that one connection has at
-// once share what it has in HTTP/1.1.
+// freeBytes is how many bytes of a body do not count. The streams of an HTTP/2
+// connection share what one HTTP/1.1 connection has.
 func freeBytes(r *http.Request) int {
 	if r.ProtoMajor == 2 {
 		return v1alpha1.FreeReviewBytes / v1alpha1.MaxStreams
@@ -90,14 +91,14 @@ func freeBytes(r *http.Request) int {
 	return v1alpha1.FreeReviewBytes
 }
 
-// readBody into memory that is set aside as the body comes.
-func readBody(r *http.Request, held *held) ([]byte, error) {
-	const little = 512 // that is left to read the end
+// readBody reserves and allocates memory only as the body arrives.
+func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
+	const slack = 512 // room for the read that finds the end
 	if r.ContentLength > v1alpha1.MaxReviewBytes {
 		return nil, errTooLarge
 	}
 	free := freeBytes(r)
-	body := make([]byte, 0, min(max(int(r.ContentLength), 0)+little, free))
+	body := make([]byte, 0, min(max(int(r.ContentLength), 0)+slack, free))
 	for {
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
@@ -109,11 +110,11 @@ func readBody(r *http.Request, held *held) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(body) == cap(body):
-			size := min(2*cap(body), v1alpha1.MaxReviewBytes+little)
+			size := min(2*cap(body), v1alpha1.MaxReviewBytes+slack)
 			if r.ContentLength > 0 {
-				size = min(size, max(int(r.ContentLength), len(body))+little)
+				size = min(size, max(int(r.ContentLength), len(body))+slack)
 			}
-			if err := held.grow(size - free); err != nil {
+			if err := reserved.grow(size - free); err != nil {
 				return nil, err
 			}
 			body = slices.Grow(body, size-len(body))

@@ -36,7 +36,7 @@ func posted(h http.Handler, body string, change ...func(*http.Request)) *httptes
 }
 
 func TestBodiesInFlight(t *testing.T) {
-	const most = 1 << 20
+	const limit = 1 << 20
 	for name, tc := range map[string]struct {
 		reason string
 		length int
@@ -49,13 +49,13 @@ func TestBodiesInFlight(t *testing.T) {
 		"Small2":  {reason: "We should answer a usual review of HTTP/2 at once.", length: v1alpha1.FreeReviewBytes/v1alpha1.MaxStreams - 600, http: 2, frees: time.Hour, want: http.StatusOK},
 		"Little":  {reason: "We should count what is beyond that.", length: 100 << 10, http: 1, frees: time.Hour, want: http.StatusOK},
 		"Little2": {reason: "We should count more of HTTP/2, which may have several on a connection.", length: 100 << 10, http: 2, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
-		"Waits":   {reason: "We should answer a large review when there is memory.", length: most, http: 1, frees: time.Second, want: http.StatusOK, after: time.Second},
-		"TooFew":  {reason: "We should say by the deadline that we cannot answer.", length: most, http: 1, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
+		"Waits":   {reason: "We should answer a large review when there is memory.", length: limit, http: 1, frees: time.Second, want: http.StatusOK, after: time.Second},
+		"TooFew":  {reason: "We should say by the deadline that we cannot answer.", length: limit, http: 1, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
-				h := &Handler{Bodies: NewBodies(most)}
+				h := &Handler{BodyBudget: NewBodyBudget(limit)}
 				h.Review = func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 					if first {
 						first = false
@@ -63,7 +63,7 @@ func TestBodiesInFlight(t *testing.T) {
 					}
 					return admit(ctx, r)
 				}
-				go posted(h, padded(most))
+				go posted(h, padded(limit))
 				synctest.Wait()
 				begin := time.Now()
 				w := posted(h, padded(tc.length), func(r *http.Request) { r.ProtoMajor = tc.http })
@@ -71,15 +71,15 @@ func TestBodiesInFlight(t *testing.T) {
 				assert.Equal(t, tc.after, time.Since(begin), tc.reason)
 				time.Sleep(tc.frees) // All is given back.
 				synctest.Wait()
-				assert.True(t, h.Bodies.bytes.TryAcquire(most), "We should give back what a review held.")
+				assert.True(t, h.BodyBudget.bytes.TryAcquire(limit), "We should give back what a review held.")
 			})
 		})
 	}
 }
 
-// What is announced and does not come holds nothing.
+// Announced bytes that do not arrive are not counted.
 func TestBodiesCountWhatComes(t *testing.T) {
-	h := held{ctx: t.Context(), bodies: NewBodies(1 << 20)}
+	h := reservation{ctx: t.Context(), budget: NewBodyBudget(1 << 20)}
 	r := httptest.NewRequest(http.MethodPost, "/bind", io.MultiReader(strings.NewReader(padded(100<<10)), errs{}))
 	r.ContentLength = 20 << 20
 	_, err := readBody(r, &h)
@@ -93,7 +93,7 @@ func (errs) Read([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The largest object that the API server takes fits.
 func TestLargestReview(t *testing.T) {
-	h := &Handler{Review: admit, Bodies: NewBodies(v1alpha1.MaxReviewBytesInFlight)}
+	h := &Handler{Review: admit, BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)}
 	body := strings.Replace(goodReview, `"uid"`, `"object":{"a":"`+strings.Repeat(`\u003c`, 3<<20)+`"},"uid"`, 1)
 	for name, announced := range map[string]int64{"Announced": int64(len(body)), "NotAnnounced": -1} {
 		w := posted(h, body, func(r *http.Request) { r.ContentLength = announced })
@@ -140,16 +140,16 @@ func TestFailuresAreTold(t *testing.T) {
 	}
 }
 
-// hostileObjects are the costliest that a review may have.
+// hostileObjects are the most expensive objects that a review may have.
 func hostileObjects() map[string]string {
-	of := func(s string, n int) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
+	list := func(s string, n int) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
 	return map[string]string{
-		"EmptyExpressions": `{"spec":{"classSelector":{"matchExpressions":[` + of("{}", 4000) + `]}}}`,
+		"EmptyExpressions": `{"spec":{"classSelector":{"matchExpressions":[` + list("{}", 4000) + `]}}}`,
 		"LongValue":        `{"spec":{"classSelector":{"matchLabels":{"a":"` + strings.Repeat("a", 2_900_000) + `"}}}}`,
-		"Absences":         `{"metadata":{"annotations":{"classbind.io/class-selector":"` + of("!a", 87_000) + `"}}}`,
-		"WrongValues":      `{"spec":{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[` + of(`"-"`, 1024) + `]}]}}}`,
-		"Reference":        `{"spec":{"classRef":[` + of("{}", 1_000_000) + `]}}`,
-		"Fields":           `{"spec":{"classSelector":{}},` + of(`"a":[]`, 400_000) + `}`,
+		"Absences":         `{"metadata":{"annotations":{"classbind.io/class-selector":"` + list("!a", 87_000) + `"}}}`,
+		"WrongValues":      `{"spec":{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[` + list(`"-"`, 1024) + `]}]}}}`,
+		"Reference":        `{"spec":{"classRef":[` + list("{}", 1_000_000) + `]}}`,
+		"Fields":           `{"spec":{"classSelector":{}},` + list(`"a":[]`, 400_000) + `}`,
 	}
 }
 
@@ -181,7 +181,7 @@ func TestReviewsCostLittle(t *testing.T) {
 	}
 }
 
-// Classes are read no more than is asked for.
+// Of a class, only what is needed is read.
 func TestClassesCostLittle(t *testing.T) {
 	for name, rest := range map[string]string{
 		"Labels":      `"labels":{` + strings.TrimSuffix(strings.Repeat(`"a":"b",`, 300_000), ",") + `}`,

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// connections are accepted up to a limit. At the limit, one makes room for the next:
-// where many have had no review yet, the oldest of those, and else the one that has
-// been idle the longest since its review. Whoever holds all connections then locks
-// nobody out: a new one has time for its first review, however many had theirs, and
-// those that had theirs stay, however many are new. A limit that only has the next one
-// wait, as that of x/net/netutil, lets whoever holds idle connections lock all others out.
+// connections is a listener that limits open connections. At the limit, it closes one
+// for the next: the oldest of those without a review, if they are many, or else the
+// one idle the longest since its review. So a client that holds all connections locks
+// nobody out: a new connection has time for its first review, however many have had
+// theirs, and those stay open, however many are new. x/net/netutil instead makes the
+// next connection wait: there, a client with idle connections locks out all others.
 type connections struct {
 	net.Listener
 
-	most int
+	limit int
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
-	// room is signalled when a connection is closed, or may be, while one waits.
+	// room wakes admit when a connection has closed or may be closed.
 	room    *sync.Cond
-	waiting atomic.Bool
+	waiting atomic.Bool // admit may be waiting for room
 	closed  bool
 }
 
@@ -33,44 +33,44 @@ type connections struct {
 type connection struct {
 	net.Conn
 
-	of   *connections
-	once sync.Once
-	// review says that one has come on it, ever.
-	review atomic.Bool
-	// answering says that one has come whole, and has no answer yet.
+	listener *connections
+	once     sync.Once
+	// reviewed says that a review has ever arrived on it.
+	reviewed atomic.Bool
+	// answering says that a complete review has no answer yet.
 	answering atomic.Bool
-	// since when nothing is answered on it, in nanoseconds.
-	since atomic.Int64
+	// idleSince is when it was opened or last answered, in nanoseconds.
+	idleSince atomic.Int64
 }
 
-func newConnections(l net.Listener, most int) *connections {
-	c := &connections{Listener: l, most: most, open: map[*connection]struct{}{}}
+func newConnections(l net.Listener, limit int) *connections {
+	c := &connections{Listener: l, limit: limit, open: map[*connection]struct{}{}}
 	c.room = sync.NewCond(&c.mu)
 	return c
 }
 
-// Accept the next connection, and make room for it.
+// Accept returns the next connection and makes room for it.
 func (l *connections) Accept() (net.Conn, error) {
 	tcp, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: tcp, of: l}
-	c.since.Store(time.Now().UnixNano())
+	c := &connection{Conn: tcp, listener: l}
+	c.idleSince.Store(time.Now().UnixNano())
 	if victim := l.admit(c); victim != nil {
-		_ = victim.Close() // Its client is to see that it is closed; there is no one else to tell.
+		_ = victim.Close() // Nobody needs the error: the client sees that it is closed.
 	}
 	return c, nil
 }
 
-// admit a connection, in the place of the one that it returns.
+// admit adds a connection. The caller has to close the victim, if any.
 func (l *connections) admit(c *connection) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting.Store(true) // Before it looks: whoever is done after that sees it.
+	l.waiting.Store(true) // Before leastUseful looks: an answer after that signals room.
 	defer l.waiting.Store(false)
-	for len(l.open) >= l.most && !l.closed {
-		if victim = l.least(); victim != nil {
+	for len(l.open) >= l.limit && !l.closed {
+		if victim = l.leastUseful(); victim != nil {
 			delete(l.open, victim)
 			break
 		}
@@ -80,29 +80,29 @@ func (l *connections) admit(c *connection) (victim *connection) {
 	return victim
 }
 
-// least is the connection that is missed the least, nil where all are being answered.
-func (l *connections) least() *connection {
+// leastUseful is the connection to close; nil if all are being answered.
+func (l *connections) leastUseful() *connection {
 	var reviewed, unreviewed *connection // idle the longest
 	newcomers := 0
 	for c := range l.open {
 		switch {
 		case c.answering.Load():
-		case c.review.Load():
+		case c.reviewed.Load():
 			reviewed = idleLonger(reviewed, c)
 		default:
 			unreviewed = idleLonger(unreviewed, c)
 			newcomers++
 		}
 	}
-	if reviewed == nil || newcomers > l.most/4 {
+	if reviewed == nil || newcomers > l.limit/4 {
 		return unreviewed
 	}
 	return reviewed
 }
 
-// idleLonger is the one of two connections that has been idle for longer; a may be nil.
+// idleLonger returns the connection that has been idle longer; a may be nil.
 func idleLonger(a, b *connection) *connection {
-	if a != nil && a.since.Load() <= b.since.Load() {
+	if a != nil && a.idleSince.Load() <= b.idleSince.Load() {
 		return a
 	}
 	return b
@@ -117,23 +117,23 @@ func (l *connections) Close() error {
 	return l.Listener.Close()
 }
 
-// Close a connection, which the server and the listener may do.
+// Close a connection. The server and the listener may both do that.
 func (c *connection) Close() error {
 	c.once.Do(func() {
-		c.of.mu.Lock()
-		delete(c.of.open, c)
-		c.of.room.Signal()
-		c.of.mu.Unlock()
+		c.listener.mu.Lock()
+		delete(c.listener.open, c)
+		c.listener.room.Signal()
+		c.listener.mu.Unlock()
 	})
 	return c.Conn.Close()
 }
 
 type connectionKey struct{}
 
-// withConnection has a request know on which connection it came.
+// withConnection puts the connection of a request into its context.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	if of := connectionOf(c); of != nil {
-		return context.WithValue(ctx, connectionKey{}, of)
+	if accepted := connectionOf(c); accepted != nil {
+		return context.WithValue(ctx, connectionKey{}, accepted)
 	}
 	return ctx
 }
@@ -142,33 +142,33 @@ func connectionOf(c net.Conn) *connection {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
-	of, _ := c.(*connection)
-	return of
+	accepted, _ := c.(*connection)
+	return accepted
 }
 
-// answering says that a request has come whole, whose answer its connection has to
-// stay open for.
-func answering(ctx context.Context) {
+// markAnswering keeps the connection open for the answer: the request has arrived
+// completely.
+func markAnswering(ctx context.Context) {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		c.answering.Store(true)
-		if !c.review.Load() {
-			c.review.Store(true)
+		if !c.reviewed.Load() {
+			c.reviewed.Store(true)
 		}
 	}
 }
 
-// connectionState is told by the server.
+// connectionState is the server's ConnState hook.
 func connectionState(conn net.Conn, state http.ConnState) {
 	if state != http.StateIdle {
 		return
 	}
 	if c := connectionOf(conn); c != nil {
-		c.since.Store(time.Now().UnixNano())
+		c.idleSince.Store(time.Now().UnixNano())
 		c.answering.Store(false)
-		if c.of.waiting.Load() {
-			c.of.mu.Lock()
-			c.of.room.Signal()
-			c.of.mu.Unlock()
+		if c.listener.waiting.Load() {
+			c.listener.mu.Lock()
+			c.listener.room.Signal()
+			c.listener.mu.Unlock()
 		}
 	}
 }

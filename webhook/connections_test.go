@@ -13,8 +13,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		reason string
-		open   string // the longest idle first
-		closed int    // of them; -1, none
+		open   string // the one idle the longest first
+		closed int    // its index; -1, none
 	}{
 		"ManyUnreviewed": {"We should close the oldest unreviewed one, where these hold more than a quarter.", "rruurrur", 2},
 		"FewUnreviewed":  {"We should leave a new connection the time for a review.", "urrrrrru", 1},
@@ -28,14 +28,14 @@ func TestConnectionsMakeRoom(t *testing.T) {
 			l := newConnections(nil, len(tc.open))
 			closed := map[*connection]int{nil: -1}
 			for i, state := range tc.open {
-				c := &connection{of: l}
-				c.since.Store(int64(i))
-				c.review.Store(state != unreviewed)
+				c := &connection{listener: l}
+				c.idleSince.Store(int64(i))
+				c.reviewed.Store(state != unreviewed)
 				c.answering.Store(state == answering)
 				l.open[c] = struct{}{}
 				closed[c] = i
 			}
-			assert.Equal(t, tc.closed, closed[l.least()], tc.reason)
+			assert.Equal(t, tc.closed, closed[l.leastUseful()], tc.reason)
 		})
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// unanswered is a question to an API server that does not answer.
+// unanswered is a call to an API server that does not answer.
 func unanswered(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -42,15 +42,15 @@ func (unansweredLeases) Get(ctx context.Context, _ string, _ metav1.GetOptions) 
 	return nil, unanswered(ctx)
 }
 
-// A request is answered by its deadline, whatever the answer waits for, even
-// where its body took part of the time.
+// A request is answered by its deadline, whatever the answer waits for, even if the
+// body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
 	live := func(ctx context.Context, _ *selector.View, _ selector.Claim) (*selector.View, error) {
 		return nil, unanswered(ctx)
 	}
 	registered := func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
-	// after is how long it takes to say that a claim kind is registered.
+	// after says, after this time, that a claim kind is registered.
 	after := func(d time.Duration) func(context.Context, string) (bool, error) {
 		return func(context.Context, string) (bool, error) {
 			time.Sleep(d)
@@ -120,7 +120,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	assert.Subset(t, guards, asking(reflect.TypeFor[Guard]()), "We should know of all that a class may wait for.")
 }
 
-// slow to come, and nothing.
+// slow is a body that takes this time and is empty.
 type slow time.Duration
 
 func (s slow) Read([]byte) (int, error) {
@@ -128,7 +128,7 @@ func (s slow) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// asking are the fields that are functions with a context.
+// asking returns the fields that are functions with a context.
 func asking(of reflect.Type) (names []string) {
 	for _, field := range reflect.VisibleFields(of) {
 		if f := field.Type; f.Kind() == reflect.Func && f.NumIn() > 0 && f.In(0) == reflect.TypeFor[context.Context]() {

@@ -12,19 +12,19 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// escaped is how long JSON makes one byte of a text, at most: \u0000.
-const escaped = 6
+// escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
+const escapeFactor = 6
 
-// reviewed is what is read of an AdmissionReview, field by field. What else is in
-// it, such as who asks and with which options, is skipped.
-type reviewed struct {
+// decodedReview is what is read of an AdmissionReview, field by field. Everything
+// else, such as the user and the options, is skipped.
+type decodedReview struct {
 	body             []byte
 	apiVersion, kind string
 	request          *admissionv1.AdmissionRequest
 }
 
 // UnmarshalJSONFrom is called by package json.
-func (r *reviewed) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+func (r *decodedReview) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return readObject(from, func(name []byte) error {
 		switch string(name) {
 		case "apiVersion":
@@ -38,7 +38,7 @@ func (r *reviewed) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	})
 }
 
-func (r *reviewed) readRequest(from *jsontext.Decoder) error {
+func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 	if from.PeekKind() == jsontext.KindBeginObject && r.request == nil {
 		r.request = &admissionv1.AdmissionRequest{}
 	}
@@ -70,7 +70,7 @@ func (r *reviewed) readRequest(from *jsontext.Decoder) error {
 	})
 }
 
-// readKind reads a kind or a resource, whichever the last name says.
+// readKind reads a kind or a resource; last is the name of its third field.
 func readKind(from *jsontext.Decoder, last string, group, version, kind *string) error {
 	return readObject(from, func(name []byte) error {
 		switch string(name) {
@@ -85,7 +85,7 @@ func readKind(from *jsontext.Decoder, last string, group, version, kind *string)
 	})
 }
 
-// readObject field by field; null has none.
+// readObject calls read for each field of an object; null has none.
 func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 	switch from.PeekKind() {
 	case jsontext.KindBeginObject:
@@ -93,11 +93,11 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 	case jsontext.KindNull:
 		return from.SkipValue()
 	}
-	return unlike(from, "an object")
+	return typeError(from, "an object")
 }
 
-// readText into a string, which null leaves as it is. What is longer than any name
-// is refused before it is copied.
+// readText reads a string; null leaves it as it is. A text longer than any name is
+// refused before it is copied.
 func readText[T ~string](from *jsontext.Decoder, to *T) error {
 	switch from.PeekKind() {
 	case jsontext.KindString:
@@ -106,7 +106,7 @@ func readText[T ~string](from *jsontext.Decoder, to *T) error {
 			return err
 		}
 		text := []byte(quoted[1 : len(quoted)-1])
-		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= escaped*v1alpha1.MaxNameBytes {
+		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= escapeFactor*v1alpha1.MaxNameBytes {
 			if text, err = jsontext.AppendUnquote(nil, quoted); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func readText[T ~string](from *jsontext.Decoder, to *T) error {
 	case jsontext.KindNull:
 		return from.SkipValue()
 	}
-	return unlike(from, "a string")
+	return typeError(from, "a string")
 }
 
 func readBool(from *jsontext.Decoder, to **bool) error {
@@ -134,11 +134,11 @@ func readBool(from *jsontext.Decoder, to **bool) error {
 		*to = nil
 		return from.SkipValue()
 	}
-	return unlike(from, "true or false")
+	return typeError(from, "true or false")
 }
 
-// readRaw keeps a value as it stands in the body, valid as it now is known to be.
-func (r *reviewed) readRaw(from *jsontext.Decoder, to *runtime.RawExtension) error {
+// readRaw keeps a value as a slice of the body. The decoder has proved it valid.
+func (r *decodedReview) readRaw(from *jsontext.Decoder, to *runtime.RawExtension) error {
 	value, err := from.ReadValue()
 	if err == nil && value.Kind() != jsontext.KindNull {
 		end := int(from.InputOffset())
@@ -147,15 +147,15 @@ func (r *reviewed) readRaw(from *jsontext.Decoder, to *runtime.RawExtension) err
 	return err
 }
 
-// unlike says that what comes next is not what it should be.
-func unlike(from *jsontext.Decoder, what string) error {
+// typeError skips the next value, and says what it must be instead.
+func typeError(from *jsontext.Decoder, what string) error {
 	if err := from.SkipValue(); err != nil {
 		return err
 	}
 	return fmt.Errorf("within %q: must be %s", from.StackPointer(), what)
 }
 
-// skip a value. It is all in memory, so that this is faster than by its tokens.
+// skip a value. All of it is in memory, so this is faster than token by token.
 func skip(from *jsontext.Decoder) error {
 	_, err := from.ReadValue()
 	return err

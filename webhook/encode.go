@@ -12,21 +12,21 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// usual is more than the length of most answers.
-const usual = 768
+// answerCapacity is more than the bytes of most answers.
+const answerCapacity = 768
 
-// encode the answer as an AdmissionReview, as encoding/json would, which takes
-// several times as long to find out what the fields are. Here they are all, in
-// the order of the API; a test knows of a field that the API gets.
+// encode writes the answer as an AdmissionReview, as encoding/json would. That takes
+// several times as long, because it has to find the fields. Here are all of them, in
+// the order of the API; a test fails when the API gets another.
 func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
-	b := append(make([]byte, 0, usual), `{"kind":"AdmissionReview","apiVersion":`...)
+	b := append(make([]byte, 0, answerCapacity), `{"kind":"AdmissionReview","apiVersion":`...)
 	b = appendText(b, apiVersion)
 	b = append(b, `,"response":{"uid":`...)
 	b = appendText(b, string(r.UID))
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, r.Allowed)
 	if r.Result != nil {
-		status, err := json.Marshal(r.Result) // A refusal is rare, and its fields are many.
+		status, err := json.Marshal(r.Result) // A refusal is rare and has many fields.
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the status of the answer: %w", err)
 		}
@@ -57,7 +57,7 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 	return append(b, "}}"...), nil
 }
 
-// appendTexts as an object, in the order of their keys.
+// appendTexts appends an object, sorted by key.
 func appendTexts(b []byte, texts map[string]string) []byte {
 	keys := slices.AppendSeq(make([]string, 0, 8), maps.Keys(texts))
 	slices.Sort(keys)
@@ -70,7 +70,7 @@ func appendTexts(b []byte, texts map[string]string) []byte {
 	return append(b, '}')
 }
 
-// separator before the i-th of several, which begin with another.
+// separator is begin before the first element, and a comma before the others.
 func separator(begin byte, i int) byte {
 	if i == 0 {
 		return begin
@@ -78,7 +78,7 @@ func separator(begin byte, i int) byte {
 	return ','
 }
 
-// appendText as a JSON string. What is no UTF-8 is replaced, as encoding/json does.
+// appendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
 func appendText(b []byte, text string) []byte {
 	b, _ = jsontext.AppendQuote(b, text)
 	return b

@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// awkward to write as JSON: quotes, control characters, what is not ASCII, what
-// is no UTF-8, and what encoding/json escapes for HTML.
+// awkward texts to write as JSON: quotes, control characters, what is not ASCII,
+// invalid UTF-8, and what encoding/json escapes for HTML.
 var awkward = []string{
 	"", " ", `"`, `\`, `\u0041`, "'", "\x00\x01\x1f\x7f", "\b\f\n\r\t", "a\nb", "{}[],:", "<a href='b'>&amp;</a>", "\u2028\u2029",
 	"Größe", "世界", "\U0001f600", "\ufffd", "\xff", "a\xc3", "\xed\xa0\x80", "\xf0\x9f\x98",
 }
 
-// filled are values for a field of that type.
+// filled returns values for a field of that type.
 func filled(t *testing.T, field reflect.Type) (values []any) {
 	t.Helper()
 	switch reflect.Zero(field).Interface().(type) {
@@ -39,7 +39,7 @@ func filled(t *testing.T, field reflect.Type) (values []any) {
 		for _, text := range awkward {
 			values = append(values, []byte(text))
 		}
-		return append(values, []byte("ab"), []byte("abc"), []byte("abcd"), make([]byte, 10*usual))
+		return append(values, []byte("ab"), []byte("abc"), []byte("abcd"), make([]byte, 10*answerCapacity))
 	case *admissionv1.PatchType:
 		for _, text := range awkward {
 			values = append(values, new(admissionv1.PatchType(text)))
@@ -107,7 +107,7 @@ func TestEncodeIsReproducible(t *testing.T) {
 	}
 }
 
-// What is usual is to fit in what is set aside.
+// A typical answer fits into answerCapacity.
 func TestEncodeAllocatesOnce(t *testing.T) {
 	r := &admissionv1.AdmissionResponse{
 		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Allowed: true, PatchType: new(admissionv1.PatchTypeJSONPatch),

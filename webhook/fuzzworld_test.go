@@ -29,12 +29,12 @@ type plainClass struct {
 	isDefault, cordoned, terminating     bool
 }
 
-// world is what reviews are held against: class kinds of two scopes, whose
-// classes differ in all that a filter or a selector looks at.
+// world has the classes for fuzzed reviews: class kinds of both scopes, whose classes
+// differ in everything that a filter or a selector looks at.
 type world struct {
 	claimKinds map[string]v1alpha1.ClaimKindSpec // by plural
-	// from which namespaces the claims of a kind are offered classes: All, those
-	// of the claim's own, or one by its name.
+	// from which namespaces the claims of a kind are offered classes: All, the claim's
+	// own, or one by its name.
 	from      map[string]string
 	classes   []plainClass
 	inventory *selector.Inventory
@@ -76,8 +76,8 @@ func newWorld(classes int) *world {
 	return w
 }
 
-// servedBy a class kind are all claim kinds, and the one whose reference names no
-// kind by that of namespaced classes alone.
+// servedBy returns the claim kinds that a class kind serves: all, except that only the
+// namespaced class kind serves the one whose reference names no kind.
 func servedBy(classKind string) []string {
 	var names []string
 	for _, plural := range worldClaimKinds {
@@ -123,8 +123,8 @@ func (w *world) register(plural string) {
 	w.inventory.SetClaimKind(kind)
 }
 
-// randomClass has labels of few keys and values, so that selectors meet them,
-// and some have many labels whose keys take long to compare.
+// randomClass has labels of few keys and values, so that selectors match them. Some
+// classes have many labels whose keys take long to compare.
 func randomClass(random *rand.Rand, i, of int) plainClass {
 	plural := []string{"as", "as", "bs", "cs"}[random.IntN(4)]
 	c := plainClass{
@@ -165,14 +165,14 @@ func (c *plainClass) meta() *metav1.ObjectMeta {
 	return m
 }
 
-// The worlds are made once: one that a reference implementation looks through,
-// and one to measure in.
+// The worlds are made once: one for the reference implementation, and one to measure
+// in.
 var (
 	smallWorld = sync.OnceValue(func() *world { return newWorld(60) })
 	largeWorld = sync.OnceValue(func() *world { return newWorld(10_000) })
 )
 
-// post is a handler that is asked again and again.
+// post asks a handler again and again, and reuses the request and the answer.
 type post struct {
 	handler *Handler
 	request *http.Request
@@ -197,7 +197,7 @@ func (a *post) ask(body string) {
 	a.handler.ServeHTTP(&a.answers, a.request)
 }
 
-// check what holds of every answer, whatever is asked.
+// check what holds for every answer, whatever is asked.
 func (a *post) check(t *testing.T, length int) {
 	t.Helper()
 	const most = 32 << 10
@@ -215,7 +215,7 @@ func (a *post) check(t *testing.T, length int) {
 
 func short(text string) string { return text[:min(len(text), 1000)] }
 
-// lineWriter knows how long the longest line was.
+// lineWriter keeps the length of the longest line.
 type lineWriter struct{ longest int }
 
 func (w *lineWriter) Write(p []byte) (int, error) {

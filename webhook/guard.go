@@ -22,41 +22,40 @@ import (
 
 // Guard keeps at most one default class per seat.
 type Guard struct {
-	// Snapshot is what is known now; nil, nothing yet.
+	// Snapshot returns what is known now; nil means nothing yet.
 	Snapshot func() selector.Snapshot
-	// ClassKind as it is registered now; nil, it is not.
+	// ClassKind returns a class kind as it is registered now; nil if it is not.
 	ClassKind func(ctx context.Context, name string) (*selector.ClassKind, error)
-	// Registered asks the API server itself whether there is a ClaimKind, where
-	// the snapshot has none.
+	// Registered asks the API server itself about a ClaimKind that the snapshot
+	// does not have.
 	Registered func(ctx context.Context, claimKind string) (bool, error)
-	// Class as it is stored now; nil, it is not.
+	// Class reads a class as it is stored now; nil if there is none.
 	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
-	// Namespace says whether there is one now.
+	// Namespace says whether a namespace exists now.
 	Namespace func(ctx context.Context, name string) (bool, error)
 	// Leases of classbind's own namespace.
 	Leases coordinationclient.LeaseInterface
 	// Sightings of this replica.
 	Sightings *onedefault.Sightings
-	// Window in which the API server may still store what was admitted.
+	// Window is how long the API server may take to store what was admitted.
 	Window time.Duration
-	// Metrics count the answers; nil, nothing does.
+	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 
 	turns guardTurns
 }
 
-// Review validates the class that is to be created or updated. In this order,
-// it leaves alone whatever else is asked for, a class kind that is registered no
-// more, and a class that is being deleted; refuses a weight that cannot be read,
-// unless the class has it already; leaves alone a class that does not become
-// default; cannot answer before all classes are known; has the others wait for a
-// turn; leaves alone a class that takes no seat, because no claim is offered it;
-// answers the creation of a class that is there already or has no namespace, and the
-// update of one that has changed, as the API server would; and admits the class as a default if its
-// seats have no other, and none in the making.
+// Review validates a class before it is created or updated. In this order, it
+// leaves alone any other operation, a class kind that is not registered any more,
+// and a class that is being deleted; refuses a malformed weight, unless the class
+// has it already; leaves alone a class that does not become default; fails before
+// all classes are known; waits for a turn; leaves alone a class that takes no seat,
+// because no claim is offered it; answers as the API server would if the namespace
+// is missing, if the class to create exists, or if the class to update has changed;
+// and admits the class if its seats have no other default, and none in flight.
 //
-// Anybody who reaches the server can send any review. What one says is believed
-// only in what it does to the answer, which goes to its sender.
+// Anybody who reaches the server can send any review. Its content is trusted only
+// for the answer, which goes to its sender.
 func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
 	var kind *selector.ClassKind
 	defer func() {
@@ -69,7 +68,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
 		return untouched("NotACreationOrUpdate"), nil
 	}
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	kind, err = g.ClassKind(ctx, schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
 	if err != nil {
@@ -108,7 +107,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if len(ask.Seats) == 0 {
 		return untouched("NoClaimKind"), nil
 	}
-	// Else whoever makes up namespaces has a Lease made for each, which nobody deletes.
+	// Otherwise every made-up namespace would leave a Lease, which nobody deletes.
 	if !update && class.Namespace != "" {
 		switch there, err := g.Namespace(ctx, class.Namespace); {
 		case err != nil:
@@ -147,19 +146,19 @@ func (g *Guard) protocol(snapshot selector.Snapshot, turn *turn) *onedefault.Pro
 	}
 }
 
-// Stored says that a class was seen stored with its uid, marked default.
+// Stored notes that a class was seen stored with this uid, marked default.
 func (g *Guard) Stored(c *selector.Class, uid types.UID) {
-	g.Sightings.Stored(onedefault.Holder{Class: named(c), UID: uid})
+	g.Sightings.Stored(onedefault.Holder{Class: nameOf(c), UID: uid})
 }
 
 func sameError(a, b *field.Error) bool { return b != nil && a.Error() == b.Error() }
 
-func named(c *selector.Class) onedefault.Class {
+func nameOf(c *selector.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
 }
 
-// allKnown says that the snapshot has every claim kind that the class kind serves
-// and that is registered, with all of its classes.
+// allKnown returns an error unless the snapshot has every registered claim kind
+// that the class kind serves, with all of its classes.
 func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *selector.ClassKind) error {
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
@@ -180,7 +179,7 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 	return nil
 }
 
-// seatsOf a default class, in an order that is the same for all classes.
+// seatsOf returns the seats of a default class, in the same order for all classes.
 func seatsOf(snapshot selector.Snapshot, class *selector.Class) []selector.Seat {
 	var seats []selector.Seat
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
@@ -193,18 +192,18 @@ func seatsOf(snapshot selector.Snapshot, class *selector.Class) []selector.Seat 
 	return seats
 }
 
-// knownDefaults may have been made before anybody guarded them.
+// knownDefaults of the snapshot may be older than the guard and its Leases.
 func knownDefaults(snapshot selector.Snapshot, seats []selector.Seat) map[selector.Seat][]onedefault.Class {
 	known := map[selector.Seat][]onedefault.Class{}
 	for _, seat := range seats {
 		for _, c := range snapshot[seat.ClaimKind].DefaultsOf(seat) {
-			known[seat] = append(known[seat], named(c))
+			known[seat] = append(known[seat], nameOf(c))
 		}
 	}
 	return known
 }
 
-// live is a class as it counts now.
+// live reads a class as it is stored now.
 func (g *Guard) live(ctx context.Context, snapshot selector.Snapshot, c onedefault.Class) (onedefault.Live, error) {
 	kind, err := g.ClassKind(ctx, c.Kind)
 	if err != nil || kind == nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
-// FuzzGuard has any bytes posted to /guard, with 10,000 classes behind it.
+// FuzzGuard posts any bytes to /guard, with 10,000 classes behind it.
 func FuzzGuard(f *testing.F) {
 	for _, c := range guardSeeds() {
 		f.Add([]byte(c.review()))
@@ -48,9 +48,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// FuzzGuardClass puts what the author of a class chooses into a review, asks the
-// handler for its cost with 10,000 classes, and holds its answer among 60 against
-// that of the reference.
+// FuzzGuardClass puts what the author of a class chooses into a review. It measures the
+// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
 func FuzzGuardClass(f *testing.F) {
 	for _, c := range guardSeeds() {
 		f.Add(c.name, c.namespace, c.mark, c.oldMark, c.weight, c.oldWeight, c.which)
@@ -113,14 +112,14 @@ type fuzzedClass struct {
 const (
 	updated  = 1 << 3
 	deleting = 1 << 4
-	// raced by another write: what is to be created is stored already, and what is
-	// to be updated has another version.
+	// raced by another write: the class to create is stored already, and the class to
+	// update has another version.
 	raced = 1 << 7
 )
 
 func (c *fuzzedClass) classKind() string { return []string{"as", "bs", "cs"}[int(c.which&7)%3] }
 
-// within is its namespace, which one of a cluster-scoped kind does not have.
+// within is its namespace, empty for a cluster-scoped kind.
 func (c *fuzzedClass) within() string {
 	if c.classKind() != "cs" {
 		return ""
@@ -192,8 +191,8 @@ func badWeight(weight string) bool {
 	return weight != "" && (err != nil || n < 0 || n > 1_000_000 || len(weight) > v1alpha1.MaxShownBytes)
 }
 
-// sameWeight says that both are shown alike: of a long one we show the beginning, and
-// one that is longer yet is not even read.
+// sameWeight says that both look the same in an error: it shows the beginning of a long
+// weight, and an even longer one is not read.
 func sameWeight(a, b string) bool {
 	if unread(a) || unread(b) {
 		return unread(a) && unread(b)
@@ -203,7 +202,7 @@ func sameWeight(a, b string) bool {
 
 func unread(weight string) bool {
 	quoted, _ := json.Marshal(weight)
-	return len(quoted) > escaped*v1alpha1.MaxNameBytes+len(`""`)
+	return len(quoted) > escapeFactor*v1alpha1.MaxNameBytes+len(`""`)
 }
 
 // judge a class as the README says, slowly and obviously.
@@ -242,12 +241,12 @@ func (w *world) judge(c fuzzedClass) string {
 	return "allowed"
 }
 
-// is the other class, by its names.
+// is says whether both are the same class, by their names.
 func (c *plainClass) is(other *plainClass) bool {
 	return c.plural == other.plural && c.namespace == other.namespace && c.name == other.name
 }
 
-// seat of a class as a default, empty where it is offered to no claim of the kind.
+// seat of a class as a default, empty if no claim of the kind is offered it.
 func (w *world) seat(claimKind string, c *plainClass) string {
 	switch {
 	case !w.offers(claimKind, c.namespace, c):
@@ -258,8 +257,8 @@ func (w *world) seat(claimKind string, c *plainClass) string {
 	return "of all"
 }
 
-// plainAPI is an API server that stores the classes of a world, the class that is
-// asked about as it was, and Leases.
+// plainAPI is an API server that stores the classes of a world, the reviewed class as it
+// was, and Leases.
 type plainAPI struct {
 	world  *world
 	stored *fuzzedClass
@@ -296,14 +295,14 @@ func newPlainAPI(w *world) *plainAPI {
 	return p
 }
 
-// reset to what it is before any review.
+// reset to the state before any review.
 func (p *plainAPI) reset() {
 	clear(p.leases)
 	p.writes = 0
 	p.guards.Sightings = onedefault.NewSightings()
 }
 
-// held says whether any Lease is.
+// held says whether any Lease has a holder.
 func (p *plainAPI) held() bool {
 	for _, l := range p.leases {
 		if l.Spec.HolderIdentity != nil {
@@ -347,7 +346,7 @@ func (p *plainAPI) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.C
 	return p.write(l), nil
 }
 
-// Update a Lease, which nobody else has written.
+// Update a Lease. Nobody else writes it.
 func (p *plainAPI) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	return p.write(l), nil
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// TestGuardLeavesAlone has a row for each guard clause, in their order. Each row
-// would also be caught by a clause after it, so a clause that moves shows.
+// TestGuardLeavesAlone has a row for each guard clause, in their order. A later clause
+// would also catch each row, so a clause that moves fails the test.
 func TestGuardLeavesAlone(t *testing.T) {
 	malformed := object("gold", `,"annotations":{"default":"true","weight":"much"}`, "")
 	for name, tc := range map[string]struct {
@@ -328,7 +328,7 @@ func TestGuardRefuses(t *testing.T) {
 	}
 }
 
-// TestGuardRefusesForNow waits for what is in flight, in the time of a bubble, for 310 ms.
+// TestGuardRefusesForNow waits for what is in flight, for 310 ms of synctest time.
 func TestGuardRefusesForNow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
@@ -353,7 +353,7 @@ func TestGuardRefusesForNow(t *testing.T) {
 				}
 				request := newGuardRequest(sqlClasses, silver, silverMarked)
 				guard := s.stores(request).guard(newInventory(newClaimKind()))
-				if tc.age > 0 { // It has seen the Lease for so long when it is asked.
+				if tc.age > 0 { // It saw the Lease this long ago.
 					over, cancel := context.WithCancel(t.Context())
 					cancel()
 					_, err := guard.Review(over, request)
@@ -453,7 +453,7 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	assert.True(t, response.Allowed, "We should admit a class that was deleted a moment ago.")
 }
 
-// Whoever makes up namespaces would else have a Lease made for each.
+// Otherwise every made-up namespace would leave a Lease.
 func TestGuardOfAMadeUpNamespace(t *testing.T) {
 	s, inventory := newAPIServer(), newInventory(newClaimKind(), index(rdsClasses))
 	creation := newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, ""))
@@ -490,7 +490,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 			`connection refused; let classbind read it, or delete the ClassKind "pathclasses.example.org"`
 	)
 	creation, update := newGuardRequest(pathClasses, "", pathMarked), newGuardRequest(pathClasses, path, pathMarked)
-	// at the nth operation of that name.
+	// at calls then at the nth operation of that name.
 	at := func(n int, operation, name string, then func(*apiServer) error) func(*apiServer) {
 		return func(s *apiServer) {
 			s.fail = func(o, of string) error {
@@ -708,7 +708,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			s := newAPIServer()
 			i := newInventory(newClaimKind(tc.change), index(sqlClasses), index(pathClasses))
 			i.SetMissing(rdsClasses.Name, rdsClasses.ClaimKinds, "no answer")
-			for range 2 { // The second has the view changed, and not made anew.
+			for range 2 { // The second time, the view is changed and not rebuilt.
 				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
 				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
 				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`, tc.reason)
@@ -724,7 +724,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 	}
 }
 
-// TestGuardDoesNotWaitForWhatItSawStored has a default that was created and deleted at once.
+// TestGuardDoesNotWaitForWhatItSawStored: a default was created and deleted at once.
 func TestGuardDoesNotWaitForWhatItSawStored(t *testing.T) {
 	s := newAPIServer()
 	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")

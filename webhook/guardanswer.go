@@ -13,7 +13,7 @@ import (
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
-// errModified is what the API server itself says of an update whose base is stored no more.
+// errModified is the API server's own text for an update of an outdated version.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // refused says what is in the way, and what to do about it.
@@ -31,7 +31,7 @@ func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionReque
 		refusal = inFlight(class, r)
 	} else {
 		reason = "SecondDefault"
-		refusal, err = g.second(ctx, request, class, r)
+		refusal, err = g.secondDefault(ctx, request, class, r)
 	}
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionReque
 func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusError {
 	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
 	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
-	if r.Class == named(class) {
+	if r.Class == nameOf(class) {
 		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))
 	}
 	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf("%s: try again in %d s", what, seconds))
@@ -53,8 +53,8 @@ func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusErr
 	return refusal
 }
 
-// second says which class is the default, and how to move that.
-func (g *Guard) second(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*apierrors.StatusError, error) {
+// secondDefault says which class is the default, and how to move the default.
+func (g *Guard) secondDefault(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*apierrors.StatusError, error) {
 	kind, err := g.ClassKind(ctx, r.Class.Kind)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (g *Guard) second(ctx context.Context, request *admissionv1.AdmissionReques
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), wayOut(request, class, other, r.Seat.ClaimKind))), nil
 }
 
-// seatText names the claim kind and, where the seat has one, the namespace.
+// seatText names the claim kind and, if the seat has one, the namespace.
 func seatText(s selector.Seat) string {
 	if s.Namespace == "" {
 		return fmt.Sprintf("%q", s.ClaimKind)
@@ -75,17 +75,17 @@ func seatText(s selector.Seat) string {
 	return fmt.Sprintf("%q in namespace %q", s.ClaimKind, s.Namespace)
 }
 
-// wayOut is how to move the default, with our command and with kubectl's.
+// wayOut says how to move the default with classbind, or remove it with kubectl.
 func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class, claimKind string) string {
 	first := "run"
 	if request.Operation == admissionv1.Create {
 		first = "create this class without its mark, then run"
 	}
 	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
-		first, named(class), claimKind, other, unmark(other))
+		first, nameOf(class), claimKind, other, unmark(other))
 }
 
-// unmark is the command that takes the mark of a default from a class.
+// unmark is the kubectl command that removes the default mark from a class.
 func unmark(c *selector.Class) string {
 	object := c.Kind.Name + " " + c.Name
 	if c.Namespace != "" {

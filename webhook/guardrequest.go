@@ -10,21 +10,21 @@ import (
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
-// decodeClasses of a request: the class, the one before, which has nothing where it
-// is to be created, and what is to be asked of the protocol, but for its seats.
+// decodeClasses returns the class, the old class, which is empty for a creation, and
+// the request to the protocol, without its seats.
 func decodeClasses(kind *selector.ClassKind, request *admissionv1.AdmissionRequest) (class, before *selector.Class, ask *onedefault.Request, err error) {
 	object, class, err := decodeClass(kind, "object", request.Object.Raw)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	before = &selector.Class{}
-	ask = &onedefault.Request{Holder: onedefault.Holder{Class: named(class), UID: object.UID}}
+	ask = &onedefault.Request{Holder: onedefault.Holder{Class: nameOf(class), UID: object.UID}}
 	if request.Operation == admissionv1.Update {
 		old, c, err := decodeClass(kind, "oldObject", request.OldObject.Raw)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if old.UID != object.UID || named(c) != named(class) || !onedefault.Plausible(old.ResourceVersion) {
+		if old.UID != object.UID || nameOf(c) != nameOf(class) || !onedefault.Plausible(old.ResourceVersion) {
 			return nil, nil, nil, malformed("request.oldObject: must be what the object was, with its resourceVersion")
 		}
 		before, ask.Base = c, old.ResourceVersion
@@ -32,7 +32,7 @@ func decodeClasses(kind *selector.ClassKind, request *admissionv1.AdmissionReque
 	return class, before, ask, nil
 }
 
-// decodeClass refuses what no API server sends: a Lease would record it.
+// decodeClass refuses what no API server sends, because a Lease would record it.
 func decodeClass(kind *selector.ClassKind, name string, raw []byte) (*metav1.ObjectMeta, *selector.Class, error) {
 	meta, class, err := kind.DecodeValid(raw)
 	if err != nil {

@@ -11,58 +11,57 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// errManyDefaults says that others have the turns.
-var errManyDefaults = errors.New("too many classes are being made default; try again in a moment")
+// errTooManyDefaults says that other reviews have the turns.
+var errTooManyDefaults = errors.New("too many classes are being made default; try again in a moment")
 
-// guardTurns are taken by reviews that ask the API server: MaxGuardReviews have one
-// at once, and MaxGuardReviewsOfNamespace of them are for classes of one kind and
-// namespace. The others wait in the order in which they came, and there are not too
-// many of them. The zero value is ready.
+// guardTurns limits the reviews that ask the API server: MaxGuardReviews at once, and
+// of these MaxGuardReviewsOfNamespace for classes of one kind and namespace. A limited
+// number of others waits, first come, first served. The zero value is ready.
 type guardTurns struct {
 	mu     sync.Mutex // guards all below
 	all    *semaphore.Weighted
-	in     int // have a turn of a share, or wait for one
-	inAll  int // have a turn of all, or wait for one
-	shares map[shareOf]*guardShare
+	in     int // reviews with a turn of a share, or waiting for one
+	inAll  int // reviews with a turn of all, or waiting for one
+	shares map[shareKey]*guardShare
 }
 
-// shareOf classes of one kind and namespace.
-type shareOf struct{ kind, namespace string }
+// shareKey is the kind and namespace of classes whose reviews share turns.
+type shareKey struct{ kind, namespace string }
 
 type guardShare struct {
 	turns *semaphore.Weighted
-	in    int // have a turn of the share, or wait for one
+	in    int // reviews with a turn of the share, or waiting for one
 }
 
-// turn of one review. Whoever takes it calls done.
+// turn of one review. The review has to call done.
 type turn struct {
 	turns *guardTurns
-	of    shareOf
+	key   shareKey
 	share *guardShare
 }
 
-// take a turn for a class, when there is one. A review waits for its share first, so
-// that those of one share that wait for a turn of all are no more than have one.
+// take waits for a turn for a class. It waits for the share first, so that at most
+// MaxGuardReviewsOfNamespace reviews of one share wait for a turn of all.
 func (t *guardTurns) take(ctx context.Context, class *selector.Class) (*turn, error) {
-	taken := t.enter(shareOf{class.Kind.Name, class.Namespace})
+	taken := t.enter(shareKey{class.Kind.Name, class.Namespace})
 	if taken == nil {
-		return nil, errManyDefaults
+		return nil, errTooManyDefaults
 	}
 	if !acquire(ctx, taken.share.turns) {
 		taken.leave()
-		return nil, errManyDefaults
+		return nil, errTooManyDefaults
 	}
 	t.count(1)
 	if !acquire(ctx, t.all) {
 		t.count(-1)
 		taken.share.turns.Release(1)
 		taken.leave()
-		return nil, errManyDefaults
+		return nil, errTooManyDefaults
 	}
 	return taken, nil
 }
 
-// acquire one that is free even where no time is left.
+// acquire takes a free one even after ctx has ended.
 func acquire(ctx context.Context, from *semaphore.Weighted) bool {
 	return from.TryAcquire(1) || from.Acquire(ctx, 1) == nil
 }
@@ -81,24 +80,24 @@ func (t *turn) wanted() bool {
 	return t.share.in > v1alpha1.MaxGuardReviewsOfNamespace || t.turns.inAll > v1alpha1.MaxGuardReviews
 }
 
-// enter the share; nil, too many have.
-func (t *guardTurns) enter(of shareOf) *turn {
+// enter the share; nil if it is full, or all shares together are.
+func (t *guardTurns) enter(key shareKey) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all == nil {
-		t.all, t.shares = semaphore.NewWeighted(v1alpha1.MaxGuardReviews), map[shareOf]*guardShare{}
+		t.all, t.shares = semaphore.NewWeighted(v1alpha1.MaxGuardReviews), map[shareKey]*guardShare{}
 	}
-	share := t.shares[of]
+	share := t.shares[key]
 	if t.in >= v1alpha1.MaxWaitingGuardReviews || share != nil && share.in >= v1alpha1.MaxWaitingGuardReviewsOfNamespace {
 		return nil
 	}
 	if share == nil {
 		share = &guardShare{turns: semaphore.NewWeighted(v1alpha1.MaxGuardReviewsOfNamespace)}
-		t.shares[of] = share
+		t.shares[key] = share
 	}
 	t.in++
 	share.in++
-	return &turn{t, of, share}
+	return &turn{t, key, share}
 }
 
 func (t *guardTurns) count(n int) {
@@ -107,12 +106,12 @@ func (t *guardTurns) count(n int) {
 	t.inAll += n
 }
 
-// leave the share, which is forgotten with its last review.
+// leave the share. Its last review deletes it.
 func (t *turn) leave() {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
 	t.turns.in--
 	if t.share.in--; t.share.in == 0 {
-		delete(t.turns.shares, t.of)
+		delete(t.turns.shares, t.key)
 	}
 }

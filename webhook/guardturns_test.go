@@ -22,7 +22,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// slowLeases count who reads them at once.
+// slowLeases count concurrent reads.
 type slowLeases struct {
 	coordinationclient.LeaseInterface
 	takes time.Duration
@@ -58,8 +58,8 @@ func forged(kind *selector.ClassKind, metadata, rest string, many int) []*admiss
 	return requests
 }
 
-// TestGuardReviewsTakeTurns has a forger flood while the seat is held, so that each
-// review would wait for whoever holds it.
+// TestGuardReviewsTakeTurns floods the guard with forged reviews while the seat is held,
+// so that each would wait for the holder.
 func TestGuardReviewsTakeTurns(t *testing.T) {
 	const many = v1alpha1.MaxWaitingGuardReviewsOfNamespace - 1
 	for name, tc := range map[string]struct {
@@ -112,8 +112,8 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestGuardReviewsBeyondThoseThatWait are refused at once, so that the connections on
-// which the others wait are not all that there are.
+// TestGuardReviewsBeyondThoseThatWait are refused at once, so that waiting reviews do not
+// take all connections.
 func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason           string
@@ -139,7 +139,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 						if err == nil {
 							<-ctx.Done()
 							turn.done()
-						} else if assert.ErrorIs(t, err, errManyDefaults) && time.Since(begin) == 0 {
+						} else if assert.ErrorIs(t, err, errTooManyDefaults) && time.Since(begin) == 0 {
 							refused.Add(1)
 						}
 					})
@@ -169,7 +169,7 @@ func TestGuardReviewsThatWait(t *testing.T) {
 				if err != nil {
 					failed.Add(1)
 				}
-				if errors.Is(err, errManyDefaults) {
+				if errors.Is(err, errTooManyDefaults) {
 					late.Add(1)
 				}
 			})

@@ -42,8 +42,8 @@ const (
 
 var readOutcomeNames = [readOutcomes]string{"found", "none", "failed"}
 
-// guardOutcomes by the reason in the audit annotation; every other reason is
-// one for which the class is left alone.
+// guardOutcomes by the reason in the audit annotation. Every other reason means
+// that the class is left alone.
 var guardOutcomes = map[string]string{
 	"OneDefault": "admitted", "SecondDefault": "second_default", "DefaultInFlight": "in_flight",
 	"AlreadyExists": "already_exists", "Conflict": "conflict", "NoNamespace": "no_namespace", "MalformedWeight": "malformed_weight",
@@ -54,9 +54,9 @@ const (
 	guardUnavailable = "unavailable"
 )
 
-// Metrics of what the two webhooks answer. A dry run is not counted, nor is a
-// request that no API server sends. No value of a label is one that the author
-// of a claim can make up: kinds that nobody registered are all the kind "".
+// Metrics count what the two webhooks answer. They leave out dry runs, and requests
+// that no API server sends. Authors of claims cannot make up values of labels: all
+// kinds that nobody registered are the kind "".
 //
 // A nil *Metrics counts nothing.
 type Metrics struct {
@@ -68,11 +68,10 @@ type Metrics struct {
 	reading   prometheus.Histogram
 	guarded   *prometheus.CounterVec
 
-	// kinds have their counters at hand, because finding one by its labels takes a
-	// lock. The map is copied for each change, of which there is one for each
-	// registration.
+	// kinds keep the counters of each claim kind, because finding one by its labels
+	// takes a lock. The map is copied for each change: once for each registration.
 	kinds atomic.Pointer[map[string]*kindMetrics]
-	mu    sync.Mutex // of those who change it
+	mu    sync.Mutex // held while kinds changes
 }
 
 // kindMetrics are the counters of one claim kind.
@@ -83,7 +82,7 @@ type kindMetrics struct {
 	reads     [readOutcomes]prometheus.Counter
 }
 
-// NewMetrics of the kinds in a snapshot, which is taken again and again.
+// NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
 func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 	m := &Metrics{
 		snapshot: snapshot,
@@ -100,7 +99,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 			Name: "classbind_live_reads_total",
 			Help: "Reads of classes from the API server for a claim that no known class matched, by claim kind and outcome: found, none or failed.",
 		}, []string{"claim_kind", "outcome"}),
-		// By no kind: how long it takes is the API server's doing.
+		// Not by kind: the time depends on the API server.
 		reading: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "classbind_live_read_duration_seconds",
 			Help:    "Time to read classes from the API server for a claim that no known class matched.",
@@ -115,7 +114,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 	return m
 }
 
-// Register with what controller-runtime serves.
+// Register the metrics with those that controller-runtime serves.
 func (m *Metrics) Register() error { return metrics.Registry.Register(m) }
 
 // Describe is called by the registry, as is Collect.
@@ -125,11 +124,11 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect has every counter of every kind that is registered: the increase from
-// one that is not there to one is none.
+// Collect includes every counter of every registered kind: a counter that appears
+// with the value 1 shows no increase.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, view := range m.snapshot() {
-		m.of(view.Kind)
+		m.forKind(view.Kind)
 		for _, x := range view.Classes {
 			for _, outcome := range guardOutcomes {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
@@ -147,8 +146,8 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded}
 }
 
-// of a claim kind; nil is one that nobody registered.
-func (m *Metrics) of(kind *selector.ClaimKind) *kindMetrics {
+// forKind returns the counters of a claim kind; nil is one that nobody registered.
+func (m *Metrics) forKind(kind *selector.ClaimKind) *kindMetrics {
 	name, strategy := "", ""
 	if kind != nil {
 		name, strategy = kind.Name, string(kind.Strategy.Name)
@@ -181,17 +180,17 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 	return k
 }
 
-// reviewed counts the answer to a claim: of which view, nil for a kind that is
-// not known, and with which decision, of no view where there was none to make.
+// reviewed counts the answer to a claim. The view is nil for an unknown kind, and
+// the decision has no view if none was made.
 func (m *Metrics) reviewed(view *selector.View, d selector.Decision, response *admissionv1.AdmissionResponse, err error) {
-	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic on its way.
+	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
 		return
 	}
 	kind := (*selector.ClaimKind)(nil)
 	if view != nil {
 		kind = view.Kind
 	}
-	m.of(kind).decisions[outcomeOf(d, response, err)].Inc()
+	m.forKind(kind).decisions[outcomeOf(d, response, err)].Inc()
 }
 
 func outcomeOf(d selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
@@ -213,7 +212,7 @@ func outcomeOf(d selector.Decision, response *admissionv1.AdmissionResponse, err
 }
 
 func isBadRequest(err error) bool {
-	if err == nil { // Or every claim would have to allocate what follows.
+	if err == nil { // Otherwise every claim would allocate what follows.
 		return false
 	}
 	bad := (*badRequest)(nil)
@@ -223,7 +222,7 @@ func isBadRequest(err error) bool {
 // chose observes how long a choice among the known classes took.
 func (m *Metrics) chose(kind *selector.ClaimKind, took time.Duration) {
 	if m != nil {
-		m.of(kind).choosing.Observe(took.Seconds())
+		m.forKind(kind).choosing.Observe(took.Seconds())
 	}
 }
 
@@ -231,13 +230,13 @@ func (m *Metrics) chose(kind *selector.ClaimKind, took time.Duration) {
 func (m *Metrics) read(kind *selector.ClaimKind, took time.Duration, o readOutcome) {
 	if m != nil {
 		m.reading.Observe(took.Seconds())
-		m.of(kind).reads[o].Inc()
+		m.forKind(kind).reads[o].Inc()
 	}
 }
 
-// judged counts the answer to a class, of a kind that is nil where it is not registered.
+// judged counts the answer to a class; kind is nil if it is not registered.
 func (m *Metrics) judged(kind *selector.ClassKind, response *admissionv1.AdmissionResponse, err error) {
-	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic on its way.
+	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
 		return
 	}
 	name, outcome := "", guardUnavailable
@@ -250,5 +249,5 @@ func (m *Metrics) judged(kind *selector.ClassKind, response *admissionv1.Admissi
 			outcome = o
 		}
 	}
-	m.guarded.WithLabelValues(name, outcome).Inc() // Few classes are marked or weighed, and these wait for Leases.
+	m.guarded.WithLabelValues(name, outcome).Inc() // It takes a lock, but few classes are judged, and they wait for Leases.
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// counted is what is scraped and not 0: of a histogram how many were observed.
-// A key is the name without classbind_, and the values of the labels.
+// counted returns the scraped values that are not 0; for a histogram, the number of
+// observations. A key is the name without classbind_, and the values of the labels.
 func counted(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -189,12 +189,12 @@ func TestMetricsOfClasses(t *testing.T) {
 	}
 }
 
-// known is a default of ours that nobody guarded.
+// known stores a default class that no guard has admitted.
 func (s *apiServer) known(name string) {
 	s.classes["sqlclasses.example.org//"+name] = object(name, marked, "")
 }
 
-// A rate is one of counters that were there before.
+// A rate needs counters that are there from the beginning.
 func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold"))
 	m := NewMetrics(inventory.Snapshot)
@@ -267,7 +267,7 @@ func TestMetricsAtOnce(t *testing.T) {
 	assert.InDelta(t, workers*each, total, 0, "We should count every claim once, under whichever strategy.")
 }
 
-// A claim waits for no garbage collector on behalf of metrics.
+// Metrics allocate nothing for a claim.
 func TestMetricsAllocateNothing(t *testing.T) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
 	ctx, request := logr.NewContext(t.Context(), logr.Discard()), newRequest(wantsGold)
@@ -275,7 +275,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 		binder := newBinder(t, inventory)
 		binder.Metrics = m
 		least := math.Inf(1)
-		for range 1000 { // The race detector has pools forget what they hold, now and then.
+		for range 1000 { // The race detector makes pools drop things now and then.
 			least = min(least, testing.AllocsPerRun(1, func() { _, _ = binder.Review(ctx, request) }))
 		}
 		return least

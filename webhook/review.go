@@ -1,11 +1,12 @@
-// Package webhook answers the API server: it decodes an AdmissionReview, has
-// the selector decide, and encodes the answer. Whose fault it is that a request
-// cannot be granted decides the form of the answer:
+// Package webhook answers the API server: it decodes an AdmissionReview, asks
+// the selector to decide, and encodes the answer. If a request cannot be granted,
+// the form of the answer depends on who is at fault:
 //
-//   - its author's: HTTP 200, not allowed, with the 4xx status that says why;
-//   - ours: HTTP 503, so that the failurePolicy that the admin chose decides. A
-//     review that is not allowed would be a refusal even under Ignore;
-//   - the caller's, which is no API server: HTTP 4xx in plain text.
+//   - the author of the request: HTTP 200, not allowed, with the 4xx status that
+//     says why;
+//   - classbind: HTTP 503, so that the admin's failurePolicy decides. "Not allowed"
+//     would be a refusal even under Ignore;
+//   - a caller that is not an API server: HTTP 4xx in plain text.
 package webhook
 
 import (
@@ -30,20 +31,20 @@ import (
 
 var apiVersion = admissionv1.SchemeGroupVersion.String()
 
-// Reviewer answers one admission request. Its error is a fault of ours. What it
-// asks somebody else, it asks inTime.
+// Reviewer answers one admission request. An error is classbind's fault, unless it is
+// a badRequest. Calls to others are made withDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// Handler serves what a Reviewer answers.
+// Handler serves the answers of a Reviewer.
 type Handler struct {
 	Review Reviewer
-	// Bodies limit the memory of all reviews of a replica; nil, nothing does.
-	Bodies *Bodies
-	// Log is in the context of every review. controller-runtime's own takes a lock.
+	// BodyBudget limits the memory of all reviews of a replica; nil means no limit.
+	BodyBudget *BodyBudget
+	// Log is in the context of every review. controller-runtime's logger takes a lock.
 	Log logr.Logger
 }
 
-// isDryRun says that the answer is to be all that comes of a request.
+// isDryRun says that a request must have no effect beyond its answer.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }
@@ -62,16 +63,16 @@ func malformed(format string, args ...any) *badRequest {
 
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// The context of a request ends as soon as the server is told to, and what it
-	// has begun to answer is to be answered.
-	ctx := arrived(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
+	// A review that has begun is answered, even if the context of its request ends
+	// because the server shuts down.
+	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
 
-	held := held{ctx: ctx, bodies: h.Bodies}
-	defer held.release()
-	request, err := decode(w, r, &held) //nolint:contextcheck // It is in what is held.
+	reserved := reservation{ctx: ctx, budget: h.BodyBudget}
+	defer reserved.release()
+	request, err := decode(w, r, &reserved) //nolint:contextcheck // It is in the reservation.
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
-		answering(ctx)
+		markAnswering(ctx)
 		response, err = h.Review(ctx, request)
 	}
 	if err != nil {
@@ -90,7 +91,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail to answer a request, which is nil where it could not be read.
+// fail logs and answers an error; request is nil if it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
 		text := brief.Text(bad.text, v1alpha1.MaxMessageBytes)
@@ -107,8 +108,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	unavailable(w, err)
 }
 
-// unavailable says so as a Status, of which the API server shows the message to
-// whoever created the claim, where it would not show plain text.
+// unavailable answers with a Status: the API server shows its message to the author of
+// the claim, and would not show plain text.
 func unavailable(w http.ResponseWriter, err error) {
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + brief.Error(err).Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -122,7 +123,7 @@ func unavailable(w http.ResponseWriter, err error) {
 	_, _ = w.Write(body) // The client gave up; there is no one to tell.
 }
 
-func decode(w http.ResponseWriter, r *http.Request, held *held) (*admissionv1.AdmissionRequest, error) {
+func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", brief.Text(r.Method, v1alpha1.MaxShownBytes))}
@@ -131,14 +132,14 @@ func decode(w http.ResponseWriter, r *http.Request, held *held) (*admissionv1.Ad
 		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", brief.Text(r.Header.Get("Content-Type"), v1alpha1.MaxShownBytes))}
 	}
 
-	body, err := read(w, r, held)
+	body, err := read(w, r, reserved)
 	if err != nil {
 		return nil, err
 	}
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := reviewed{body: body}
+	review := decodedReview{body: body}
 	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}

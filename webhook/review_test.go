@@ -250,7 +250,7 @@ func TestReviewerNamesTheField(t *testing.T) {
 	}
 }
 
-// What is equal to the API server is read as util/json, its own decoder, does.
+// FuzzDecode compares with util/json, the API server's own decoder.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(goodReview))
 	f.Add([]byte(wholeReview))
@@ -263,14 +263,14 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/bind", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		got, err := decode(httptest.NewRecorder(), r, &held{})
+		got, err := decode(httptest.NewRecorder(), r, &reservation{})
 		if err != nil {
-			return // There is more that we refuse, such as text that is no UTF-8.
+			return // We refuse more, such as invalid UTF-8.
 		}
 		want := &admissionv1.AdmissionReview{}
 		if json.Unmarshal(body, want) != nil {
 			require.NoError(t, json.Unmarshal(body, &map[string]runtime.RawExtension{}), "We should not read what is no JSON.")
-			return // It is where we do not read.
+			return // The error is in a part that we do not read.
 		}
 		q := want.Request
 		assert.Equal(t, &admissionv1.AdmissionRequest{

@@ -57,7 +57,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			body.Reset(wholeReview)
-			request, err := decode(nil, r, &held{})
+			request, err := decode(nil, r, &reservation{})
 			if err != nil {
 				b.Fatal(err)
 			}

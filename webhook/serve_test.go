@@ -39,8 +39,8 @@ const wholeReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1
 	`"spec":{"classSelector":{"matchLabels":{"tier":"gold","region":"us-east-1"}},"engineVersion":"16","storageGB":20,"writeConnectionSecretToRef":{"name":"gitlab-database"}}},` +
 	`"oldObject":null,"dryRun":false,"options":{"kind":"PatchOptions","apiVersion":"meta.k8s.io/v1","force":true,"fieldManager":"kustomize-controller"}}}`
 
-// newHandler binds claims as the command does: with several classes for them,
-// metrics, and a line for each in a log of the same form.
+// newHandler binds claims as the command does: with several classes, metrics, and a log
+// line in the same form for each.
 func newHandler(log io.Writer) *Handler {
 	classes := []string{"silver tier=silver region=us-east-1"}
 	for i := range 10 {
@@ -51,12 +51,12 @@ func newHandler(log io.Writer) *Handler {
 	return &Handler{Review: binder.Review, Log: newLog(log)}
 }
 
-// newLog is in the form of the command's.
+// newLog returns a log in the form of the command's.
 func newLog(to io.Writer) logr.Logger {
 	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(to), zap.InfoLevel)))
 }
 
-// answers is a writer that can be used again.
+// answers is a ResponseWriter that can be used again.
 type answers struct {
 	header http.Header
 	status int
@@ -67,7 +67,7 @@ func (a *answers) Header() http.Header         { return a.header }
 func (a *answers) WriteHeader(status int)      { a.status = status }
 func (a *answers) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-// ask a handler, with a request that is used again, too.
+// ask returns a function that asks the handler, with a request that is used again.
 func ask(h http.Handler) (do func(), a *answers) {
 	r := httptest.NewRequest(http.MethodPost, "/bind", nil)
 	r.Header.Set("Content-Type", "application/json")
@@ -94,11 +94,11 @@ func TestServeHTTP(t *testing.T) {
 	assert.Equal(t, http.Header{"Content-Type": {"application/json"}}, a.header)
 }
 
-// contended are the locks for which one request waits for another, as stacks.
+// contended returns the stacks of the locks for which requests wait for each other.
 func contended(t *testing.T, h http.Handler) (stacks []string) {
 	t.Helper()
 	first, _ := ask(h)
-	first() // It makes the counters of its kind.
+	first() // It creates the counters of its kind.
 	before := waits(t)
 	fraction := runtime.SetMutexProfileFraction(1)
 	defer runtime.SetMutexProfileFraction(fraction)
@@ -120,9 +120,9 @@ func contended(t *testing.T, h http.Handler) (stacks []string) {
 	return stacks
 }
 
-// waits for locks by requests, ever, by the stack of who had it. The runtime's
-// own, of its allocator and its timers, are left out, and that of pools, which
-// each takes once after a garbage collection.
+// waits counts how often requests have ever waited for a lock, by the stack of its
+// holder. It leaves out the runtime's own locks, of its allocator and its timers, and
+// that of pools, which each takes once after a garbage collection.
 func waits(t *testing.T) map[string]int64 {
 	t.Helper()
 	records := make([]runtime.BlockProfileRecord, 10_000)
@@ -161,18 +161,18 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
 }
 
-// What a claim allocates is what the garbage collector takes from others. The
-// bound is what it is today, and some more for another release of Go.
+// The garbage of one claim takes time from others. The bound is today's number, and
+// some more for other releases of Go.
 func TestServeHTTPAllocatesLittle(t *testing.T) {
 	do, _ := ask(newHandler(io.Discard))
 	least := math.Inf(1)
-	for range 1000 { // The race detector has pools forget what they hold, now and then.
+	for range 1000 { // The race detector makes pools drop things now and then.
 		least = min(least, testing.AllocsPerRun(1, do))
 	}
 	assert.LessOrEqual(t, least, 85.0)
 }
 
-// A body has to arrive in the time in which the API server waits for the answer.
+// A body has to arrive while the API server waits for the answer.
 func TestServeHTTPWaitsForNoBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -193,7 +193,7 @@ func TestServeHTTPWaitsForNoBody(t *testing.T) {
 	})
 }
 
-// oneConnection is all that there is to accept.
+// oneConnection is a listener with one connection to accept.
 type oneConnection struct{ connections chan net.Conn }
 
 func (o *oneConnection) Accept() (net.Conn, error) {

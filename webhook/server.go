@@ -18,31 +18,30 @@ import (
 )
 
 const (
-	// idleTimeout is longer than the API server's, 90 s: one that closes a connection
-	// first may do so while a review is on its way, which is not sent again.
+	// idleTimeout is longer than the API server's, 90 s. If we closed a connection
+	// first, a review might be on its way, and it would not be sent again.
 	idleTimeout = 3 * time.Minute
 	// writeTimeout is longer than it takes to read a review and to answer it.
 	writeTimeout = 4 * deadline
-	// endTimeout is how long the server waits for answers when it ends.
-	endTimeout = time.Minute
+	// shutdownTimeout is how long the server waits for answers when it shuts down.
+	shutdownTimeout = time.Minute
 )
 
 // ServerOptions of a Server.
 type ServerOptions struct {
 	// Address is host:port.
 	Address string
-	// HTTP2 is spoken, too.
+	// HTTP2 is offered beside HTTP/1.1.
 	HTTP2 bool
-	// TLSOpts change the configuration of TLS, one after another.
+	// TLSOpts change the TLS configuration, in this order.
 	TLSOpts []func(*tls.Config)
-	// MaxConnections at once; 0 is the default.
+	// MaxConnections at once; 0 means v1alpha1.MaxConnections.
 	MaxConnections int
 	Log            logr.Logger
 }
 
-// Server serves the webhooks, as controller-runtime's does, of which it has the
-// handlers and their metrics. That one limits neither connections nor how long
-// they may take.
+// Server serves the webhooks. It takes the handlers and their metrics from
+// controller-runtime's server, which limits neither connections nor their time.
 type Server struct {
 	webhookserver.Server
 
@@ -51,7 +50,7 @@ type Server struct {
 	started atomic.Bool
 }
 
-// NewServer that is started by a manager.
+// NewServer returns a server for a manager to start.
 func NewServer(o ServerOptions) *Server {
 	mux := http.NewServeMux()
 	if o.MaxConnections == 0 {
@@ -60,7 +59,7 @@ func NewServer(o ServerOptions) *Server {
 	return &Server{Server: webhookserver.NewServer(webhookserver.Options{WebhookMux: mux}), options: o, mux: mux}
 }
 
-// Start serves until the context ends, and then what has begun to be answered.
+// Start serves until the context ends, and then finishes the reviews in hand.
 func (s *Server) Start(ctx context.Context) error {
 	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.Address)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	server := s.newHTTPServer()
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { //nolint:contextcheck // The context has ended then.
-		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		ended <- server.Shutdown(ctx)
 	})
@@ -97,10 +96,9 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	return nil
 }
 
-// newHTTPServer limits what a client may take. How long it may send a review, the
-// handler limits: ReadTimeout would begin when the connection is opened. An idle
-// connection, and one that has sent nothing yet, is the client's to close, unless
-// its place is needed.
+// newHTTPServer limits what a client may take. The handler limits the time to send a
+// review, because ReadTimeout would start when the connection opens. Connections that
+// are idle, or have sent nothing yet, are closed only if their place is needed.
 func (s *Server) newHTTPServer() *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -114,7 +112,7 @@ func (s *Server) newHTTPServer() *http.Server {
 		MaxHeaderBytes:    v1alpha1.MaxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: v1alpha1.MaxStreams,
-			// What waits to be read is in memory, too.
+			// Bytes that wait to be read take memory, too.
 			MaxReceiveBufferPerConnection: v1alpha1.FreeReviewBytes,
 		},
 		ConnContext: withConnection,
@@ -122,7 +120,7 @@ func (s *Server) newHTTPServer() *http.Server {
 	}
 }
 
-// StartedChecker asks the server for a handshake.
+// StartedChecker tries a TLS handshake with the server.
 func (s *Server) StartedChecker() healthz.Checker {
 	return func(r *http.Request) error {
 		if !s.started.Load() {

@@ -22,8 +22,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// started serves reviews at /bind, on so few connections.
-func started(t *testing.T, most int, http2 bool, review Reviewer) (address string) {
+// started serves reviews at /bind, on at most maxConnections.
+func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (address string) {
 	t.Helper()
 	stand := httptest.NewTLSServer(nil) // for its certificate
 	certificates := stand.TLS.Certificates
@@ -31,10 +31,10 @@ func started(t *testing.T, most int, http2 bool, review Reviewer) (address strin
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := NewServer(ServerOptions{
-		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: most,
+		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: maxConnections,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.Certificates = certificates }},
 	})
-	s.mux.Handle(v1alpha1.BindPath, &Handler{Review: review, Bodies: NewBodies(v1alpha1.MaxReviewBytesInFlight)})
+	s.mux.Handle(v1alpha1.BindPath, &Handler{Review: review, BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, tcp) }()
@@ -86,7 +86,7 @@ func exchange(c net.Conn) (status int, err error) {
 	return answer.StatusCode, errors.Join(err, answer.Body.Close())
 }
 
-// Whoever holds all connections, in whatever way, stops nobody else.
+// A client that holds all connections, in whatever way, stops nobody else.
 func TestServerServesBesideHostileConnections(t *testing.T) {
 	const most = 4
 	for name, tc := range map[string]struct{ reason, sends string }{
@@ -106,12 +106,12 @@ func TestServerServesBesideHostileConnections(t *testing.T) {
 				}
 				review(t, address)
 			}
-			ask1(t, known) // It is known for a review, and is not closed for those that are not.
+			ask1(t, known) // It has had a review, so it is not closed for those without one.
 		})
 	}
 }
 
-// Whoever holds all connections, and had a review on each, leaves the next one the time for its own.
+// Even if all connections are held and have had a review, the next has time for its own.
 func TestServerServesBesideHostileReviews(t *testing.T) {
 	const most = 8
 	address := started(t, most, false, admit)
@@ -128,7 +128,7 @@ func TestServerServesBesideHostileReviews(t *testing.T) {
 	assert.NoError(t, slow.Close())
 }
 
-// All reviews of HTTP/2 at once on one connection are few.
+// One connection of HTTP/2 has few reviews at once.
 func TestServerLimitsStreams(t *testing.T) {
 	const many = 2 * v1alpha1.MaxStreams
 	var mu sync.Mutex

@@ -10,8 +10,8 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
 
-// BenchmarkWorst are the reviews that take the longest of those that make fuzz
-// has found, and of the attacks that were seen, with 10,000 classes.
+// BenchmarkWorst measures the slowest reviews that make fuzz has found, and known
+// attacks, with 10,000 classes.
 func BenchmarkWorst(b *testing.B) {
 	w := largeWorld()
 	list := func(n int, element func(i int) string) string {

@@ -155,10 +155,10 @@ func serve(ctx context.Context, o *options) error {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
-	bodies := webhook.NewBodies(v1alpha1.MaxReviewBytesInFlight)
+	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
 	drain := newDrain(ctx, o.shutdownDelay)
 	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now, Metrics: metrics}
-	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(clients.handler(&webhook.Handler{Review: binder.Review, Bodies: bodies, Log: log})))
+	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(clients.handler(&webhook.Handler{Review: binder.Review, BodyBudget: budget, Log: log})))
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
@@ -167,7 +167,7 @@ func serve(ctx context.Context, o *options) error {
 		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class, Namespace: registration.Namespace,
 		Leases: leases.Leases(o.namespace), Sightings: onedefault.NewSightings(), Window: o.inFlightWindow, Metrics: metrics,
 	}
-	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(clients.handler(&webhook.Handler{Review: guard.Review, Bodies: bodies, Log: log})))
+	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(clients.handler(&webhook.Handler{Review: guard.Review, BodyBudget: budget, Log: log})))
 	registration.OnStored(guard.Stored)
 	sightings := manager.RunnableFunc(func(ctx context.Context) error {
 		guard.Sightings.Watch(ctx, guard.Leases)

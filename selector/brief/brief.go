@@ -1,5 +1,4 @@
-// Package brief keeps short what others sent where it ends in answers, conditions,
-// events and logs.
+// Package brief shortens what others sent, for answers, conditions, events and logs.
 package brief
 
 import (
@@ -10,24 +9,24 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-const rest = "..."
+const ellipsis = "..."
 
-// Text of so many bytes at most, and valid UTF-8. One that is longer ends in three
-// dots, and is a string of its own, which does not keep the whole one in memory.
-func Text(text string, most int) string {
-	if len(text) <= most {
+// Text returns valid UTF-8 of at most maxBytes. A longer text ends in three dots, and
+// is a copy, which does not keep the whole text in memory.
+func Text(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return strings.ToValidUTF8(text, "?")
 	}
-	end := max(most-len(rest), 0)
+	end := max(maxBytes-len(ellipsis), 0)
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return strings.ToValidUTF8(text[:end], "?") + rest
+	return strings.ToValidUTF8(text[:end], "?") + ellipsis
 }
 
-// Error without the URLs that were asked for, which may have a selector of
-// megabytes in them, and of MaxMessageBytes at most. It wraps the whole error.
-// The caller says what was asked.
+// Error shortens an error to MaxMessageBytes, and removes the URLs of requests, which
+// may contain a selector of megabytes. It wraps the whole error. The caller says what
+// was asked.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +50,7 @@ type shortened struct {
 func (s *shortened) Error() string { return s.text }
 func (s *shortened) Unwrap() error { return s.err }
 
-// urlErrors in the tree of an error, each before those within it.
+// urlErrors in the tree of an error, outer ones first.
 func urlErrors(err error) (all []*url.Error) {
 	if asked, ok := err.(*url.Error); ok { //nolint:errorlint // The tree is walked.
 		all = append(all, asked)

@@ -9,17 +9,16 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Request asks that a class may become default. Nothing of it is believed: a
-// review can be forged.
+// Request asks that a class may become default. None of it is trusted: a review can
+// be forged.
 type Request struct {
 	Holder
-	// Base is the resourceVersion of the object that is to be updated; empty, the
-	// class is to be created.
+	// Base is the resourceVersion of the object to update; empty for a creation.
 	Base string
-	// Seats that the class takes, each once, in an order that is the same for all.
+	// Seats that the class takes, each once, in the same order for all requests.
 	Seats []selector.Seat
-	// Known defaults of each seat, which may have been there before any Lease was.
-	// What is not default any more does no harm.
+	// Known defaults of each seat, which may be older than any Lease. A class that is
+	// no longer default does no harm.
 	Known map[selector.Seat][]Class
 	// DryRun writes nothing.
 	DryRun bool
@@ -28,11 +27,11 @@ type Request struct {
 // Refusal says what stands in the way.
 type Refusal struct {
 	Reason Reason
-	// Seat that is taken, and the class that has it; none where the reason is the
-	// request's own class.
+	// Seat that is taken, and the class that has it. If the reason is the request's
+	// own class, there is no seat.
 	Seat  selector.Seat
 	Class Class
-	// RetryAfter is how long what is InFlight may yet be.
+	// RetryAfter is how long a write may yet be InFlight.
 	RetryAfter time.Duration
 }
 
@@ -41,26 +40,26 @@ type Reason int
 
 // The reasons.
 const (
-	// Taken by a class that is default.
+	// Taken means that another class is default.
 	Taken Reason = iota
-	// InFlight is a write that may yet make a class default.
+	// InFlight means that a write may yet make a class default.
 	InFlight
-	// Exists already what is to be created.
+	// Exists means that the class to create exists already.
 	Exists
-	// Changed is what is to be updated, or gone.
+	// Changed means that the class to update has changed or is gone.
 	Changed
 )
 
-// Op is what an Attempt needs to have done.
+// Op is an operation that an Attempt needs.
 type Op struct {
 	Kind OpKind
 	Seat selector.Seat
-	// Class to be read.
+	// Class to read.
 	Class Class
-	// Lease to be written in the place of its Version.
+	// Lease to write over its Version.
 	Lease Lease
 
-	at int // of the seat
+	at int // index of the seat
 }
 
 // OpKind is a kind of operation.
@@ -77,18 +76,18 @@ const (
 )
 
 // Attempt takes one request through the Leases of its seats. First it reads all
-// of them, then all classes that may stand in the way, and judges; so a request
-// that is refused has mostly written nothing. Then it writes the Leases in their
-// order. One that was written meanwhile is read and judged again, with its
-// classes, which are always read after the Lease that names them. If the request
-// is refused after all, its writes are taken out.
+// of them, then all classes that may stand in the way, and judges: so a refused
+// request has mostly written nothing. Then it writes the Leases in their order. If
+// somebody else has written a Lease meanwhile, it reads and judges that one again,
+// and its classes, always after the Lease that names them. If it refuses the request
+// after all, it takes its writes out.
 //
-// An Attempt is a value: every method returns what it has become.
+// An Attempt is a value: every method returns the changed one.
 type Attempt struct {
 	id      string
 	request *Request
 	phase   phase
-	at      int // is the seat to be written
+	at      int // index of the seat to write
 	seats   []progress
 	toRead  []Class
 	read    []classRead
@@ -99,11 +98,11 @@ type Attempt struct {
 type progress struct {
 	lease                Lease
 	known, judged, wrote bool
-	// inFlight are the writes of the same class that the Lease goes on recording.
+	// inFlight are the writes of the same class that the Lease keeps.
 	inFlight []Pending
-	// out says that the attempt's write is to be taken out, and outKnown that the
-	// Lease was read for that.
-	out, outKnown bool
+	// toTakeOut says that the attempt's write is to be taken out, and reread that the
+	// Lease was read again for that.
+	toTakeOut, reread bool
 }
 
 type classRead struct {
@@ -121,7 +120,7 @@ const (
 	done
 )
 
-// Begin an attempt. Its id is one that no other attempt has or had.
+// Begin an attempt. Its id must be one that no other attempt has or had.
 func Begin(r *Request, id string) Attempt {
 	a := Attempt{id: id, request: r, seats: make([]progress, len(r.Seats))}
 	if len(r.Seats) == 0 {
@@ -130,8 +129,8 @@ func Begin(r *Request, id string) Attempt {
 	return a
 }
 
-// Next is all that can be done now, in any order and at once. Nothing, if the
-// attempt is over.
+// Next returns all operations that can be done now, in any order or at once; none
+// if the attempt is over.
 func (a Attempt) Next() []Op {
 	var ops []Op
 	switch a.phase {
@@ -152,9 +151,9 @@ func (a Attempt) Next() []Op {
 	case takingOut:
 		for i := range a.seats {
 			switch p := &a.seats[i]; {
-			case p.out && !p.outKnown:
+			case p.toTakeOut && !p.reread:
 				ops = append(ops, a.op(ReadLease, i))
-			case p.out:
+			case p.toTakeOut:
 				op := a.op(WriteLease, i)
 				op.Lease = p.lease.without(a.id)
 				ops = append(ops, op)
@@ -172,13 +171,13 @@ func (a Attempt) op(kind OpKind, at int) Op {
 // Refusal is nil if the class may become default.
 func (a Attempt) Refusal() *Refusal { return a.refusal }
 
-// LeaseRead goes on with the Lease of an operation as it is.
+// LeaseRead goes on with the Lease that an operation has read.
 func (a Attempt) LeaseRead(op Op, l Lease) Attempt {
 	a.seats = slices.Clone(a.seats)
 	p := &a.seats[op.at]
 	p.lease = l
 	if a.phase == takingOut {
-		p.out, p.outKnown = l.has(a.id), true
+		p.toTakeOut, p.reread = l.has(a.id), true
 		return a.takenOut()
 	}
 	// A write whose answer was lost may have been sent twice, and refused the second time.
@@ -200,7 +199,7 @@ func (a Attempt) LeaseRead(op Op, l Lease) Attempt {
 	return a
 }
 
-// unique classes in their first order.
+// unique drops repeated classes and keeps the order.
 func unique(classes []Class) []Class {
 	seen := make(map[Class]bool, len(classes))
 	return slices.DeleteFunc(classes, func(c Class) bool {
@@ -210,7 +209,7 @@ func unique(classes []Class) []Class {
 	})
 }
 
-// ClassRead goes on with the class of an operation as it is.
+// ClassRead goes on with the class that an operation has read.
 func (a Attempt) ClassRead(op Op, live Live) Attempt {
 	at := slices.Index(a.toRead, op.Class)
 	a.toRead = slices.Delete(slices.Clone(a.toRead), at, at+1)
@@ -234,7 +233,7 @@ func (a Attempt) judge() Attempt {
 		return a.refuse(&Refusal{Reason: Exists, Class: a.request.Class})
 	case a.request.Base != "" && (own.UID != a.request.UID || own.Version != a.request.Base):
 		return a.refuse(&Refusal{Reason: Changed, Class: a.request.Class})
-	case len(own.Seats) > 0: // It is default already. To drop what made it so from a Lease would free that.
+	case len(own.Seats) > 0: // It is default already. Dropping the write that made it so would free the Lease.
 		a.phase = done
 		return a
 	}
@@ -260,8 +259,8 @@ func (a Attempt) judge() Attempt {
 	return a
 }
 
-// worse than another refusal is one that does not pass by waiting, and then one
-// that takes longer.
+// worse says whether r is to be reported rather than o: first what does not pass by
+// waiting, then what takes longer.
 func (r *Refusal) worse(o *Refusal) bool {
 	switch {
 	case o == nil:
@@ -272,7 +271,7 @@ func (r *Refusal) worse(o *Refusal) bool {
 	return r.RetryAfter > o.RetryAfter
 }
 
-// judgeSeat by the rules in the package's documentation.
+// judgeSeat by the rules in the package comment.
 func (a Attempt) judgeSeat(at int) *Refusal {
 	seat, lease := a.request.Seats[at], &a.seats[at].lease
 	inTheWay := a.request.Known[seat]
@@ -311,14 +310,14 @@ func (a Attempt) claimed(at int) Lease {
 	}
 }
 
-// LeaseWritten goes on with the Lease of an operation written, or, if the write
-// was refused because the Lease has another version than the one read, not.
+// LeaseWritten goes on after the write of an operation. If the Lease did not have the
+// version that was read, it was not written.
 func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
 	a.seats = slices.Clone(a.seats)
 	p := &a.seats[op.at]
 	switch {
 	case a.phase == takingOut:
-		p.out, p.outKnown = !written, false
+		p.toTakeOut, p.reread = !written, false
 		return a.takenOut()
 	case !written:
 		*p = progress{}
@@ -332,7 +331,7 @@ func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
 	return a
 }
 
-// Abandon an attempt that cannot go on. The Lease in hand may have been written.
+// Abandon an attempt that cannot go on. Its last write may have succeeded.
 func (a Attempt) Abandon() Attempt {
 	switch a.phase {
 	case takingOut, done:
@@ -354,13 +353,13 @@ func (a Attempt) refuse(r *Refusal) Attempt {
 func (a Attempt) takeOut() Attempt {
 	a.phase, a.seats = takingOut, slices.Clone(a.seats)
 	for i := range a.seats {
-		a.seats[i].out = a.seats[i].wrote
+		a.seats[i].toTakeOut = a.seats[i].wrote
 	}
 	return a.takenOut()
 }
 
 func (a Attempt) takenOut() Attempt {
-	if !slices.ContainsFunc(a.seats, func(p progress) bool { return p.out }) {
+	if !slices.ContainsFunc(a.seats, func(p progress) bool { return p.toTakeOut }) {
 		a.phase = done
 	}
 	return a

@@ -31,7 +31,7 @@ type suite struct {
 	taking taking
 	pool   []script
 	forged []script
-	// longer has those forged only where there is time.
+	// longer are forged only if there is time.
 	longer  []script
 	initial [][]object
 }
@@ -68,8 +68,8 @@ var (
 	}
 )
 
-// requests at once, and one less where there are accidents or a forger, too; with a
-// forger two at most, since more take hours. make race asks for one more.
+// requests is how many run at once: one less with accidents or a forger, and at most
+// two with a forger, since more take hours. make race asks for one more.
 func requests(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), "3"))

@@ -20,7 +20,7 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// Cluster is the Store of a cluster.
+// Cluster is the Store on an API server.
 type Cluster struct {
 	// Leases of classbind's own namespace.
 	Leases coordinationclient.LeaseInterface
@@ -28,16 +28,16 @@ type Cluster struct {
 	Live func(ctx context.Context, c Class) (Live, error)
 	// Sightings of this replica.
 	Sightings *Sightings
-	// Window in which the API server may still store what was admitted.
+	// Window is how long the API server may take to store what was admitted.
 	Window time.Duration
 }
 
-// Class is read live.
+// Class reads a class from the API server.
 func (c *Cluster) Class(ctx context.Context, class Class) (Live, error) {
 	return c.Live(ctx, class)
 }
 
-// Lease is read live.
+// Lease reads a Lease from the API server.
 func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) {
 	object, err := c.Leases.Get(ctx, LeaseName(seat), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -76,10 +76,10 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	return brief.Error(err)
 }
 
-// plausible are the uids and resourceVersions of all API servers, and our own ids.
+// plausible matches the uids and resourceVersions of all API servers, and our own ids.
 var plausible = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 
-// Plausible says whether a Lease records such a uid or resourceVersion.
+// Plausible says whether a Lease may record this uid or resourceVersion.
 func Plausible(text string) bool {
 	return len(text) <= v1alpha1.MaxUIDBytes && plausible.MatchString(text)
 }
@@ -112,8 +112,8 @@ func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 	return object, nil
 }
 
-// decode a Lease, which somebody may have edited: one that we do not understand
-// is an error, because to take it for free might make two defaults.
+// decode a Lease, which somebody may have edited. A malformed one is an error: to
+// take it for free might make two defaults.
 func decode(object *coordinationv1.Lease) (Lease, error) {
 	l := Lease{Version: object.ResourceVersion}
 	if object.Spec.HolderIdentity == nil {

@@ -131,7 +131,7 @@ func TestDecodeRefuses(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000, "We should not log what somebody wrote there at full length.")
 }
 
-// listed Leases are listed, and then watched.
+// listed makes the Reflector list the Leases, and then watch them.
 type listed struct {
 	coordinationclient.LeaseInterface
 }
@@ -143,7 +143,7 @@ func fakeLeases(f *clienttesting.Fake) coordinationclient.LeaseInterface {
 	return listed{(&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system")}
 }
 
-// newCluster answers every request with the Lease or the error, and records it.
+// newCluster answers every request with the Lease or the error, and records requests.
 func newCluster(l *coordinationv1.Lease, err error) (*Cluster, *clienttesting.Fake) {
 	f := &clienttesting.Fake{}
 	f.AddReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, l, err })

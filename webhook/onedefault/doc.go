@@ -1,16 +1,15 @@
 // Package onedefault keeps at most one default class per seat, however many API
-// servers and replicas of ours are asked at once, and whoever else asks.
+// servers and replicas of ours are involved, and even if reviews are forged.
 //
-// A seat is what one default is guaranteed for: a claim kind, and a namespace
-// where claims are offered the classes of their own alone.
+// A seat is what one default is guaranteed for: a claim kind, and also a namespace
+// if claims are offered only the classes of their own namespace.
 //
-// Admission alone cannot: between the look at what there is and the write that
-// it allows, another request may be allowed the same. So a
-// coordination.k8s.io/v1 Lease per seat records the class that was last admitted
-// as its default, and every write of that class that was admitted and may yet be
-// stored. Whoever wants to be the next has to write that Lease, with the
-// resourceVersion that it read, and may do so only if nothing that it read can
-// yet become default:
+// Admission alone cannot do this: after it has looked for a default, and before the
+// class that it allows is stored, it may allow another. So a coordination.k8s.io/v1
+// Lease per seat records the class that was last admitted as its default, and every
+// admitted write of that class that may yet be stored. The next class has to write
+// that Lease, with the resourceVersion that was read, and may do so only if nothing
+// that was read can yet become default:
 //
 //	the Lease               each write that it records           then
 //	is free                                                      take it
@@ -21,39 +20,37 @@
 //	                        gone, is another (uid), or is not    update on that version alone
 //	                        at the version to be updated
 //	names another           is a creation of a class that is     drop the write: it landed, and the class
-//	                        there, or was seen there (uid)       is default no more
+//	                        there, or was seen there (uid)       is no longer default
 //	names another           was seen for one in-flight window    drop the write: it did not land
-//	names another           else                                 it may be in flight: refuse for now
+//	names another           otherwise                            it may be in flight: refuse for now
 //
-// Where all writes are dropped, the Lease is as good as free. A default that no
-// Lease names, because it was made before there was one, is in the way as well, as
-// long as it is one.
+// If all writes are dropped, the Lease counts as free. A default that no Lease names,
+// because it is older than the Lease, stands in the way, too, while it is default.
 //
-// # Whom it believes
+// # What it trusts
 //
-// Anybody who reaches the port can send any review, so a request is not believed.
-// The class that it would update has to be there with the uid and the version that
-// it says, and the one that it would create must not be there. That spares seats
-// what cannot be stored; what keeps two defaults apart is that a write is dropped
-// for what the API server itself shows, or for time, or by the attempt that recorded
-// it, under an id that no review can name. A holder is the request's own class only if
-// class and uid are equal. Where the class turns out to be default already, nothing
-// is written, because the write that made it so is what keeps others away. So a
-// forged review can hold a seat for one window, and no more.
+// Anybody who reaches the port can send any review, so a request is not trusted. The
+// class that it would update must exist with the uid and the version that it names,
+// and the class that it would create must not exist. So a write that cannot be stored
+// takes no seat. Two defaults are kept apart because a write is dropped only for what
+// the API server itself shows, or for time, or by the attempt that recorded it, under
+// an id that no review can name. The holder is the request's own class only if class
+// and uid are equal. If the class is default already, nothing is written, because the
+// write that made it default keeps others away. So a forged review can hold a seat for
+// one window, and no longer.
 //
-// No clock of another is believed, either: a replica counts the window from when
-// it saw a write recorded, which is after it was admitted. It watches the Leases,
-// so that this is mostly the moment of the write. One that has just started takes
-// everything for new, and may keep a request waiting for what is long over.
+// Other clocks are not trusted, either: a replica counts the window from when it saw
+// a write recorded, which is after it was admitted. It watches the Leases, so it mostly
+// sees a write at once. A replica that has just started takes every write for new, and
+// may make a request wait for one that is long over.
 //
 // # What is left behind
 //
-// A request reads and judges all of its seats before it writes any, so what is
-// refused has mostly written nothing. If it was overtaken between, it takes its
-// own writes out again. What is admitted is never released or cleaned up: the next
-// request finds out by itself what became of it.
+// A request reads and judges all of its seats before it writes any, so a refused
+// request has mostly written nothing. If another overtakes it, it takes its own writes
+// out again. An admitted write is never cleaned up: the next request finds out by
+// itself what became of it.
 //
-// Attempt is the protocol as a state machine without any input or output, which
-// the tests run through every interleaving, with a forger among them; Protocol
-// runs it on a cluster.
+// Attempt is the protocol as a state machine without I/O. The tests run it through
+// every interleaving, with a forger among the requests. Protocol runs it on a cluster.
 package onedefault

@@ -12,22 +12,21 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// The exploration runs every interleaving of a few requests on a model of an
-// API server: each request that makes a class default takes an Attempt through
-// its operations, one a transition, and is then in flight until its write is
-// stored, fails, or finds another version and is asked about again. What ends a
-// default, or disturbs, comes between at any moment: un-defaults, deletions,
-// other updates, the end of the replica in the middle of an attempt, and forged
-// reviews, which say anything, and after which nothing is stored.
+// The exploration runs every interleaving of a few requests on a model of an API
+// server. Each request that makes a class default takes an Attempt through its
+// operations, one per transition. It is then in flight until its write is stored,
+// fails, or finds another version and is reviewed again. Disturbances come at any
+// moment: un-defaults, deletions, other updates, the end of the replica in the middle
+// of an attempt, and forged reviews, which say anything and are never stored.
 //
-// Time and what replicas have seen is modelled by what a replica may hold for
-// true when it reads a Lease: that the window of a write is over, unless the write
-// may in truth yet be stored; and that the holder was seen stored, if it ever was.
+// Time and sightings are modelled by what a replica may believe when it reads a Lease:
+// that the window of a write is over, unless the write may really yet be stored; and
+// that the holder was seen stored, if it ever was.
 
 const window = 90 * time.Second
 
-// rules of the protocol that the exploration can do without, to show that it
-// would notice. They are broken around the Attempt, not in it.
+// rules of the protocol that the exploration can switch off, to show that it would
+// notice. They are broken around the Attempt, not in it.
 type rules struct {
 	precondition, takeOutPrecondition bool // of the write of a Lease
 	uid                               bool // of a class, as it is read
@@ -50,18 +49,18 @@ const (
 	remove    kind = 'D'
 	touch     kind = 'T' // an update that is no concern of ours
 	plain     kind = 'P' // the creation of a class that is not default
-	forge     kind = 'F' // any review of the class
+	forge     kind = 'F' // a forged review of the class, of any form
 	echo      kind = 'E' // a forged review of the update of what is stored
-	invent    kind = 'I' // a forged review of the creation of what is not
+	invent    kind = 'I' // a forged review of the creation of what is not stored
 )
 
-// script is what is asked of a class.
+// script is a request for a class.
 type script struct {
 	kind  kind
 	class int
 }
 
-// object is a stored class; uid 0, none.
+// object is a stored class; uid 0 means none.
 type object struct {
 	uid, version int
 	def          bool
@@ -71,7 +70,7 @@ var seatX, seatY = selector.Seat{ClaimKind: "x"}, selector.Seat{ClaimKind: "y", 
 
 func place(s selector.Seat) int { return int(s.ClaimKind[0] - 'x') }
 
-// taking has the seats that each class takes.
+// taking lists the seats that each class takes.
 type taking [][]selector.Seat
 
 const (
@@ -113,7 +112,7 @@ type exploration struct {
 	ends []world
 }
 
-// invented is a uid that no class has or ever will.
+// invented is a uid that no class ever has.
 const invented = 60
 
 var names = []Class{{Kind: "a", Name: "a"}, {Kind: "b", Name: "b"}, {Kind: "c", Name: "c"}, {Kind: "d", Name: "d"}}
@@ -124,7 +123,7 @@ func (w world) clone() world {
 	return w
 }
 
-// key has all that tells one state from another.
+// key has everything that distinguishes states.
 func (w *world) key(b []byte) []byte {
 	number := func(n int) { b = append(strconv.AppendInt(b, int64(n), 36), ' ') }
 	flag := func(f bool, c byte) {
@@ -174,8 +173,8 @@ func (w *world) key(b []byte) []byte {
 			flag(s.known, 'k')
 			flag(s.judged, 'j')
 			flag(s.wrote, 'w')
-			flag(s.out, 'o')
-			flag(s.outKnown, 'O')
+			flag(s.toTakeOut, 'o')
+			flag(s.reread, 'O')
 			lease(&s.lease)
 			b = append(b, ']')
 			pending(s.inFlight)
@@ -194,7 +193,7 @@ func (w *world) key(b []byte) []byte {
 	return b
 }
 
-// run returns how many states there are.
+// run explores all states, and returns how many there are.
 func (e *exploration) run(objects []object) int {
 	e.seen, e.double, e.left, e.ends = map[string]struct{}{}, nil, nil, nil
 	start := world{objects: objects, version: 12, uid: 3, processes: make([]process, len(e.scripts))}
@@ -257,7 +256,7 @@ func (e *exploration) expand(w *world) {
 	}
 }
 
-// other is a request that we are not asked about.
+// other runs a request that does not reach the guard.
 func (e *exploration) other(w *world, i int) {
 	s, o := e.scripts[i], w.objects[e.scripts[i].class]
 	if (o.uid == 0) == (s.kind == plain) && (s.kind != undefault || o.def) {
@@ -315,7 +314,7 @@ func (e *exploration) attempt(i, uid int, base string) process {
 	return process{state: attempting, attempt: Begin(r, strconv.Itoa(i)+"@"+base)}
 }
 
-// begin a request of which the API server asks us.
+// begin a request that the API server asks us about.
 func (e *exploration) begin(w *world, i int, push pusher) {
 	switch o := w.objects[e.scripts[i].class]; {
 	case e.scripts[i].kind == create:
@@ -332,8 +331,8 @@ func (e *exploration) forged(i int) bool {
 	return k == forge || k == echo || k == invent
 }
 
-// forge a review with any uid that there is, that is in flight, or that is made
-// up; of a creation, or of an update from any version.
+// forge a review with any uid that is stored, in flight or made up; of a creation, or
+// of an update from any version.
 func (e *exploration) forge(w *world, i int, push pusher) {
 	o := w.objects[e.scripts[i].class]
 	switch e.scripts[i].kind {
@@ -364,9 +363,9 @@ func (e *exploration) forge(w *world, i int, push pusher) {
 	}
 }
 
-// step takes an attempt through its next operation. Those that could be done at
-// once are done in their order: each rule is about one Lease and the classes that
-// it names, so in which order those of several seats are read is all the same.
+// step does the next operation of an attempt. Operations that could be done at once are
+// done in their order: each rule is about one Lease and the classes that it names, so
+// the order among several seats does not matter.
 func (e *exploration) step(w *world, i int, push pusher) {
 	p := &w.processes[i]
 	ops := p.attempt.Next()
@@ -397,7 +396,7 @@ func (e *exploration) step(w *world, i int, push pusher) {
 	}
 }
 
-// over is an attempt that has its answer.
+// over ends an attempt that has its answer.
 func (e *exploration) over(w *world, i int, push pusher) {
 	p := &w.processes[i]
 	refusal := p.attempt.Refusal()
@@ -441,9 +440,9 @@ func (e *exploration) store(w *world, i int, push pusher) {
 	}
 }
 
-// sightings are what replicas may hold for true of a Lease: those that have just
-// seen it, those that have seen the holder stored, and those that have seen all
-// of it for so long that what can be over is over.
+// sightings are what replicas may believe of a Lease: those that have just seen it, those
+// that have seen the holder stored, and those that have seen it for so long that all
+// windows that can be over are over.
 func (e *exploration) sightings(w *world, l *Lease) []Lease {
 	if len(l.Pending) == 0 {
 		return []Lease{*l}
@@ -535,8 +534,8 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 	}
 }
 
-// stuck says what a later request for a default finds at the end, once all
-// windows are over: nothing but a default may stand in its way.
+// stuck makes a later request for a default, once all windows are over. It is an error
+// if anything but a default stands in its way.
 func (e *exploration) stuck(w world) error {
 	later := Class{Kind: "z", Name: "z"}
 	request := &Request{Holder: Holder{Class: later, UID: "later"}, Seats: []selector.Seat{seatX, seatY}, Known: e.known}

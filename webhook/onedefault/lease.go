@@ -27,46 +27,45 @@ func (c Class) String() string {
 // Holder is a class that was admitted as a default.
 type Holder struct {
 	Class
-	// UID tells it from others of its name; a Lease that is free has none.
+	// UID tells it from other classes of its name; empty in a free Lease.
 	UID types.UID
 }
 
-// Pending is a write of the holder that was admitted, and may be in flight.
+// Pending is an admitted write of the holder that may be in flight.
 type Pending struct {
-	// ID of the attempt that admitted it. It is ours: no review can name it.
+	// ID of the attempt that admitted it. We make it up: no review can name it.
 	ID string
-	// Base is the resourceVersion of the object that is to be updated; empty, the
-	// class is to be created.
+	// Base is the resourceVersion of the object to update; empty for a creation.
 	Base string
-	// Left is how long it may yet be in flight, as the replica that reads the Lease
-	// knows it; it is not stored. At 0 it is over.
+	// Left is how long it may yet be in flight, as far as the replica that reads the
+	// Lease knows; 0 means over. It is not stored.
 	Left time.Duration
 }
 
-// Lease records whose default was last admitted for a seat.
+// Lease records which class was last admitted as the default of a seat.
 type Lease struct {
-	// Version is the Lease's resourceVersion; empty, there is no Lease yet.
+	// Version is the Lease's resourceVersion; empty if there is no Lease yet.
 	Version string
-	// Holder is none where the Lease is free, and has a Pending write otherwise.
+	// Holder is empty if the Lease is free, and has a Pending write otherwise.
 	Holder  Holder
 	Pending []Pending
-	// Landed says that the replica that reads the Lease has seen the holder stored,
-	// with its uid; it is not stored.
+	// Landed says that the replica that reads the Lease has seen the holder stored
+	// with its uid. It is not stored.
 	Landed bool
 }
 
-// Live is what the API server has of a class now; the zero value, none.
+// Live is a class as the API server has it now; the zero value means none.
 type Live struct {
 	UID types.UID
 	// Version is the resourceVersion.
 	Version string
-	// Seats of which it is the default: none, if it is not marked or is being deleted.
+	// Seats of which it is the default: none if it is not marked or is being deleted.
 	Seats []selector.Seat
 }
 
 // settled says that a write of the holder can no longer make the class default,
-// given that it is not default now. A class is created with its uid once, and
-// updated from its version alone.
+// given that it is not default now. A uid is created once, and an update is stored
+// only over its base.
 func (l *Lease) settled(p Pending, now Live) bool {
 	if p.Left <= 0 {
 		return true
@@ -89,13 +88,13 @@ func (l *Lease) inFlight(now Live) []Pending {
 	return pending
 }
 
-// has the write of an attempt.
+// has says whether the Lease records the write of an attempt.
 func (l *Lease) has(id string) bool {
 	return slices.ContainsFunc(l.Pending, func(p Pending) bool { return p.ID == id })
 }
 
-// without the write of an attempt, which was not admitted after all. Without any
-// write, it is free.
+// without returns the Lease without the write of an attempt, which was not admitted
+// after all. A Lease without any write is free.
 func (l *Lease) without(id string) Lease {
 	next := Lease{Version: l.Version}
 	for _, p := range l.Pending {

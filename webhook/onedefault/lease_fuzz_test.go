@@ -13,8 +13,8 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
-// FuzzLease reads a Lease that somebody edited: it is refused, or it says what
-// it says when it is written again.
+// FuzzLease reads a Lease that somebody edited: either it is refused, or it is the same
+// when it is written and read again.
 func FuzzLease(f *testing.F) {
 	for _, holder := range []string{"sqlclasses.example.org/gold", "rdsclasses.example.org/aws/gold", "", "/", "//", "a/b/c/d", "a//b", "\xff/a", "a/\u2028"} {
 		f.Add(holder, "1", `[{"id":"A","from":"10"}]`, byte(7))
@@ -71,7 +71,7 @@ func FuzzLease(f *testing.F) {
 	})
 }
 
-// edited has those of its fields that are there.
+// edited has the fields whose bits are set in there.
 func edited(holder, uid, pending string, there byte) *coordinationv1.Lease {
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: "default.claims", Namespace: "classbind-system", ResourceVersion: "7", Annotations: map[string]string{},

@@ -13,44 +13,44 @@ import (
 )
 
 const (
-	// patience is how long a request waits for another that is in flight, which
-	// is mostly stored within milliseconds: its author is then told who won,
-	// rather than to try again.
-	patience = 500 * time.Millisecond
-	// firstWait doubles with every wait.
+	// maxWait is how long a request waits for another that is in flight. That one is
+	// mostly stored within milliseconds, and the author then learns who won instead
+	// of having to try again.
+	maxWait = 500 * time.Millisecond
+	// firstWait is the first pause. Each pause is twice as long as the one before.
 	firstWait = 10 * time.Millisecond
-	// takeOutTimeout is for an attempt whose own time is over.
+	// takeOutTimeout is the time to take out writes, whatever time the request has left.
 	takeOutTimeout = time.Second
 )
 
-// ErrConflict says that a Lease has another version than the one to be replaced.
+// ErrConflict says that a Lease does not have the version to replace.
 var ErrConflict = errors.New("the Lease was written meanwhile")
 
-// Store is where Leases and classes are. All reads are of what the API server
-// has stored, not of a cache. All methods are called concurrently.
+// Store reads and writes Leases and reads classes. Reads return what the API server
+// has stored, not a cache. All methods are called concurrently.
 type Store interface {
 	// Lease of a seat; the zero value if there is none.
 	Lease(ctx context.Context, seat selector.Seat) (Lease, error)
-	// WriteLease in the place of the one that has its Version, or ErrConflict.
+	// WriteLease replaces the Lease that has its Version, or returns ErrConflict.
 	WriteLease(ctx context.Context, seat selector.Seat, l Lease) error
-	// Class as it counts now; the zero value if there is none.
+	// Class as it is stored now; the zero value if there is none.
 	Class(ctx context.Context, c Class) (Live, error)
 }
 
 // Protocol runs attempts on a Store.
 type Protocol struct {
 	Store Store
-	// NewID of an attempt, which nobody can guess and no other attempt has.
+	// NewID returns an id that nobody can guess and no other attempt has.
 	NewID func() string
-	// Hurry says that others wait until this request is over, so it is refused at
-	// once rather than wait for what is in flight; nil, nobody does.
+	// Hurry says that others wait for this request, so it is refused at once instead
+	// of waiting for what is in flight. Nil means that nobody waits.
 	Hurry func() bool
 }
 
-// Admit a request, or refuse it. Only what is admitted leaves a write in flight
-// behind, unless the process or its connection ends on the way.
+// Admit a request, or refuse it. A refused request leaves no write in flight behind,
+// unless the process or its connection ends on the way.
 func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
-	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, patience-waited-wait) {
+	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, maxWait-waited-wait) {
 		refusal, err := p.attempt(ctx, r)
 		if err != nil || refusal == nil || refusal.Reason != InFlight || wait == 0 || p.Hurry != nil && p.Hurry() {
 			return refusal, err
@@ -77,7 +77,7 @@ func (p *Protocol) attempt(ctx context.Context, r *Request) (*Refusal, error) {
 	return a.Refusal(), nil
 }
 
-// takeOut what a refused attempt has written. What cannot be taken out counts as in flight.
+// takeOut what a refused attempt has written. A write that stays counts as in flight.
 func (p *Protocol) takeOut(ctx context.Context, a Attempt) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeOutTimeout)
 	defer cancel()
@@ -95,8 +95,8 @@ func (p *Protocol) takeOut(ctx context.Context, a Attempt) {
 	}
 }
 
-// do all that can be done now. Beside an error, the attempt is as what succeeded
-// has made it.
+// do all operations that can be done now. On an error, the returned attempt knows
+// those that succeeded.
 func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
 	ops := a.Next()
 	results := make([]func(Attempt) Attempt, len(ops))
@@ -117,7 +117,7 @@ func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
 	return a, err
 }
 
-// result of an operation, as a step of the attempt.
+// result does an operation and returns the next step of the attempt.
 func (p *Protocol) result(ctx context.Context, op Op) (func(Attempt) Attempt, error) {
 	switch op.Kind {
 	case ReadLease:

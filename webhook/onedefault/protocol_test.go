@@ -19,8 +19,8 @@ import (
 
 // memory is a Store with the API server's preconditions, which a test can make fail.
 type memory struct {
-	// disturb is called before each operation, with how many of its kind there
-	// have been for the seat, counted from 1. Its error is the operation's.
+	// disturb is called before each operation. count is the number of operations of its
+	// kind for the seat, with this one. Its error becomes the operation's.
 	disturb func(ctx context.Context, op Op, count int) error
 	// latency of each operation.
 	latency time.Duration
@@ -71,7 +71,7 @@ func (m *memory) Class(ctx context.Context, c Class) (Live, error) {
 	return m.classes[c], err
 }
 
-// WriteLease in the place of its version.
+// WriteLease over its version.
 func (m *memory) WriteLease(ctx context.Context, s selector.Seat, l Lease) error {
 	if err := m.begin(ctx, Op{Kind: WriteLease, Seat: s, Lease: l}); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (m *memory) WriteLease(ctx context.Context, s selector.Seat, l Lease) error
 	return nil
 }
 
-// put a Lease there, whatever there is.
+// put a Lease over any version.
 func (m *memory) put(s selector.Seat, l Lease) {
 	m.version++
 	l.Version = "v" + strconv.Itoa(m.version)
@@ -111,7 +111,7 @@ var (
 	otherDefault  = Live{UID: "other-1", Version: "11", Seats: seats("x", "y")}
 )
 
-// TestAdmitWaits for another that is in flight when it comes, in the time of a bubble.
+// TestAdmitWaits for another request that is in flight, in synctest time.
 func TestAdmitWaits(t *testing.T) {
 	type want struct {
 		reason  Reason
@@ -129,8 +129,8 @@ func TestAdmitWaits(t *testing.T) {
 		"AtOnce":               {reason: "We should not wait for what is default already.", becomes: otherDefault, want: want{refused: true}},
 		"Lands":                {reason: "We should wait until the other is stored, and say who won.", after: 25 * time.Millisecond, becomes: otherDefault, want: want{refused: true, took: 30 * time.Millisecond}},
 		"LandsAndIsUndone":     {reason: "We should wait until the other is out of the way.", after: 25 * time.Millisecond, becomes: Live{UID: "other-1"}, want: want{took: 30 * time.Millisecond}},
-		"DoesNotLand":          {reason: "We should give up in time to answer.", after: time.Hour, want: want{InFlight, true, patience}},
-		"DoesNotLandInADryRun": {reason: "We should answer a dry run as we would the request.", after: time.Hour, dryRun: true, want: want{InFlight, true, patience}},
+		"DoesNotLand":          {reason: "We should give up in time to answer.", after: time.Hour, want: want{InFlight, true, maxWait}},
+		"DoesNotLandInADryRun": {reason: "We should answer a dry run as we would the request.", after: time.Hour, dryRun: true, want: want{InFlight, true, maxWait}},
 		"NoTime":               {reason: "We should answer what we know when there is no time left.", after: time.Hour, timeout: 25 * time.Millisecond, want: want{InFlight, true, 25 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestAdmitLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAdmitTogether has several requests for one class, of which each is refused
-// for another seat once it has written the first.
+// TestAdmitTogether makes several requests for one class. Each writes its first seat, and
+// is then refused for the second.
 func TestAdmitTogether(t *testing.T) {
 	m := newMemory(nil)
 	m.classes[me] = Live{UID: "me-1", Version: "10"}
@@ -311,8 +311,8 @@ func TestAdmitTogether(t *testing.T) {
 	assert.Nil(t, refusal, "We should not have the next default wait.")
 }
 
-// TestAdmitManySeats has a class that serves as many claim kinds as a ClassKind may, and an API
-// server that takes 15 ms a call.
+// TestAdmitManySeats admits a class that serves as many claim kinds as a ClassKind may,
+// with an API server that takes 15 ms per call.
 func TestAdmitManySeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = 2500 * time.Millisecond

@@ -7,8 +7,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Lease names begin with one of these. No namespace has a dot, so what follows
-// is read in one way only, and the name of the leader's Lease has none at all.
+// Prefixes of Lease names. No namespace has a dot, so a name has only one reading,
+// and the name of the leader's Lease has no dot at all.
 const (
 	clusterPrefix   = "default."
 	namespacePrefix = "default-in."
@@ -23,7 +23,7 @@ func LeaseName(s selector.Seat) string {
 	return namespacePrefix + s.Namespace + "." + s.ClaimKind
 }
 
-// SeatOf a Lease with that name; false, it is not one of ours.
+// SeatOf returns the seat of a Lease by its name; ours is false for other Leases.
 func SeatOf(leaseName string) (s selector.Seat, ours bool) {
 	if claimKind, ok := strings.CutPrefix(leaseName, clusterPrefix); ok {
 		return selector.Seat{ClaimKind: claimKind}, claimKind != ""

@@ -18,14 +18,14 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Sightings are what this replica has seen with its own eyes, so that it need not
-// trust any other's clock.
+// Sightings are what this replica has seen itself, so that it need not trust other
+// clocks.
 //
-// It has seen a write in flight for as long as its own monotonic clock says, and
-// the write was admitted before that. It sees the Leases by a watch, from the
-// moment at which they are written rather than that at which somebody asks for
-// the next default; a replica that starts takes all for new. And it has seen
-// classes stored: the creation of one that was stored with its uid is over.
+// It notes by its own monotonic clock when it first saw a write in a Lease; the write
+// was admitted before that. It watches the Leases, so it sees a write when it is
+// recorded rather than when somebody asks for the next default. A replica that starts
+// takes all writes for new. It also notes which classes it saw stored: once a class is
+// stored with its uid, its creation is over.
 type Sightings struct {
 	stored *lru.Cache // of Holders
 
@@ -34,12 +34,12 @@ type Sightings struct {
 	first map[string]map[string]time.Time
 }
 
-// NewSightings are none.
+// NewSightings returns empty Sightings.
 func NewSightings() *Sightings {
 	return &Sightings{stored: lru.New(v1alpha1.MaxStoredDefaults), first: map[string]map[string]time.Time{}}
 }
 
-// Stored says that a class was seen stored, marked default.
+// Stored notes that a class was seen stored, marked default.
 func (s *Sightings) Stored(h Holder) { s.stored.Add(h, nil) }
 
 func (s *Sightings) isStored(h Holder) bool {
@@ -47,8 +47,8 @@ func (s *Sightings) isStored(h Holder) bool {
 	return ok
 }
 
-// see the writes that a Lease records, now, and return when each was first seen.
-// Those that it records no more are forgotten.
+// see notes the writes that a Lease records, and returns when each was first seen.
+// It forgets the writes that the Lease no longer records.
 func (s *Sightings) see(lease string, pending []Pending, now time.Time) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Sightings) see(lease string, pending []Pending, now time.Time) []time.T
 
 // Watch the Leases until the context ends.
 func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseInterface) {
-	others := func(o metav1.ListOptions) metav1.ListOptions { // than the leader's, which is written every two seconds
+	others := func(o metav1.ListOptions) metav1.ListOptions { // all but the leader's, which is written every two seconds
 		o.FieldSelector = fields.OneTermNotEqualSelector(metav1.ObjectNameField, v1alpha1.LeaderLease).String()
 		return o
 	}
@@ -89,8 +89,8 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 // store is what a Reflector fills.
 type store struct{ sightings *Sightings }
 
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync. A
-// Lease that was spoilt is an error for whoever needs it.
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It skips
+// a malformed Lease: the request that reads it gets the error.
 func (s store) Add(object any) error {
 	l, ok := object.(*coordinationv1.Lease)
 	if !ok {
@@ -130,7 +130,7 @@ func (s store) Replace(objects []any, _ string) error {
 // Resync has nothing to do.
 func (s store) Resync() error { return nil }
 
-// keep the sightings of these Leases alone.
+// keep only the sightings of these Leases.
 func (s *Sightings) keep(objects []any) {
 	names := make(map[string]bool, len(objects))
 	for _, object := range objects {

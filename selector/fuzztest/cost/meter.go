@@ -1,5 +1,5 @@
-// Package cost holds what one input of a fuzz target takes against a budget: a
-// crash is not all that the author of a claim or a class can do to us.
+// Package cost compares the cost of one input of a fuzz target with a budget: the author
+// of a claim or a class can do more harm than crash us.
 package cost
 
 import (
@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// What one input may take, and so what one review may.
+// The budget of one input, and so of one review.
 const (
 	CPU          = 20 * time.Millisecond
 	CPUPerMiB    = 5 * time.Millisecond
 	Bytes        = 1 << 20
 	BytesPerByte = 8
 
-	// instrumented code, which tells the fuzzer where it has been, takes up to
-	// this many times as long. The worst inputs are measured again without.
+	// instrumented code, which tells the fuzzer where it has been, takes up to this
+	// many times as long. The worst inputs are measured again without.
 	instrumented = 3
 
-	// Directory is the environment variable that names where the costs are
-	// written, nowhere if it is empty.
+	// Directory is the environment variable with the directory for the costs. If it is
+	// empty, they are not written.
 	Directory = "CLASSBIND_FUZZ_COSTS"
 )
 
@@ -71,7 +71,7 @@ func (l *Largest) Add(o Largest) {
 // Meter of one fuzz target, for one goroutine.
 type Meter struct {
 	target  string
-	most    float64 // of the CPU budget
+	maxCPU  float64 // as a multiple of the CPU budget
 	largest Largest
 	sample  [1]metrics.Sample
 }
@@ -79,16 +79,16 @@ type Meter struct {
 // NewMeter of a target.
 func NewMeter(f *testing.F) *Meter {
 	f.Helper()
-	m := &Meter{target: f.Name(), most: 1}
+	m := &Meter{target: f.Name(), maxCPU: 1}
 	if Fuzzing() {
-		m.most = instrumented
+		m.maxCPU = instrumented
 	}
 	m.sample[0].Name = "/gc/heap/allocs:bytes"
 	return m
 }
 
-// Fuzzing says whether inputs are made up now: then a large seed would be in
-// the way of many small ones.
+// Fuzzing says whether the fuzzer is making up inputs: then large seeds would slow it
+// down.
 func Fuzzing() bool {
 	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && f.Value.String() != "false" {
@@ -98,9 +98,9 @@ func Fuzzing() bool {
 	return false
 }
 
-// Measure the work that an input makes, and fail the test if it takes more than
-// the budget of its length. The work is done again where it seems to be the most
-// so far: the least that it takes then is its cost, whatever else the machine does.
+// Measure the work that an input makes, and fail the test if it takes more than the
+// budget of its length. Work that seems to be the most so far is repeated: the least
+// that it takes is its cost, whatever else the machine does.
 func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	t.Helper()
 	if race {
@@ -117,7 +117,7 @@ func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	}
 	const tries, hopeless = 3, 10
 	for range tries {
-		if c.CPUShare() > hopeless*m.most {
+		if c.CPUShare() > hopeless*m.maxCPU {
 			break
 		}
 		var before, after runtime.MemStats // Exact, and slow.
@@ -144,7 +144,7 @@ func (m *Meter) add(t *testing.T, c Cost, input []any) {
 			m.largest.Add(Largest{CPU: c, Bytes: c})
 		}
 	}
-	if c.CPUShare() > m.most {
+	if c.CPUShare() > m.maxCPU {
 		t.Errorf("%v of CPU for %d bytes: %.1f times the budget of %v and %v a MiB", c.CPU, c.Length, c.CPUShare(), CPU, CPUPerMiB)
 	}
 	if c.BytesShare() > 1 {
@@ -152,7 +152,7 @@ func (m *Meter) add(t *testing.T, c Cost, input []any) {
 	}
 }
 
-// allocated until now, but for what the processors' caches have handed out.
+// allocated until now, without the allocations of the processors' caches.
 func (m *Meter) allocated() uint64 {
 	metrics.Read(m.sample[:])
 	return m.sample[0].Value.Uint64()

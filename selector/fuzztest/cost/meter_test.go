@@ -26,7 +26,7 @@ func FuzzMeter(f *testing.F) {
 			runs++
 			kept = make([]byte, 2<<20)
 		}, a, b, c, d, e)
-		if runs == 1 { // It is not the most.
+		if runs == 1 { // It is not the largest so far.
 			return
 		}
 		assert.Len(t, kept, 2<<20)
@@ -52,7 +52,7 @@ func TestMeterRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m, judged := &Meter{target: "a", most: 1}, &testing.T{}
+			m, judged := &Meter{target: "a", maxCPU: 1}, &testing.T{}
 			m.add(judged, tc.cost, nil)
 			assert.Equal(t, tc.want, judged.Failed(), tc.reason)
 		})

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is the CPU time of this thread: that of others, on a busy machine,
-// is not in it.
+// threadTime is the CPU time of this thread, without that of others on a busy machine.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

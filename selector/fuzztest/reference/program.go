@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// LongPrefix is what the keys of some labels have in common.
+// LongPrefix is the beginning of some label keys.
 const LongPrefix = "a-prefix-that-many-keys-have-in-common-so-that-to-compare-them-takes-long.example.org/"
 
-// SelectorJSON is the text itself where it is JSON. Else, as is most of what a
-// fuzzer makes up, it is a program of which each three bytes are a requirement.
+// SelectorJSON returns the text itself if it is JSON. Otherwise, as for most texts of a
+// fuzzer, the text is a program: each three bytes are a requirement.
 func SelectorJSON(text string) string {
 	if isJSON(text) {
 		return text
@@ -23,7 +23,7 @@ func SelectorJSON(text string) string {
 	return `{"matchExpressions":[` + strings.Join(list, ",") + `]}`
 }
 
-// RequirementJSON is one of them.
+// RequirementJSON returns one requirement.
 func RequirementJSON(text string) string {
 	if isJSON(text) {
 		return text

@@ -1,6 +1,5 @@
 // Package reference reads and matches class selectors slowly and obviously, with
-// Kubernetes' own code and none of the product's: fuzz tests hold the two against
-// each other.
+// Kubernetes' own code and none of the product's: fuzz tests compare the two.
 package reference
 
 import (
@@ -16,21 +15,21 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// ErrMalformed is why a claim is refused for its selector.
+// ErrMalformed says that a claim is refused because of its selector.
 var ErrMalformed = errors.New("the selector is malformed")
 
-// Selector of a claim, of which any part may be absent.
+// Selector of a claim.
 type Selector struct {
-	// Selector is nil where the claim has none.
+	// Selector is nil if the claim has none.
 	labels.Selector
 
-	// MayBeRefused says that it is about as large as it may be: how many bytes it
-	// takes depends on how it is written, with spaces or without.
+	// MayBeRefused says that it is close to a limit: its bytes depend on how it is
+	// written, with spaces or without.
 	MayBeRefused bool
 }
 
-// Of a claim whose selector field has that value, decoded from JSON, and which has
-// those annotations.
+// Of returns the selector of a claim, from the value of its selector field, decoded from
+// JSON, and its annotations.
 func Of(value any, annotations map[string]string) (Selector, error) {
 	text, annotated := annotations[v1alpha1.ClassSelectorAnnotation]
 	switch {
@@ -48,7 +47,7 @@ func ofText(text string) (Selector, error) {
 	if strings.TrimSpace(text) == "" || strings.Contains(text, "\x00") { // NUL would be the end of it.
 		return Selector{}, ErrMalformed
 	}
-	if tooLong(text) { // To read it takes too long.
+	if tooLong(text) { // Reading it takes too long.
 		return Selector{}, ErrMalformed
 	}
 	s, err := labels.Parse(text)
