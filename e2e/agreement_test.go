@@ -13,7 +13,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -32,7 +35,15 @@ func TestAgreement(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Red reds."+agreementGroup+" Cluster", "Blue blues."+agreementGroup+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team-b}\n")
 	claims := agreementClaims(500)
-	w.apply(t, strings.Join(claims, "---\n")) // Nobody binds them yet.
+	var creations errgroup.Group // Nobody binds them yet.
+	creations.SetLimit(16)
+	for _, claim := range claims {
+		creations.Go(func() error {
+			_, _, err := w.create(t, claim)
+			return err
+		})
+	}
+	require.NoError(t, creations.Wait())
 
 	manifest := lateVendor(agreementGroup) + classKind("reds."+agreementGroup, "{claimKinds: ["+kind+"]}") + classKind("blues."+agreementGroup, "{claimKinds: ["+kind+"]}") +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
@@ -59,10 +70,11 @@ func TestAgreement(t *testing.T) {
 		require.GreaterOrEqual(t, outcomes[outcome], 20, "We should come across %s: %v", outcome, outcomes)
 	}
 	late := w.boundLater(t, explained)
-	w.kubectl(t, "delete", kind, "--all", "--all-namespaces", "--wait=false")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.Empty(c, w.kubectl(t, "get", kind, "--all-namespaces", "--output=name"))
-	}, patience, 100*time.Millisecond)
+	t.Logf("%d claims: %v", len(claims), outcomes)
+	all := &unstructured.Unstructured{}
+	all.SetGroupVersionKind(schema.GroupVersionKind{Group: agreementGroup, Version: "v1", Kind: "Claim"})
+	require.NoError(t, w.DeleteAllOf(t.Context(), all, client.InNamespace("team-a")))
+	require.NoError(t, w.DeleteAllOf(t.Context(), all, client.InNamespace("team-b")))
 	for i, item := range explained {
 		admitted, warnings, err := w.create(t, claims[i], client.DryRunAll)
 		switch item.Outcome {

@@ -39,6 +39,7 @@ func (o *options) config() (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context, or files of classes with --classes", err)
 	}
+	config.QPS = -1 // Requests are sequential.
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)

@@ -22,6 +22,7 @@ type apiServer struct {
 
 	mu       sync.Mutex
 	accepted map[string]string // Accept headers by path
+	asked    map[string]int    // how often, by path
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +34,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.accepted[r.URL.Path] = r.Header.Get("Accept")
+	s.asked[r.URL.Path]++
 	s.mu.Unlock()
 	answer, ok := s.answers[key]
 	status, failure := answer.(int)
@@ -100,7 +102,7 @@ func condition(status, reason string) object {
 // ones have their weight in a field.
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
-	s := &apiServer{accepted: map[string]string{}, answers: map[string]any{
+	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
 		"/api":                                   object{"kind": "APIVersions", "versions": []string{"v1"}},
 		"/api/v1":                                resources("v1", served("namespaces", "Namespace", false, "list")),
 		"/apis":                                  groups,
@@ -267,6 +269,25 @@ func TestExplainCluster(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExplainAsksOnce explains many claims with no more requests than one.
+func TestExplainAsksOnce(t *testing.T) {
+	api := newAPIServer(func(a map[string]any) {
+		spec := claimKindSpec()
+		spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
+		a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
+		a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}})
+	})
+	server := httptest.NewServer(api)
+	defer server.Close()
+	t.Chdir(write(t, map[string]string{"claims.yaml": documents(goldClaim, goldClaim, goldClaim), "config": kubeconfig(server.URL)}))
+	got := run(t, "", "-f", "claims.yaml", "--kubeconfig", "config")
+	assert.Zero(t, got.status, got.stderr)
+	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
+	for _, path := range []string{"/api/v1/namespaces", "/apis/classbind.io/v1alpha1/claimkinds", "/apis/example.org/v1/fastclasses"} {
+		assert.Equal(t, 1, api.asked[path], path)
 	}
 }
 

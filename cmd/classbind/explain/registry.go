@@ -50,9 +50,11 @@ type registry struct {
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
 
-	own       string              // namespace of classbind
-	resources map[string]resource // of claim kinds
-	views     map[string]*view
+	own string // namespace of classbind
+	// What was read for the claims before, by name.
+	resources  map[string]resource // of claim kinds
+	namespaces map[string]labels.Set
+	views      map[string]*view
 }
 
 // view of a claim kind.
@@ -66,7 +68,7 @@ func newRegistry(ctx context.Context, s source, own string) (*registry, error) {
 	claimKinds, classKinds, err := s.registrations(ctx)
 	return &registry{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
-		resources: map[string]resource{}, views: map[string]*view{},
+		resources: map[string]resource{}, namespaces: map[string]labels.Set{}, views: map[string]*view{},
 	}, err
 }
 
@@ -160,9 +162,12 @@ func (r *registry) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namesp
 	case known:
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	has, err := r.namespaceLabels(ctx, namespace)
-	if err != nil {
-		return "", err
+	has, ok := r.namespaces[namespace]
+	if !ok {
+		if has, err = r.namespaceLabels(ctx, namespace); err != nil {
+			return "", err
+		}
+		r.namespaces[namespace] = has
 	}
 	all := labels.Set{corev1.LabelMetadataName: namespace} // The API server gives it to every namespace.
 	if namespaces.Select(namespace, labels.Merge(has, all)) {
