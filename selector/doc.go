@@ -37,5 +37,5 @@
 // that is its own. Equal keys go to the class that is first by class kind,
 // namespace and name. LeastClaims draws in this way only among the candidates
 // with the fewest claims, which a [Tally] counts, and RoundRobin among those that
-// have waited longest: see [Turns].
+// have waited longest.
 package selector

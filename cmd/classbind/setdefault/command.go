@@ -82,7 +82,7 @@ the error has the command that names all of them.`,
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.claimKinds, "for", nil, "`claim kind` whose default the class is to be: the name of a ClaimKind, or its plural alone; several are separated by commas, or have a flag each")
 	fs.StringSliceVar(&o.without, "leave-without-default", nil, "`claim kind` that may lose its default, because it is the same class that the move takes the mark from, and the new one's kind does not serve it")
-	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "`time` for everything; another default that is just being set may take the server's --in-flight-window, 90s, until it is known not to come")
+	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "`time` for everything; another default that is just being set may take the server's --in-flight-window, 1m by default, until it is known not to come")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
