@@ -29,7 +29,9 @@ const (
 //
 // zerolog's diode is a library for this. It polls for lines many times a second, or
 // may leave one until the next comes. It writes each line by itself, and reports
-// that it is about to be full through the standard logger, which is this one.
+// that it is about to be full through the standard logger, which is this one. zap's
+// BufferedWriteSyncer locks, and writes when its buffer is full: with a reader that
+// takes 64 KiB in 300 ms, a claim waited 224 ms for its line, and here 59 µs.
 type logWriter struct {
 	to      io.Writer
 	waiting atomic.Pointer[logLine] // the stack
