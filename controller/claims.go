@@ -12,14 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -45,21 +43,16 @@ type Claims struct {
 	// counted.
 	began   time.Time
 	counted bool
-	// changed are called with the name of each claim kind whose claims changed.
-	changed []countListener
-	// enqueue requests a reconciliation of a claim kind.
-	enqueue func(claimKind string)
+
+	// changed listen for the names of claim kinds whose claims changed, and requeued
+	// for those of kinds to be reconciled again.
+	changed, requeued listeners[string]
 }
 
 // watchedClaims has the watch of a kind's claims, or the reason why there is none.
 type watchedClaims struct {
 	watch *claimWatch
 	err   error
-}
-
-type countListener struct {
-	ctx  context.Context
-	call func(claimKind string)
 }
 
 // NewClaims returns Claims for the registered kinds. own is classbind's namespace.
@@ -69,24 +62,18 @@ func NewClaims(r *Registration, cluster *rest.Config, own string, memory int64) 
 	if err != nil {
 		return nil, err
 	}
-	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}, enqueue: func(string) {}}
+	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
 	c.Metrics = NewClaimMetrics(c.Counts)
 	return c, nil
 }
 
 // SetupWithManager adds the controller of the watches, and a loop that forgets claims in flight.
 func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
-	look := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.enqueue = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
-		return nil
-	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
-		WatchesRawSource(look).
+		WatchesRawSource(requestsFrom(&c.requeued, 0)).
 		Complete(byName(c.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the watches of claims: %w", err)
@@ -139,7 +126,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, err
 	}
 	if w := c.watches()[name]; w != nil && w.setUnwritable(unwritable) {
-		c.notify(name)
+		c.changed.notify(name)
 	}
 	switch {
 	case !served:
@@ -161,7 +148,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	if kind.Strategy.Counted {
 		kind.Tally = c.registration.tally(k.Name)
 	}
-	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.notify(k.Name) })
+	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.notify(k.Name) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.kinds[k.Name]; old != nil && old.watch != nil {
@@ -175,9 +162,9 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	c.kinds[k.Name] = &watchedClaims{watch: w}
 	c.shareOut()
 	w.start(c.client, func(err error) {
-		c.notify(k.Name)
+		c.changed.notify(k.Name)
 		if apierrors.IsNotFound(err) {
-			c.requeue(k.Name)
+			c.requeued.notify(k.Name)
 		}
 	})
 	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
@@ -194,7 +181,7 @@ func (c *Claims) drop(name string) {
 		if old.watch != nil {
 			old.watch.withdraw()
 		}
-		c.notify(name)
+		c.changed.notify(name)
 	}
 }
 
@@ -219,7 +206,7 @@ func (c *Claims) unwatched(name string, why error) {
 		c.kinds[name] = &watchedClaims{err: why}
 	}
 	c.mu.Unlock()
-	c.notify(name)
+	c.changed.notify(name)
 }
 
 // Counts returns the claims of every kind whose claims are known. Only the leader
@@ -255,29 +242,6 @@ func (c *Claims) lateWatches() (later []*claimWatch) {
 		}
 	}
 	return later
-}
-
-func (c *Claims) onChange(ctx context.Context, call func(claimKind string)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changed = append(c.changed, countListener{ctx, call})
-}
-
-func (c *Claims) notify(name string) {
-	c.mu.Lock()
-	c.changed = slices.DeleteFunc(slices.Clone(c.changed), func(l countListener) bool { return l.ctx.Err() != nil })
-	changed := c.changed // Replaced at each change, never modified.
-	c.mu.Unlock()
-	for _, l := range changed {
-		l.call(name)
-	}
-}
-
-func (c *Claims) requeue(name string) {
-	c.mu.Lock()
-	enqueue := c.enqueue
-	c.mu.Unlock()
-	enqueue(name)
 }
 
 // tally returns the tally of a claim kind, which outlives its watches and registrations.

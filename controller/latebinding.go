@@ -209,7 +209,7 @@ func (c *Claims) requeueAll(ctx context.Context) error {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	for i := range kinds.Items {
-		c.requeue(kinds.Items[i].Name)
+		c.requeued.notify(kinds.Items[i].Name)
 	}
 	return nil
 }

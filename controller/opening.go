@@ -104,13 +104,13 @@ func (r *Registration) setMissing(missing, before []missingKind) {
 	for _, k := range before {
 		if !slices.ContainsFunc(missing, k.sameName) {
 			r.Inventory.ClearMissing(k.Name)
-			r.notify(k.ClassKind)
+			r.changed.notify(k.ClassKind)
 		}
 	}
 	for _, k := range missing {
 		r.Inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
 		if !slices.ContainsFunc(before, k.equal) {
-			r.notify(k.ClassKind)
+			r.changed.notify(k.ClassKind)
 		}
 	}
 }

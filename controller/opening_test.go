@@ -190,7 +190,7 @@ func TestOpening(t *testing.T) {
 					tc.before(r)
 				}
 				var notified atomic.Int32
-				r.onChange(ctx, func(*selector.ClassKind) { notified.Add(1) })
+				r.changed.add(ctx, func(*selector.ClassKind) { notified.Add(1) })
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {

@@ -49,20 +49,13 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
 		func(classes *selector.Classes) { r.publish(entry, classes) },
 		func(err error) {
-			r.notify(kind)
+			r.changed.notify(kind)
 			if apierrors.IsNotFound(err) {
-				r.requeue(k.Name)
+				r.requeued.notify(k.Name)
 			}
 		})
 	logf.FromContext(ctx).Info("Watching the classes of a kind", "classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
 	return true
-}
-
-func (r *Registration) requeue(classKind string) {
-	r.mu.Lock()
-	enqueue := r.enqueue
-	r.mu.Unlock()
-	enqueue(classKind)
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
@@ -72,9 +65,9 @@ func (r *Registration) publish(from *registered, classes *selector.Classes) {
 		return // No listener would see a difference.
 	}
 	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
-		r.notify(before.Kind)
+		r.changed.notify(before.Kind)
 	}
-	r.notify(classes.Kind)
+	r.changed.notify(classes.Kind)
 }
 
 // put replaces the classes in the inventory. Its caller recovers from panics, so a
@@ -121,9 +114,9 @@ func (r *Registration) remove(name string, old *registered) {
 	}
 	r.Inventory.DeleteClasses(name)
 	if old != nil && old.classes != nil && old.classes.Kind != kind {
-		r.notify(old.classes.Kind)
+		r.changed.notify(old.classes.Kind)
 	}
-	r.notify(kind)
+	r.changed.notify(kind)
 }
 
 // unanswered records that the API server did not say what it serves. An existing watch
@@ -139,7 +132,7 @@ func (r *Registration) unanswered(name string, why error) {
 		r.kinds[name] = entry
 	}
 	r.mu.Unlock()
-	r.notify(&selector.ClassKind{Name: name})
+	r.changed.notify(&selector.ClassKind{Name: name})
 }
 
 // state of a class kind.

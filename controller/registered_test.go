@@ -179,9 +179,9 @@ func TestFollow(t *testing.T) {
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
 		r := &Registration{
 			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
-			enqueue: func(classKind string) { again <- classKind },
 		}
-		r.onChange(t.Context(), func(*selector.ClassKind) {
+		r.requeued.add(t.Context(), func(classKind string) { again <- classKind })
+		r.changed.add(t.Context(), func(*selector.ClassKind) {
 			select {
 			case changes <- struct{}{}:
 			default:
@@ -348,7 +348,7 @@ func TestWithdraw(t *testing.T) {
 			case tc.before != nil:
 				r.kinds[name] = &registered{err: tc.before}
 			}
-			r.onChange(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
+			r.changed.add(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
 
 			tc.do(r)
 			got.reason = r.state(name).reason
@@ -364,7 +364,7 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	entry := &registered{classes: newClasses(before, nil)}
 	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
 	var notified []string
-	r.onChange(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.changed.add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 	r.publish(entry, newClasses(after, nil))
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }

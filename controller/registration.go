@@ -7,14 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -65,11 +62,13 @@ type Registration struct {
 
 	mu      sync.Mutex
 	kinds   map[string]*registered
-	changed []listener
 	opened  chan struct{}
 	tallies map[string]*selector.Tally
-	// enqueue requests a reconciliation of a class kind.
-	enqueue func(classKind string)
+
+	// changed listen for class kinds whose classes changed, and requeued for the names
+	// of class kinds to be reconciled again.
+	changed  listeners[*selector.ClassKind]
+	requeued listeners[string]
 }
 
 // NewRegistration reads registrations and classes from the manager's API server.
@@ -85,7 +84,7 @@ func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
 	r := &Registration{
 		Inventory: selector.NewInventory(), reader: mgr.GetClient(), api: mgr.GetAPIReader(),
 		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
-		enqueue: func(string) {}, gets: newGets(),
+		gets: newGets(),
 	}
 	r.reads = newReads(r.read)
 	return r, nil
@@ -115,17 +114,11 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
 	}
-	again := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.enqueue = func(name string) { queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}) }
-		return nil
-	})
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClassKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
-		WatchesRawSource(again).
+		WatchesRawSource(requestsFrom(&r.requeued, 0)).
 		Complete(byName(r.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
@@ -199,29 +192,6 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 		return resource{}, err
 	default:
 		return resource{}, fmt.Errorf("cannot get the CRD of %q: %w", name, crdErr)
-	}
-}
-
-// listener is called with each class kind that changed, until its context ends. The
-// leader's ends when it loses its Lease.
-type listener struct {
-	ctx  context.Context
-	call func(classKind *selector.ClassKind)
-}
-
-func (r *Registration) onChange(ctx context.Context, call func(*selector.ClassKind)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changed = append(r.changed, listener{ctx, call})
-}
-
-func (r *Registration) notify(kind *selector.ClassKind) {
-	r.mu.Lock()
-	r.changed = slices.DeleteFunc(slices.Clone(r.changed), func(l listener) bool { return l.ctx.Err() != nil })
-	changed := r.changed // Replaced at each change, never modified.
-	r.mu.Unlock()
-	for _, l := range changed {
-		l.call(kind)
 	}
 }
 

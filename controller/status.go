@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -52,12 +51,7 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
-		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			s.Claims.onChange(ctx, func(name string) {
-				queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, countsDelay)
-			})
-			return nil
-		})).
+		WatchesRawSource(requestsFrom(&s.Claims.changed, countsDelay)).
 		Complete(byName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
@@ -84,13 +78,12 @@ func (s *StatusWriter) all(kind client.ObjectList) handler.EventHandler {
 
 // changes is a source of requests for the objects that a changed class kind touches.
 func (s *StatusWriter) changes(touched func(*selector.ClassKind) []string) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		s.Registration.onChange(ctx, func(k *selector.ClassKind) {
+	return requests(func(ctx context.Context, request func(string, time.Duration)) {
+		s.Registration.changed.add(ctx, func(k *selector.ClassKind) {
 			for _, name := range touched(k) {
-				queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, statusDelay)
+				request(name, statusDelay)
 			}
 		})
-		return nil
 	})
 }
 

@@ -115,7 +115,7 @@ func TestTooManyEntries(t *testing.T) {
 	w.Registration.resolver, err = newResolver(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(resources...)}))
 	require.NoError(t, err)
 	var notified []string
-	w.Registration.onChange(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	w.Registration.changed.add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 
 	result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.NoError(t, err)

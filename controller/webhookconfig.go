@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -122,16 +120,15 @@ func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *configurat
 		Watches(registration, toConfiguration, changed).
 		WatchesMetadata(&corev1.Secret{}, toConfiguration).
 		WatchesMetadata(CRD(), toConfiguration).
-		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		WatchesRawSource(requests(func(ctx context.Context, request func(string, time.Duration)) {
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
 				_ = recovered(func() error { // A panic is logged; nothing else can fail.
 					if w.outdated(ctx) {
-						queue.Add(request)
+						request(v1alpha1.WebhookConfiguration, 0)
 					}
 					return nil
 				})
 			}, outdatedEvery)
-			return nil
 		})).
 		Complete(byName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, r, write) }))
 	if err != nil {
@@ -214,7 +211,7 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, claimEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.claims.setLeftOut(out, func(kind string) { w.Registration.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
+	w.claims.setLeftOut(out, func(kind string) { w.Registration.changed.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
 	})
@@ -266,7 +263,7 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, classEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.classes.setLeftOut(out, func(kind string) { w.Registration.notify(&selector.ClassKind{Name: kind}) })
+	w.classes.setLeftOut(out, func(kind string) { w.Registration.changed.notify(&selector.ClassKind{Name: kind}) })
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
 	})
