@@ -2,14 +2,10 @@ package certs
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,59 +17,33 @@ import (
 	"github.com/stretchr/testify/require"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/certs/certtest"
 )
 
 const service = "classbind.classbind-system.svc"
 
-// issuer is a CA. All issuers have the same name, as successive CAs of classbind do.
-type issuer struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	// chain is served with a certificate. It lacks the root.
-	chain [][]byte
-}
+// issuer is a CA of servers.
+type issuer struct{ *certtest.Pair }
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	return (&issuer{}).sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(24 * time.Hour)})
-}
-
-// sign signs a template; an issuer without a key makes a self-signed root.
-func (a *issuer) sign(t *testing.T, template *x509.Certificate) *issuer {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	if template.NotBefore.IsZero() {
-		template.NotBefore = time.Now().Add(-time.Minute)
-	}
-	parent, with := a.certificate, a.key
-	if with == nil {
-		parent, with = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
-	require.NoError(t, err)
-	c, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	signed := &issuer{certificate: c, key: key}
-	if a.certificate != nil {
-		signed.chain = append([][]byte{der}, a.chain...)
-	}
-	return signed
+	return &issuer{certtest.NewCA(t)}
 }
 
 func (a *issuer) intermediate(t *testing.T) *issuer {
 	t.Helper()
-	return a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "intermediate"}, IsCA: true, BasicConstraintsValid: true, NotAfter: a.certificate.NotAfter})
+	return &issuer{a.Sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "intermediate"}, IsCA: true, BasicConstraintsValid: true, NotAfter: a.Certificate.NotAfter,
+	})}
 }
-
-func (a *issuer) pem() []byte { return encoded(a.certificate.Raw) }
 
 // issue issues a certificate for a name, valid for a duration.
 func (a *issuer) issue(t *testing.T, name string, duration time.Duration) *tls.Certificate {
 	t.Helper()
-	leaf := a.sign(t, &x509.Certificate{DNSNames: []string{name}, NotAfter: time.Now().Add(duration), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	return &tls.Certificate{Certificate: leaf.chain, PrivateKey: leaf.key, Leaf: leaf.certificate}
+	return a.Sign(t, &x509.Certificate{
+		DNSNames: []string{name}, NotAfter: time.Now().Add(duration), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}).TLS()
 }
 
 // world is what a gate sees: its source and the bundles.
@@ -149,7 +119,7 @@ func TestGate(t *testing.T) {
 			for _, letters := range all {
 				var bundle []byte
 				for _, l := range letters {
-					bundle = append(bundle, map[rune]*issuer{'a': c.a, 'b': c.b, 'c': c.c}[l].pem()...)
+					bundle = append(bundle, map[rune]*issuer{'a': c.a, 'b': c.b, 'c': c.c}[l].PEM()...)
 				}
 				w.bundles = append(w.bundles, bundle)
 			}
@@ -370,10 +340,10 @@ func TestGate(t *testing.T) {
 					"a of another name": c.a.issue(t, "classbind.other.svc", time.Hour), "a by way of another": other.issue(t, service, time.Hour), "a without the other": other.issue(t, service, time.Hour),
 				}
 				c.issued["a without the other"].Certificate = c.issued["a without the other"].Certificate[:1]
-				clients := c.a.sign(t, &x509.Certificate{DNSNames: []string{service}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-				now := c.a.sign(t, &x509.Certificate{DNSNames: []string{service}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)})
-				c.issued["a of this moment"] = &tls.Certificate{Certificate: now.chain, PrivateKey: now.key, Leaf: now.certificate}
-				c.issued["a for clients"] = &tls.Certificate{Certificate: clients.chain, PrivateKey: clients.key, Leaf: clients.certificate}
+				clients := c.a.Sign(t, &x509.Certificate{DNSNames: []string{service}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+				now := c.a.Sign(t, &x509.Certificate{DNSNames: []string{service}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)})
+				c.issued["a of this moment"] = now.TLS()
+				c.issued["a for clients"] = clients.TLS()
 
 				w := &world{}
 				g := w.open(t.Context(), t)
@@ -425,7 +395,7 @@ func TestGateSaysWhy(t *testing.T) {
 		assert.Contains(t, lines[0], "no Secret yet", "We should say it.")
 
 		w.change(func(w *world) {
-			w.newest, w.newestErr, w.bundles = ours.issue(t, service, time.Hour), nil, [][]byte{other.pem()}
+			w.newest, w.newestErr, w.bundles = ours.issue(t, service, time.Hour), nil, [][]byte{other.PEM()}
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -435,7 +405,7 @@ func TestGateSaysWhy(t *testing.T) {
 		assert.Contains(t, lines[1], "Serving a certificate")
 		assert.Contains(t, lines[1], w.newest.Leaf.SerialNumber.Text(16), "We should say which.")
 
-		w.change(func(w *world) { w.bundles = [][]byte{ours.pem()} })
+		w.change(func(w *world) { w.bundles = [][]byte{ours.PEM()} })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.ErrorIs(t, g.Ready(nil), errSettling, "We should say what we wait for.")
@@ -469,7 +439,7 @@ func TestGateMetric(t *testing.T) {
 	assert.Zero(t, expiry(), "We should say that there is none.")
 
 	ca := newIssuer(t)
-	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.pem()}
+	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.PEM()}
 	require.NoError(t, g.advance(t.Context()))
 	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the served certificate is valid.")
 	require.Error(t, g.RegisterMetrics(), "We should not count twice.")

@@ -52,7 +52,7 @@ func TestVerify(t *testing.T) {
 		},
 		"OneOfTwoCAs": {
 			reason:  "We should trust either CA while one replaces the other.",
-			address: serving, name: name, ca: append(newIssuer(t).pem(), ca...),
+			address: serving, name: name, ca: append(newIssuer(t).PEM(), ca...),
 			want: is(nil),
 		},
 		"WrongName": {
@@ -67,7 +67,7 @@ func TestVerify(t *testing.T) {
 		},
 		"WrongCA": {
 			reason:  "We should refuse a certificate that another CA has signed.",
-			address: serving, name: name, ca: newIssuer(t).pem(),
+			address: serving, name: name, ca: newIssuer(t).PEM(),
 			want: func(t *testing.T, err error, reason string) {
 				t.Helper()
 				require.ErrorAs(t, err, &x509.UnknownAuthorityError{}, reason)

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,39 +16,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/certs/certtest"
 )
 
-// signer is a CA.
-type signer struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
+// signer is a CA of clients.
+type signer struct{ *certtest.Pair }
 
 func newSigner(t *testing.T) *signer {
 	t.Helper()
-	s := &signer{}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true}
-	s.certificate, s.key = s.sign(t, template)
-	return s
-}
-
-func (s *signer) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(time.Hour)
-	}
-	parent, with := s.certificate, s.key
-	if parent == nil {
-		parent, with = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), with)
-	require.NoError(t, err)
-	c, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return c, key
+	return &signer{certtest.NewCA(t)}
 }
 
 // issue signs a template as a client's certificate, unless it says another usage.
@@ -62,15 +34,13 @@ func (s *signer) issue(t *testing.T, template x509.Certificate) *tls.Certificate
 	if template.ExtKeyUsage == nil {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	}
-	c, key := s.sign(t, &template)
-	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
+	return s.Sign(t, &template).TLS()
 }
 
 // write replaces the file with the CA, as a mounted ConfigMap does.
 func (s *signer) write(t *testing.T, file string) {
 	t.Helper()
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw})
-	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+	require.NoError(t, os.WriteFile(file+".new", s.PEM(), 0o600))
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
