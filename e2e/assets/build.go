@@ -16,7 +16,8 @@ import (
 
 // build makes dir, whole or not at all. The caller holds the lock.
 func (s source) build(ctx context.Context, dir string, progress io.Writer) error {
-	_, _ = fmt.Fprintf(progress, "building etcd, kube-apiserver and kubectl %s from source, once (5 to 8 minutes on 2 cores, then cached in %s)\n", s.version, dir)
+	_, _ = fmt.Fprintf(progress, "building etcd, kube-apiserver and kubectl %s from source, once "+
+		"(5 to 8 minutes on 2 cores, then cached in %s)\n", s.version, dir)
 	start := time.Now()
 
 	tmp := dir + ".building"

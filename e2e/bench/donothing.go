@@ -47,7 +47,9 @@ type doNothing struct {
 
 // startDoNothing, with further flags, has all claims answered with the same
 // response. It keeps files in dir, and waits until it accepts connections.
-func startDoNothing(ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string) (d *doNothing, err error) {
+func startDoNothing(
+	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string,
+) (d *doNothing, err error) {
 	ports, err := classbind.FreePorts(2)
 	if err != nil {
 		return nil, err
@@ -116,7 +118,9 @@ func (d *doNothing) configuration(kind string, entry admissionregistrationv1.Mut
 	entry.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca}
 	entry.Rules = []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope,
+		},
 	}}
 	return json.Marshal(&admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},

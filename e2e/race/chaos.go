@@ -135,7 +135,8 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 		case Accepted:
 			r.waited(took)
 			if took > l.longestWait()+slack {
-				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted", l.group, number, claimKind, took)
+				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted",
+					l.group, number, claimKind, took)
 			}
 			return answers, nil
 		case NamedTime:

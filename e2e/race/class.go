@@ -42,7 +42,8 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 func plainly(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
+		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+			apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
 		if !slow || try == 5 {
 			return err
 		}

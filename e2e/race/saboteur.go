@@ -50,7 +50,8 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error
 		return nil, err
 	}
 	s.server = httptest.NewTLSServer(s)
-	_, err = c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+	webhooks := c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err = webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: saboteurName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: saboteurName,
@@ -63,8 +64,9 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error
 				Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}},
 			}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name:       "becomes-default",
-				Expression: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation),
+				Name: "becomes-default",
+				Expression: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
+					`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation),
 			}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			FailurePolicy:           new(admissionregistrationv1.Fail),
@@ -106,7 +108,8 @@ func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionReq
 		return allowed
 	}
 	if refuse {
-		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}}
+		forbidden := &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}
+		return &admissionv1.AdmissionResponse{Result: forbidden}
 	}
 	pause(ctx, rand.N(s.request)) // Others see it in flight for as long as the API server lets it be.
 	return allowed

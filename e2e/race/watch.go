@@ -53,7 +53,8 @@ func (l *lane) observe(kind string, e watch.Event) {
 		l.seen[kind] = version
 		l.judge.Observe(Event{
 			Version: version, Class: Class{kind, object.GetName()},
-			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true",
+			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil &&
+				object.GetAnnotations()[defaultAnnotation] == "true",
 		})
 	}
 	close(l.changed)

@@ -36,7 +36,8 @@ func (p *tested) fuzz(ctx context.Context, target string) (executions int64, err
 	if err := os.Mkdir(costs, 0o700); err != nil {
 		return 0, fmt.Errorf("cannot make a folder for the costs: %w", err)
 	}
-	c := p.command(ctx, p.instrumented, "-test.run=^$", "-test.fuzz=^"+target+"$", "-test.fuzztime="+p.time, "-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+p.kept)
+	c := p.command(ctx, p.instrumented, "-test.run=^$", "-test.fuzz=^"+target+"$", "-test.fuzztime="+p.time,
+		"-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+p.kept)
 	c.Env = append(c.Env, cost.Directory+"="+costs)
 	output, err := c.StdoutPipe()
 	if err != nil {

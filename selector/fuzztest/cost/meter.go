@@ -148,7 +148,8 @@ func (m *Meter) add(t *testing.T, c Cost, input []any) {
 		t.Errorf("%v of CPU for %d bytes: %.1f times the budget of %v and %v a MiB", c.CPU, c.Length, c.CPUShare(), CPU, CPUPerMiB)
 	}
 	if c.BytesShare() > 1 {
-		t.Errorf("%d bytes allocated for %d: %.1f times the budget of %d and %d times the length", c.Bytes, c.Length, c.BytesShare(), Bytes, BytesPerByte)
+		t.Errorf("%d bytes allocated for %d: %.1f times the budget of %d and %d times the length",
+			c.Bytes, c.Length, c.BytesShare(), Bytes, BytesPerByte)
 	}
 }
 
