@@ -45,7 +45,7 @@ func (g *Guard) refused(
 
 // inFlight says when to try again.
 func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusError {
-	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
+	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
 	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
 	if r.Class == nameOf(class) {
 		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))

@@ -28,7 +28,7 @@ const constantPath = "/mutate"
 // buildDoNothing builds the command in dir and returns its path there.
 func buildDoNothing(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "donothing")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput() //nolint:gosec // What it builds is ours.
 	if err != nil {
 		return "", fmt.Errorf("cannot build the do-nothing webhook: %w\n%s", err, out)
 	}
@@ -70,10 +70,10 @@ func startDoNothing(
 	if err != nil {
 		return nil, err
 	}
-	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil {
+	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil { //nolint:gosec // The folder is the caller's.
 		return nil, err
 	}
-	d.cmd = exec.Command(command, append(flags,
+	d.cmd = exec.Command(command, append(flags, //nolint:gosec // It runs what was just built.
 		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
 		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))...)
 	d.cmd.Stderr = d.log

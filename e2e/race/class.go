@@ -3,7 +3,6 @@ package race
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +20,7 @@ const (
 
 // api is any of the API servers.
 func (l *lane) api() dynamic.Interface {
-	return l.cluster.dynamic[rand.IntN(len(l.cluster.dynamic))]
+	return anyOf(l.cluster.dynamic)
 }
 
 // classes of a kind, through any of the API servers.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -103,7 +102,7 @@ func (s *saboteur) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
-	refuse, hold := rand.IntN(3) == 0, rand.IntN(4) == 0 && request.Name != nextName // That one is timed.
+	refuse, hold := oneIn(3), oneIn(4) && request.Name != nextName // That one is timed.
 	if !refuse && !hold || !s.awaitGuard(ctx, request) {
 		return allowed
 	}
@@ -111,7 +110,7 @@ func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionReq
 		forbidden := &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}
 		return &admissionv1.AdmissionResponse{Result: forbidden}
 	}
-	pause(ctx, rand.N(s.request)) // Others see it in flight for as long as the API server lets it be.
+	pauseUpTo(ctx, s.request) // Others see it in flight for as long as the API server lets it be.
 	return allowed
 }
 

@@ -19,7 +19,7 @@ import (
 
 // command of a compiled test, which is interrupted when the context ends.
 func (p *tested) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, name, arguments...)
+	c := exec.CommandContext(ctx, name, arguments...) //nolint:gosec // It runs a test that was just built.
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 10 * time.Second
 	c.Dir, c.Stderr = p.folder, os.Stderr
