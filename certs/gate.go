@@ -28,7 +28,8 @@ const (
 
 var (
 	errNoCertificate = errors.New("there is no certificate yet")
-	errSettling      = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, for less than %s", settleTime)
+	errSettling      = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, "+
+		"for less than %s", settleTime)
 )
 
 // Source makes certificates. GetCertificate returns the newest.
@@ -156,7 +157,8 @@ func (g *Gate) advance(ctx context.Context) error {
 
 func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
 	if g.served.Swap(c) != c {
-		logf.FromContext(ctx).Info("Serving a certificate", "serial", c.Leaf.SerialNumber.Text(16), "issuer", c.Leaf.Issuer.String(), "notAfter", c.Leaf.NotAfter)
+		logf.FromContext(ctx).Info("Serving a certificate",
+			"serial", c.Leaf.SerialNumber.Text(16), "issuer", c.Leaf.Issuer.String(), "notAfter", c.Leaf.NotAfter)
 	}
 }
 
@@ -179,7 +181,8 @@ func (g *Gate) checkTrust(bundles [][]byte, c *tls.Certificate, now time.Time) e
 	for _, bundle := range bundles {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(bundle)
-		if _, err := c.Leaf.Verify(x509.VerifyOptions{DNSName: g.Name, Roots: roots, Intermediates: intermediates, CurrentTime: now}); err != nil {
+		by := x509.VerifyOptions{DNSName: g.Name, Roots: roots, Intermediates: intermediates, CurrentTime: now}
+		if _, err := c.Leaf.Verify(by); err != nil {
 			return fmt.Errorf("an entry of the webhook configurations does not trust it, and the leader has to write its CA there: %w", err)
 		}
 	}

@@ -50,7 +50,8 @@ func (s SelfSigned) Start(ctx context.Context) error {
 func NewCertManager(dir string) (*certwatcher.CertWatcher, error) {
 	w, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the certificate of cert-manager: %w; mount the Secret %q there, as deploy/cert-manager does", err, v1alpha1.TLSSecret)
+		return nil, fmt.Errorf("cannot read the certificate of cert-manager: %w; mount the Secret %q there, as deploy/cert-manager does",
+			err, v1alpha1.TLSSecret)
 	}
 	return w, nil
 }

@@ -55,7 +55,9 @@ func claimPath(of schema.GroupVersionResource, namespace string, name ...string)
 	return append(append(path, of.Resource), name...)
 }
 
-func (c claimClient) stream(ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions) (io.ReadCloser, *jsontext.Decoder, error) {
+func (c claimClient) stream(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions,
+) (io.ReadCloser, *jsontext.Decoder, error) {
 	body, err := c.rest.Get().AbsPath(claimPath(of, namespace)...).
 		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
 	if err != nil {
@@ -81,7 +83,9 @@ func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, e
 }
 
 // page reads one page of a list. The bytes passed to each are valid until its next call.
-func (c claimClient) page(ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error) (page metav1.ListMeta, err error) {
+func (c claimClient) page(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error,
+) (page metav1.ListMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	body, decoder, err := c.stream(ctx, of, namespace, o)
@@ -141,21 +145,27 @@ func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, na
 	return claim, err
 }
 
+// eventReader reads the object of an event from its JSON.
+type eventReader func(event apiwatch.EventType, raw []byte) (runtime.Object, error)
+
 // watch streams claims. It calls read for each before it receives the next.
-func (c claimClient) watch(ctx context.Context, of schema.GroupVersionResource, o metav1.ListOptions, read func(apiwatch.EventType, []byte) (runtime.Object, error)) (apiwatch.Interface, error) {
+func (c claimClient) watch(
+	ctx context.Context, of schema.GroupVersionResource, o metav1.ListOptions, read eventReader,
+) (apiwatch.Interface, error) {
 	o.Watch = true
 	body, decoder, err := c.stream(ctx, of, "", o)
 	if err != nil {
 		return nil, err
 	}
-	return apiwatch.NewStreamWatcher(&claimEvents{decoder, body, read}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")), nil
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+	return apiwatch.NewStreamWatcher(&claimEvents{decoder, body, read}, reporter), nil
 }
 
 // claimEvents decodes the events of a watch.
 type claimEvents struct {
 	decoder *jsontext.Decoder
 	body    io.Closer
-	read    func(apiwatch.EventType, []byte) (runtime.Object, error)
+	read    eventReader
 }
 
 // Decode returns the next event.

@@ -27,7 +27,8 @@ const (
 	// longestNote is the longest note that the API server accepts, in bytes.
 	longestNote = 1024
 	// noteOverflow is for claims whose selectors are not held.
-	noteOverflow = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: it reads the claim again from time to time, and binds it when a class matches"
+	noteOverflow = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: " +
+		"it reads the claim again from time to time, and binds it when a class matches"
 )
 
 // Events creates events on claims. The name of an event is made of its reason and its
@@ -51,7 +52,8 @@ type queuedEvent struct {
 
 // NewEvents returns Events that this instance of classbind reports.
 func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
-	return Events{client: client, instance: instance, queue: newBoundedQueue(v1alpha1.LateEvents, func(e *queuedEvent) string { return e.claim.namespace })}
+	namespaceOf := func(e *queuedEvent) string { return e.claim.namespace }
+	return Events{client: client, instance: instance, queue: newBoundedQueue(v1alpha1.LateEvents, namespaceOf)}
 }
 
 // run creates the queued events until the context ends. It runs in the background, so
@@ -73,7 +75,8 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		queued.failed()
-		logf.FromContext(ctx).V(1).Info("Cannot create an event", "reason", event.Reason, "claim", event.Regarding.Name, "because", brief.Error(err).Error())
+		logf.FromContext(ctx).V(1).Info("Cannot create an event",
+			"reason", event.Reason, "claim", event.Regarding.Name, "because", brief.Error(err).Error())
 	}
 }
 

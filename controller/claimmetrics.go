@@ -6,7 +6,8 @@ import (
 )
 
 var countedClaims = prometheus.NewDesc("classbind_claims",
-	"Claims of a kind that this replica watches, by state: bound to a class, or waiting for one. The leader watches those that are bound later, and every replica those that are counted.",
+	"Claims of a kind that this replica watches, by state: bound to a class, or waiting for one. "+
+		"The leader watches those that are bound later, and every replica those that are counted.",
 	[]string{"claim_kind", "state"}, nil)
 
 // The outcomes of a late binding.

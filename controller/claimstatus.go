@@ -50,10 +50,14 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	if err == nil {
 		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
 	}
-	result := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err)}
+	result := metav1.Condition{
+		Type: conditionType, Status: metav1.ConditionFalse,
+		Reason: reasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
+	}
 	if apierrors.IsForbidden(err) {
 		result.Reason = v1alpha1.ReasonNotPermitted
-		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true", v1alpha1.AggregateLabel)
+		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true",
+			v1alpha1.AggregateLabel)
 	}
 	return result
 }

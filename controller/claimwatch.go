@@ -65,7 +65,9 @@ func (c classCounts) unbind() {
 	}
 }
 
-func newClaimWatch(ctx context.Context, kind *selector.ClaimKind, of resource, namespaces *selector.Namespaces, changed func()) *claimWatch {
+func newClaimWatch(
+	ctx context.Context, kind *selector.ClaimKind, of resource, namespaces *selector.Namespaces, changed func(),
+) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed,

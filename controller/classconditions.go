@@ -14,7 +14,10 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 	malformed := classes.Malformed()
 	count := len(malformed)
 	if count == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"}
+		return metav1.Condition{
+			Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid,
+			Message: "every weight can be read",
+		}
 	}
 	counted := "1 class counts"
 	if count > 1 {
@@ -30,7 +33,10 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 func labelsHeld(classes *selector.Classes) metav1.Condition {
 	over := classes.Overlabelled()
 	if len(over) == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"}
+		return metav1.Condition{
+			Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld,
+			Message: "no class has too many labels",
+		}
 	}
 	offered := "1 class is"
 	if len(over) > 1 {
@@ -38,6 +44,7 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
-		Message: fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s", offered, v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over)),
+		Message: fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
+			offered, v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over)),
 	}
 }

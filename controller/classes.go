@@ -44,7 +44,9 @@ func newClassClient(config *rest.Config) (*classClient, error) {
 }
 
 // list returns the classes of a namespace; empty means all namespaces.
-func (c *classClient) list(ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions) (list runtime.Object, err error) {
+func (c *classClient) list(
+	ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions,
+) (list runtime.Object, err error) {
 	if kind.MetadataOnly() {
 		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
 	} else {

@@ -32,7 +32,9 @@ func setDefaults(status *v1alpha1.ClaimKindStatus, view *selector.View, generati
 // singleDefault says whether every seat has at most one default. There is one seat for
 // all namespaces together, and one for each namespace.
 func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults}
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults,
+	}
 	var crowded []string // namespaces
 	for namespace, defaults := range own {
 		if len(defaults) > 1 {
@@ -42,14 +44,17 @@ func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) me
 	slices.Sort(crowded)
 	switch {
 	case len(ofAll) > 1:
-		condition.Message = fmt.Sprintf("a claim without a selector gets any of %d classes; leave the mark on one of %s", len(ofAll), named(ofAll))
+		condition.Message = fmt.Sprintf("a claim without a selector gets any of %d classes; leave the mark on one of %s",
+			len(ofAll), named(ofAll))
 		if len(crowded) > 0 {
-			condition.Message += fmt.Sprintf("; so it is in %d namespaces that have defaults of their own: %s", len(crowded), selector.List(crowded))
+			condition.Message += fmt.Sprintf("; so it is in %d namespaces that have defaults of their own: %s",
+				len(crowded), selector.List(crowded))
 		}
 		return condition
 	case len(crowded) > 0:
 		first := own[crowded[0]]
-		condition.Message = fmt.Sprintf("a claim of namespace %q without a selector gets any of %d classes; leave the mark on one of %s", crowded[0], len(first), named(first))
+		condition.Message = fmt.Sprintf("a claim of namespace %q without a selector gets any of %d classes; leave the mark on one of %s",
+			crowded[0], len(first), named(first))
 		if len(crowded) > 1 {
 			condition.Message += fmt.Sprintf("; so it is in %d namespaces: %s", len(crowded), selector.List(crowded))
 		}
@@ -62,9 +67,11 @@ func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) me
 	case len(own) == 0:
 		condition.Message = "a claim without a selector gets the default class"
 	case len(ofAll) == 0:
-		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or finds no class", have(len(own)))
+		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, "+
+			"or finds no class", have(len(own)))
 	default:
-		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or that of all", have(len(own)))
+		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or that of all",
+			have(len(own)))
 	}
 	return condition
 }

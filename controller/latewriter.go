@@ -73,7 +73,8 @@ func (l *lateWriter) work(ctx context.Context) bool {
 		if outcome == lateChanged {
 			log = log.V(1)
 		}
-		log.Info("Cannot bind a waiting claim, and tries again", "claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
+		log.Info("Cannot bind a waiting claim, and tries again",
+			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
 		l.queue.AddRateLimited(item)
 	case again > 0:
 		l.queue.AddAfter(item, again)
@@ -121,7 +122,9 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	switch {
 	case err == nil:
 		w.wrote(claim)
-		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
+		log.Info("Bound a waiting claim",
+			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
+			"candidates", decision.Candidates, "dropped", decision.DroppedText())
 		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, decision)
 		return lateBound, 0, nil
@@ -192,7 +195,8 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 		return "", fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
 	}
 	if _, bound := kind.BoundTo(claim.namespace, object); !bound {
-		return "", fmt.Errorf("cannot write the class of %q: the schema of its kind has no field %s, so the API server left it out: correct spec.paths.classRef of the ClaimKind", claim.name, kind.ReferencePath())
+		return "", fmt.Errorf("cannot write the class of %q: the schema of its kind has no field %s, so the API server left it out: "+
+			"correct spec.paths.classRef of the ClaimKind", claim.name, kind.ReferencePath())
 	}
 	return head.Metadata.ResourceVersion, nil
 }

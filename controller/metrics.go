@@ -15,7 +15,8 @@ import (
 
 var (
 	defaultClasses = prometheus.NewDesc("classbind_default_classes",
-		"The most classes marked default for a claim kind and not being deleted, of all namespaces or of one. More than one is for admins to mend.",
+		"The most classes marked default for a claim kind and not being deleted, of all namespaces or of one. "+
+			"More than one is for admins to mend.",
 		[]string{"claim_kind"}, nil)
 	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
 		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
@@ -27,7 +28,8 @@ var (
 		"Classes of a kind that this replica knows.",
 		[]string{"class_kind"}, nil)
 	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
-		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. A claim may get a class that stopped matching within it.",
+		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. "+
+			"A claim may get a class that stopped matching within it.",
 		[]string{"class_kind"}, nil)
 )
 

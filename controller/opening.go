@@ -70,7 +70,8 @@ func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind
 			return false, nil //nolint:nilerr // It is logged, and tried again.
 		}
 		for _, k := range a.classKinds {
-			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known", "classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
+			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known",
+				"classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
 		}
 		missing = a.classKinds
 		return true, nil

@@ -131,7 +131,8 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, err
 	begun := s.stop != nil
 	r.mu.Unlock()
 	if !begun {
-		return nil, fmt.Errorf("cannot list the classes of %q: other reads of the API server are before it: %w", s.key.kind.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("cannot list the classes of %q: other reads of the API server are before it: %w",
+			s.key.kind.Name, context.Cause(ctx))
 	}
 	return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, context.Cause(ctx))
 }

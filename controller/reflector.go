@@ -57,7 +57,8 @@ func (o objects) follow(ctx context.Context, ours transformer, health *watchHeal
 			return events, err
 		},
 	}, o.client)
-	reflector := cache.NewReflectorWithOptions(lw, nil, &store{ours: ours, health: health, name: o.name, log: logf.FromContext(ctx)}, cache.ReflectorOptions{
+	watched := &store{ours: ours, health: health, name: o.name, log: logf.FromContext(ctx)}
+	reflector := cache.NewReflectorWithOptions(lw, nil, watched, cache.ReflectorOptions{
 		Name: o.name, TypeDescription: o.name,
 		// Notices a role that a vendor grants later within seconds. The default may
 		// wait for a minute.

@@ -54,7 +54,8 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 				r.requeued.notify(k.Name)
 			}
 		})
-	logf.FromContext(ctx).Info("Watching the classes of a kind", "classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
+	logf.FromContext(ctx).Info("Watching the classes of a kind",
+		"classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
 	return true
 }
 
@@ -174,9 +175,12 @@ func (r *Registration) state(name string) state {
 	case k.synced && err == nil:
 		s.reason, s.message = v1alpha1.ReasonServed, "the classes are offered to claims"
 	case k.synced:
-		s.reason, s.message = v1alpha1.ReasonStale, "the last known classes are offered, because the API server does not answer for them any more: "+why
+		s.reason = v1alpha1.ReasonStale
+		s.message = "the last known classes are offered, because the API server does not answer for them any more: " + why
 	case k.classes != nil:
-		s.reason, s.message = v1alpha1.ReasonStale, "the classes are offered as they were registered before the last change, because the API server does not answer for them: "+why
+		s.reason = v1alpha1.ReasonStale
+		s.message = "the classes are offered as they were registered before the last change, " +
+			"because the API server does not answer for them: " + why
 	case apierrors.IsForbidden(err):
 		s.reason, s.message, s.refused = v1alpha1.ReasonNotPermitted, why, true
 	default:

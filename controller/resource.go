@@ -71,7 +71,8 @@ func (r resolver) resolve(ctx context.Context, name string, verbs ...string) (re
 			continue
 		}
 		found := list.APIResources[i]
-		if missing := slices.DeleteFunc(slices.Clone(verbs), func(verb string) bool { return slices.Contains(found.Verbs, verb) }); len(missing) > 0 {
+		served := func(verb string) bool { return slices.Contains(found.Verbs, verb) }
+		if missing := slices.DeleteFunc(slices.Clone(verbs), served); len(missing) > 0 {
 			result = fmt.Errorf("%w: the API server does not serve it with the verbs %q", errUnsuitable, missing)
 			continue
 		}

@@ -112,7 +112,9 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
-	setCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready, Reason: state.reason, Message: state.message}, k.Generation)
+	setCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: ready, Reason: state.reason, Message: state.message,
+	}, k.Generation)
 	guarded, err := s.guarded(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -135,9 +137,13 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
 		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	c := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: "the webhook configuration has no entry for it yet; it gets one once it is ready"}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured,
+		Message: "the webhook configuration has no entry for it yet; it gets one once it is ready",
+	}
 	if classEntryOf(configuration, classKind) != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused"
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonConfigured
+		c.Message = "a second default class, or a malformed weight, is refused"
 	}
 	problem := s.Configurator.classes.sharedProblem()
 	tooLarge := s.Configurator.classes.tooLarge(classKind)

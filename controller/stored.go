@@ -110,7 +110,9 @@ func (r *Registration) watched(classKind string) *selector.ClassKind {
 // Class returns a class as the API server has it now, nil if there is none. It fails if
 // the API server does not serve the resource in this version and scope: the class may
 // still exist, because each of them starts and stops being served at its own time.
-func (r *Registration) Class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
+func (r *Registration) Class(
+	ctx context.Context, kind *selector.ClassKind, namespace, name string,
+) (metav1.Object, *selector.Class, error) {
 	object, err := r.classes.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil, nil

@@ -29,8 +29,12 @@ const overlap = 15 * time.Minute
 // Bundles returns the CA bundles of all our entries, each once.
 func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := errors.Join(client.IgnoreNotFound(reader.Get(ctx, key, claims)), client.IgnoreNotFound(reader.Get(ctx, key, classes))); err != nil {
+	claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := errors.Join(
+		client.IgnoreNotFound(reader.Get(ctx, key, claims)),
+		client.IgnoreNotFound(reader.Get(ctx, key, classes)))
+	if err != nil {
 		return nil, fmt.Errorf("cannot get the webhook configurations: %w", err)
 	}
 	bundles := map[string][]byte{}

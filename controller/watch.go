@@ -31,7 +31,9 @@ type watch struct {
 // startWatch follows the classes until it is stopped. It calls publish with all classes
 // after each change, and answered when the API server's answer differs from the last
 // one, both from goroutines of its own.
-func startWatch(ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error)) *watch {
+func startWatch(
+	ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error),
+) *watch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stored: client.stored, stop: stop, classes: selector.NewClasses(kind, nil)}
 	objects{

@@ -71,9 +71,12 @@ func leftOut(entries []sizedEntry) map[string]string {
 		}
 		switch {
 		case e.bytes > own:
-			out[e.kind] = fmt.Sprintf("its entry in the webhook configuration would count as %d bytes, and %d are allowed: shorten the paths of the registration, or its namespaceSelector", e.bytes, own)
+			out[e.kind] = fmt.Sprintf("its entry in the webhook configuration would count as %d bytes, and %d are allowed: "+
+				"shorten the paths of the registration, or its namespaceSelector", e.bytes, own)
 		case total+e.bytes > most:
-			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, beside those of kinds that were registered before, which count as %d of %d: shorten the paths and namespaceSelectors of registrations, or delete some", e.bytes, total, most)
+			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, "+
+				"beside those of kinds that were registered before, which count as %d of %d: "+
+				"shorten the paths and namespaceSelectors of registrations, or delete some", e.bytes, total, most)
 		default:
 			total += e.bytes
 		}

@@ -112,9 +112,14 @@ func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
 }
 
-func (w *WebhookConfigurator) setUp(mgr ctrl.Manager, name string, r *configurationState, write func(context.Context) error, configuration, registration client.Object, changed builder.Predicates) error {
+func (w *WebhookConfigurator) setUp(
+	mgr ctrl.Manager, name string, r *configurationState, write func(context.Context) error,
+	configuration, registration client.Object, changed builder.Predicates,
+) error {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
-	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} })
+	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{request}
+	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(configuration).
 		Watches(registration, toConfiguration, changed).
@@ -151,7 +156,9 @@ func ready(k *v1alpha1.ClassKind) bool {
 	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-func (w *WebhookConfigurator) reconcile(ctx context.Context, r *configurationState, write func(context.Context) error) (ctrl.Result, error) {
+func (w *WebhookConfigurator) reconcile(
+	ctx context.Context, r *configurationState, write func(context.Context) error,
+) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	err := brief.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
@@ -194,7 +201,8 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	for i := range kinds.Items {
 		names[i] = kinds.Items[i].Name
 	}
-	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) })
+	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) }
+	rules, incomplete := rulesOf(ctx, names, ruleOf)
 	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
 	var sizes []sizedEntry
 	for i := range kinds.Items {
@@ -217,7 +225,8 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 	})
 	var leftovers []string
 	for _, e := range current.Webhooks {
-		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
+		same := func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
+		if !slices.ContainsFunc(entries, same) {
 			leftovers = append(leftovers, e.Name)
 		}
 	}
@@ -246,7 +255,8 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) })
+	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
+	rules, incomplete := rulesOf(ctx, names, ruleOf)
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	var sizes []sizedEntry
 	for i := range guarded {
@@ -269,7 +279,8 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 	})
 	var leftovers []string
 	for _, e := range current.Webhooks {
-		if !slices.ContainsFunc(entries, func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }) {
+		same := func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
+		if !slices.ContainsFunc(entries, same) {
 			leftovers = append(leftovers, e.Name)
 		}
 	}
@@ -283,7 +294,8 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 // prepare reads the configuration as it is, and returns the CAs for its entries.
 func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configuration client.Object) (ca []byte, err error) {
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); apierrors.IsNotFound(err) {
-		return nil, &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration), retryAfter, false}
+		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration)
+		return nil, &retryLater{why, retryAfter, false}
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}

@@ -18,7 +18,9 @@ import (
 type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 // claimRule is for the creation of claims of a kind.
-func (w *WebhookConfigurator) claimRule(ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration) (*rule, error) {
+func (w *WebhookConfigurator) claimRule(
+	ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration,
+) (*rule, error) {
 	if !w.Registration.Inventory.HasClaimKind(claimKind) {
 		return nil, errNotRegisteredYet
 	}
@@ -30,7 +32,9 @@ func (w *WebhookConfigurator) claimRule(ctx context.Context, claimKind string, c
 }
 
 // classRule is for the creation and the update of classes of a kind.
-func (w *WebhookConfigurator) classRule(ctx context.Context, classKind string, current *admissionregistrationv1.ValidatingWebhookConfiguration) (*rule, error) {
+func (w *WebhookConfigurator) classRule(
+	ctx context.Context, classKind string, current *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (*rule, error) {
 	var before []admissionregistrationv1.RuleWithOperations
 	if e := classEntryOf(current, classKind); e != nil {
 		before = e.Rules
@@ -45,7 +49,9 @@ func (w *WebhookConfigurator) classRule(ctx context.Context, classKind string, c
 // rule is for a resource in the version that the API server prefers, to which other
 // versions are converted (matchPolicy Equivalent). Without an answer, the rule stays as
 // it was before.
-func (w *WebhookConfigurator) rule(ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string) (*rule, error) {
+func (w *WebhookConfigurator) rule(
+	ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string,
+) (*rule, error) {
 	plural, group, _ := strings.Cut(name, ".")
 	r := admissionregistrationac.RuleWithOperations().
 		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
@@ -87,7 +93,9 @@ func classEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, cla
 	return nil
 }
 
-func (w *WebhookConfigurator) claimEntry(k *v1alpha1.ClaimKind, r *rule, ca []byte) *admissionregistrationac.MutatingWebhookApplyConfiguration {
+func (w *WebhookConfigurator) claimEntry(
+	k *v1alpha1.ClaimKind, r *rule, ca []byte,
+) *admissionregistrationac.MutatingWebhookApplyConfiguration {
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
 		WithClientConfig(w.server(v1alpha1.BindPath, ca)).
@@ -113,7 +121,9 @@ func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyT
 
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
-func (w *WebhookConfigurator) classEntry(k *v1alpha1.ClassKind, r *rule, ca []byte) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
+func (w *WebhookConfigurator) classEntry(
+	k *v1alpha1.ClassKind, r *rule, ca []byte,
+) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.GuardSuffix).
 		WithClientConfig(w.server(v1alpha1.GuardPath, ca)).
@@ -156,7 +166,8 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		if i > 0 {
 			name = fmt.Sprintf("skip-if-set-%d-is-not-set", i-1)
 		}
-		conditions = append(conditions, admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names())))
+		condition := admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names()))
+		conditions = append(conditions, condition)
 	}
 	return conditions
 }

@@ -32,7 +32,8 @@ func (w *WebhookConfigurator) remove(ctx context.Context, current client.Object,
 	if err != nil {
 		return fmt.Errorf("cannot encode the entries to remove: %w", err)
 	}
-	return written(w.Client.Patch(ctx, current, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)))
+	removal := client.RawPatch(types.StrategicMergePatchType, patch)
+	return written(w.Client.Patch(ctx, current, removal, client.FieldOwner(v1alpha1.FieldManager)))
 }
 
 // apply writes the desired configuration with the uid and the version that were read.

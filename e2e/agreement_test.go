@@ -104,7 +104,7 @@ func TestAgreement(t *testing.T) {
 
 // agreementClaims are manifests of claims of every sort, with names.
 func agreementClaims(n int) (manifests []string) {
-	random := rand.New(rand.NewPCG(14, 1))
+	random := rand.New(rand.NewPCG(14, 1)) //nolint:gosec // It has to be reproducible.
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	for i := range n {
 		annotations := one("", "", "", "annotations: {classbind.io/class-selector: \"tier in (gold,iron),cores!=3\"}, ",
@@ -132,7 +132,7 @@ func (w *world) explain(t *testing.T, claims []string) []explanation {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "claims.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(claims, "---\n")), 0o600))
-	cmd := exec.CommandContext(t.Context(), command, "explain", "--filename="+file, "--output=json")
+	cmd := exec.CommandContext(t.Context(), command, "explain", "--filename="+file, "--output=json") //nolint:gosec // It runs the command under test.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output()
 	var report struct{ Items []explanation }

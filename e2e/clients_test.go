@@ -99,7 +99,7 @@ func TestClients(t *testing.T) {
 			t.Helper()
 			text, err := os.ReadFile(from.CA())
 			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+			require.NoError(t, os.WriteFile(file+".new", text, 0o600)) //nolint:gosec // The folder is the test's own.
 			require.NoError(t, os.Rename(file+".new", file))
 		}
 		put(elsewhere)
@@ -162,7 +162,7 @@ func TestClientsRecipe(t *testing.T) {
 	require.Contains(t, section, "--admission-control-config-file="+folder+"/admission.yaml")
 
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput() //nolint:gosec // The script is in our documents.
 	require.NoError(t, err, "%s", out)
 	kubeconfig := filepath.Join(dir, "webhooks.kubeconfig")
 	resolver, err := webhook.NewDefaultAuthenticationInfoResolver(kubeconfig)
@@ -172,10 +172,10 @@ func TestClientsRecipe(t *testing.T) {
 	assert.Equal(t, filepath.Join(dir, "client.crt"), account.CertFile, "We should name the Service as the API server does.")
 
 	// Here, it is a process of the host, at a URL.
-	written, err := os.ReadFile(kubeconfig)
+	written, err := os.ReadFile(kubeconfig) //nolint:gosec // The folder is the test's own.
 	require.NoError(t, err)
 	require.Contains(t, string(written), service)
-	require.NoError(t, os.WriteFile(kubeconfig, bytes.ReplaceAll(written, []byte(service), []byte(`"*"`)), 0o600))
+	require.NoError(t, os.WriteFile(kubeconfig, bytes.ReplaceAll(written, []byte(service), []byte(`"*"`)), 0o600)) //nolint:gosec // The folder is the test's own.
 	w := clientsWorld(t, controlplane.Options{APIServerFlags: map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")}})
 	w.anybody = true // The flags are ours.
 	w.serve(t, "--client-ca-file="+filepath.Join(dir, "ca.crt"), "--client-name=kube-apiserver")

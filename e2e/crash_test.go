@@ -24,12 +24,12 @@ func kill(p *corev1.Pod) error {
 	for _, path := range found {
 		folder := filepath.Dir(path)
 		// What cannot be read has ended.
-		groups, _ := os.ReadFile(path)
+		groups, _ := os.ReadFile(path) //nolint:gosec // It is in /proc.
 		if !bytes.Contains(groups, []byte(uid)) && !bytes.Contains(groups, []byte(strings.ReplaceAll(uid, "-", "_"))) {
 			continue
 		}
 		// The pod's sandbox has a process of its own, which stays.
-		command, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) //nolint:gosec // It is in /proc.
 		if !bytes.HasPrefix(command, []byte("/classbind\x00")) {
 			continue
 		}

@@ -64,8 +64,9 @@ var foreignCRDs = []struct{ module, files string }{
 func (w *world) installForeignCRDs(t *testing.T) {
 	t.Helper()
 	for _, crds := range foreignCRDs {
-		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", crds.module)
-		download.Dir = t.TempDir() // In no module, which it might change.
+		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", crds.module) //nolint:gosec // The test names the module.
+		// In no module, which it might change.
+		download.Dir = t.TempDir()
 		out, err := download.Output()
 		require.NoError(t, err, "%s", out)
 		var module struct{ Dir string }
@@ -252,7 +253,7 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	scraped(t, objects, ca)
 
 	// Everything about the flags is checked before a cluster is looked for.
-	serve := exec.CommandContext(t.Context(), command, container.Args...)
+	serve := exec.CommandContext(t.Context(), command, container.Args...) //nolint:gosec // It runs the command under test.
 	serve.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}
 	out, err := serve.CombinedOutput()
 	require.Error(t, err)
@@ -268,7 +269,7 @@ func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
 		}
 		endpoints, _, err := unstructured.NestedSlice(object.Object, "spec", "endpoints")
 		require.NoError(t, err)
-		assert.Equal(t, []any{map[string]any{
+		assert.Equal(t, []any{map[string]any{ //nolint:gosec // A path, not a token.
 			"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
 			"tlsConfig": map[string]any{
 				"serverName": "classbind." + classbind.Namespace + ".svc",

@@ -104,7 +104,7 @@ var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--nam
 
 func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, "kubectl", args...)
+	cmd := exec.CommandContext(ctx, "kubectl", args...) //nolint:gosec // The callers choose the arguments.
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(scratch, "kubectl"), "KUBERC=off")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
 	if err = cmd.Run(); err != nil {
@@ -186,7 +186,7 @@ func clientCertificates(folder, from string) (string, error) {
 	return fmt.Sprintf(`components: [%q]
 configMapGenerator:
 - {name: classbind-clients, namespace: %s, files: [ca.crt], options: {disableNameSuffixHash: true}}
-`, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600)
+`, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600) //nolint:gosec // The folder is the test's own.
 }
 
 // pods of classbind that run and are not about to end.

@@ -86,7 +86,7 @@ func classNamed(text string) *unstructured.Unstructured {
 // setDefault runs the command as an admin.
 func (w *mover) setDefault(t *testing.T, args ...string) (out, progress string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command, append([]string{"set-default"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), command, append([]string{"set-default"}, args...)...) //nolint:gosec // It runs the command under test.
 	return w.finish(t, cmd)
 }
 
@@ -110,7 +110,7 @@ func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err e
 // shell runs a command as an error says it.
 func (w *mover) shell(t *testing.T, text string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.plane.Assets+`:$PATH"; `+text)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.plane.Assets+`:$PATH"; `+text) //nolint:gosec // It runs the commands that classbind prints.
 	out, _, err := w.finish(t, cmd)
 	return out, err
 }

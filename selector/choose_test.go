@@ -328,7 +328,7 @@ func decode(t *testing.T, text string) map[string]any {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(file) //nolint:gosec // The tests name the files.
 	require.NoError(t, err)
 	return content
 }

@@ -34,7 +34,7 @@ func TestClassesOrder(t *testing.T) {
 // Classes after many changes, and their index, equal those that are built at once, and
 // nothing is left of classes that are gone.
 func TestClassesChange(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
+	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	kinds := []*ClassKind{newKind("as.example.org", "A", "xs.example.org", "ys.example.org", "zs.example.org"), newKind("bs.example.org", "B", "xs.example.org", "ys.example.org")}
 	kinds[1].Namespaced = true
 	randomClass := func(kind *ClassKind) *Class {

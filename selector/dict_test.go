@@ -11,12 +11,12 @@ import (
 // twin is a key that shares its hash with many others.
 type twin int
 
-func (k twin) hash() uint64 { return uint64(k%7) << 61 }
+func (k twin) hash() uint64 { return uint64(k%7) << 61 } //nolint:gosec // No key is negative.
 
 // number is a key that shares its first slots with few others, or with many.
 type number int
 
-func (k number) hash() uint64 { return mix(uint64(k)) &^ (uint64(k%3) * 0xfff) }
+func (k number) hash() uint64 { return mix(uint64(k)) &^ (uint64(k%3) * 0xfff) } //nolint:gosec // No key is negative.
 
 func TestDictIsAMap(t *testing.T) {
 	t.Run("Twins", func(t *testing.T) { testDict[twin](t, 60) })
@@ -28,7 +28,7 @@ func testDict[K interface {
 	dictKey
 }](t *testing.T, keys int) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
 	d, model := dict[K, int]{}, map[K]int{}
 	for i := range 20 * keys {
 		before, size := d, d.size

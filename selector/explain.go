@@ -139,7 +139,9 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 			case !c.Default:
 				e.NotDefault++
 			case !asked[c]:
-				e.Dropped = append(e.Dropped, Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"})
+				e.Dropped = append(e.Dropped, Drop{
+					Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own",
+				})
 			}
 		})
 	}

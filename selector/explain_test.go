@@ -21,7 +21,7 @@ import (
 func TestExplainAgreesWithChoose(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 4000 {
-		g := generator{rand.New(rand.NewPCG(5, uint64(i)))}
+		g := generator{rand.New(rand.NewPCG(5, uint64(i)))} //nolint:gosec // It has to be reproducible.
 		view, claim, fresh := g.view(), g.claim(), g.Uint64()
 
 		want, got := view.Choose(claim, fresh), view.Explain(claim, fresh)
@@ -153,7 +153,7 @@ func TestExplainedOdds(t *testing.T) {
 		}
 		for n := range uint64(4) {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				random := rand.New(rand.NewPCG(8, n))
+				random := rand.New(rand.NewPCG(8, n)) //nolint:gosec // It has to be reproducible.
 				weights := map[string]int64{}
 				for i := range 2 + random.IntN(9) {
 					weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[i%3], i)] = random.Int64N(4)

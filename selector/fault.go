@@ -25,7 +25,10 @@ func (k *ClaimKind) fault(classes []*Classes) *Fault {
 	for i, s := range classes {
 		names[i] = s.Kind.Name
 	}
-	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf("claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind", k.Name, names, k.form.name)}
+	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
+		"claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: "+
+			"set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind",
+		k.Name, names, k.form.name)}
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not
@@ -46,7 +49,10 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 		known        []string
 	}{
 		{"classRefFormat", string(k.Spec.ClassRefFormat), formNames},
-		{"classNamespaces.from", string(k.Spec.ClassNamespaces.From), toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames)},
+		{
+			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
+			toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
+		},
 		{"strategy", string(k.Spec.Strategy), toStrings(strategyNames...)},
 		{"seed", string(k.Spec.Seed), toStrings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
 		{"whenUnmatched", string(k.Spec.WhenUnmatched), toStrings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
@@ -54,7 +60,10 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	} {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
 			slices.Sort(f.known)
-			return &Fault{v1alpha1.ReasonUnknownValue, fmt.Sprintf("claim kind %q has the %s %q, which this release of classbind does not know: set spec.%s to one of %s, or upgrade classbind", k.Name, f.field, f.value, f.field, strings.Join(f.known, ", "))}
+			return &Fault{v1alpha1.ReasonUnknownValue, fmt.Sprintf(
+				"claim kind %q has the %s %q, which this release of classbind does not know: "+
+					"set spec.%s to one of %s, or upgrade classbind",
+				k.Name, f.field, f.value, f.field, strings.Join(f.known, ", "))}
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ func newView(kind *ClaimKind, classes []*Classes) *View {
 
 // The index must find the classes that Kubernetes' own Matches finds.
 func TestIndexMatchesAsAScan(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
+	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // It has to be reproducible.
 	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
 	kinds[1].Namespaced = true
 	for n := range 60 {

@@ -137,7 +137,8 @@ func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field
 	case err != nil:
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
-		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, "give either the annotation or the field "+k.selector.String()+", not both")}
+		detail := "give either the annotation or the field " + k.selector.String() + ", not both"
+		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, detail)}
 	case value != nil:
 		return parseSelector(value, k.selectorField)
 	case text != nil:

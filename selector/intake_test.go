@@ -30,15 +30,14 @@ func TestAskKeepsTheClaim(t *testing.T) {
 		got, err := in.Ask().Claim("team", "db")
 		require.NoError(t, err)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
-		for i := range reflect.TypeFor[Claim]().NumField() {
-			if !reflect.ValueOf(got).Field(i).IsZero() {
-				kept[reflect.TypeFor[Claim]().Field(i).Name] = true
+		for f, value := range reflect.ValueOf(got).Fields() {
+			if !value.IsZero() {
+				kept[f.Name] = true
 			}
 		}
 	}
-	for i := range reflect.TypeFor[Claim]().NumField() {
-		name := reflect.TypeFor[Claim]().Field(i).Name
-		assert.True(t, identity[name] || kept[name], "We should keep %s in the Ask.", name)
+	for f := range reflect.TypeFor[Claim]().Fields() {
+		assert.True(t, identity[f.Name] || kept[f.Name], "We should keep %s in the Ask.", f.Name)
 	}
 }
 

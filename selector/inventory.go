@@ -194,7 +194,10 @@ func (i *Inventory) update(claimKinds ...string) {
 func (i *Inventory) missingFault(claimKind string) *Fault {
 	for _, classKind := range slices.Sorted(maps.Keys(i.missing)) {
 		if m := i.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
-			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf("the classes of %q, which were offered to claims of %q before, are not known yet: %s; to bind claims without these classes, delete the ClassKind", classKind, claimKind, m.why)}
+			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf(
+				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
+					"to bind claims without these classes, delete the ClassKind",
+				classKind, claimKind, m.why)}
 		}
 	}
 	return nil

@@ -46,7 +46,9 @@ func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 		metav1.AddLabelToSelector(by, key, string(value))
 	}
 	for _, e := range s.MatchExpressions {
-		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: toStrings(e.Values...)})
+		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.Key, Operator: e.Operator, Values: toStrings(e.Values...),
+		})
 	}
 	return by
 }

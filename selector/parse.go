@@ -166,7 +166,8 @@ func wrongType(at *field.Path, value any, must string) *field.Error {
 func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
 	for name := range object {
 		if !slices.Contains(names, name) {
-			return field.Invalid(at(), field.OmitValueType{}, fmt.Sprintf("unknown field %q: must be one of %q", brief.Text(name, v1alpha1.MaxShownBytes), names))
+			detail := fmt.Sprintf("unknown field %q: must be one of %q", brief.Text(name, v1alpha1.MaxShownBytes), names)
+			return field.Invalid(at(), field.OmitValueType{}, detail)
 		}
 	}
 	return nil
@@ -194,7 +195,9 @@ func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	}
 	for i, q := range s.MatchExpressions {
 		at := at.Child("matchExpressions").Index(i)
-		for _, err := range metav1validation.ValidateLabelSelectorRequirement(q, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, at) {
+		// The values are validated below, where their errors name each of them.
+		anyValue := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}
+		for _, err := range metav1validation.ValidateLabelSelectorRequirement(q, anyValue, at) {
 			switch v := err.BadValue.(type) {
 			case string:
 				err.BadValue = badValue(v)
@@ -206,7 +209,12 @@ func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 			}
 		}
 		for j, value := range q.Values {
-			if errs := validation.IsValidLabelValue(value); len(errs) > 0 && !p.add(field.Invalid(at.Child("values").Index(j), badValue(value), strings.Join(errs, "; "))) {
+			errs := validation.IsValidLabelValue(value)
+			if len(errs) == 0 {
+				continue
+			}
+			err := field.Invalid(at.Child("values").Index(j), badValue(value), strings.Join(errs, "; "))
+			if !p.add(err) {
 				return p.list
 			}
 		}

@@ -27,13 +27,19 @@ func (p *problems) add(err *field.Error) bool {
 
 // tooMany is the error for more than limit of what, such as requirements.
 func tooMany(at *field.Path, has any, limit int, what string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeTooMany, Field: at.String(), BadValue: has, Detail: fmt.Sprintf("must have at most %d %s", limit, what)}
+	return &field.Error{
+		Type: field.ErrorTypeTooMany, Field: at.String(), BadValue: has,
+		Detail: fmt.Sprintf("must have at most %d %s", limit, what),
+	}
 }
 
 // tooLong is the error for a selector with too many bytes; has is all that is known of
 // their number.
 func tooLong(at *field.Path, has string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeTooLong, Field: at.String(), Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes)}
+	return &field.Error{
+		Type: field.ErrorTypeTooLong, Field: at.String(),
+		Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes),
+	}
 }
 
 // badValue is what an error shows of a value: a shortened text, and no object or list.

@@ -14,7 +14,7 @@ import (
 // A query matches the same classes as its selector, however many labels, terms and
 // values there are.
 func TestQueryMatchesAsItsSelector(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
+	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for range 300 {
 		set := labels.Set{}
 		for range random.IntN(100) {

@@ -25,7 +25,7 @@ type fuzzedWorld struct {
 }
 
 func newFuzzedWorld() fuzzedWorld {
-	random := rand.New(rand.NewPCG(9, 10))
+	random := rand.New(rand.NewPCG(9, 10)) //nolint:gosec // It has to be reproducible.
 	kind, world := newKind("as.example.org", "A"), fuzzedWorld{labels: map[string]labels.Set{}}
 	var classes []*Class
 	for i := range 50 {

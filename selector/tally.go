@@ -166,7 +166,10 @@ func (t *Tally) reserve(claim Claim, class uint64, now time.Time) {
 	} else {
 		count.inFlight.Add(1)
 	}
-	note := &inFlight{claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "", count: count, since: now}
+	note := &inFlight{
+		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "",
+		count: count, since: now,
+	}
 	for {
 		note.next = t.notes.Load()
 		if t.notes.CompareAndSwap(note.next, note) {

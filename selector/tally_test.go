@@ -91,7 +91,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		at   time.Duration
 		show func()
 	}
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // It has to be reproducible.
 	views := make([]*View, replicas)
 	sights := make([][]sight, replicas) // in their order, as a watch has it
 	for i := range views {
@@ -239,7 +239,7 @@ func TestTallyGrows(t *testing.T) {
 	for worker := range 4 {
 		all.Go(func() {
 			for i := range classes {
-				class := mix(uint64((i*7+worker*13)%classes) + 1)
+				class := mix(uint64((i*7+worker*13)%classes) + 1) //nolint:gosec // It is not negative.
 				tally.Bind(class)
 				tally.claims(class)
 			}
@@ -262,7 +262,7 @@ func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 			all.Go(func() {
 				for i := range 60 {
 					tally.Bind(mix(uint64(i) + 1))
-					other := tally.Bind(mix(uint64(1000*(worker+1) + i)))
+					other := tally.Bind(mix(uint64(1000*(worker+1) + i))) //nolint:gosec // It is not negative.
 					other.Unbind()
 				}
 			})

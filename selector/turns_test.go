@@ -124,7 +124,7 @@ func TestRoundRobinOfSeveralReplicas(t *testing.T) {
 	for range replicas {
 		views = append(views, tiers(inTurn(), classes))
 	}
-	random, got := rand.New(rand.NewPCG(9, 10)), map[string]int{}
+	random, got := rand.New(rand.NewPCG(9, 10)), map[string]int{} //nolint:gosec // It has to be reproducible.
 	for i := range 2000 {
 		got[next(t, views[random.IntN(replicas)], asks(i, "any"), 0)]++
 		least, most := 1<<30, 0

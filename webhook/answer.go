@@ -37,8 +37,11 @@ func untouched(reason string) *admissionv1.AdmissionResponse {
 }
 
 func denied(err *apierrors.StatusError, reason string) *admissionv1.AdmissionResponse {
+	s := err.ErrStatus
 	return &admissionv1.AdmissionResponse{
-		Result:           &metav1.Status{Status: metav1.StatusFailure, Code: err.ErrStatus.Code, Reason: err.ErrStatus.Reason, Message: err.ErrStatus.Message, Details: err.ErrStatus.Details},
+		Result: &metav1.Status{
+			Status: metav1.StatusFailure, Code: s.Code, Reason: s.Reason, Message: s.Message, Details: s.Details,
+		},
 		AuditAnnotations: map[string]string{"reason": reason},
 	}
 }

@@ -113,7 +113,9 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 
 // choose among the classes that are known, and where none matches, among those
 // that the API server has now.
-func (b *Binder) choose(ctx context.Context, view *selector.View, claim selector.Claim, dryRun bool, metrics *Metrics) (selector.Decision, error) {
+func (b *Binder) choose(
+	ctx context.Context, view *selector.View, claim selector.Claim, dryRun bool, metrics *Metrics,
+) (selector.Decision, error) {
 	begin := time.Now()
 	decision := b.chooseFrom(view, claim, dryRun)
 	metrics.chose(view.Kind, time.Since(begin))

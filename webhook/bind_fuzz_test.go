@@ -165,7 +165,7 @@ func bindSeeds() []fuzzedClaim {
 		return `{"matchExpressions":[` + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + `]}`
 	}
 	var seeds []fuzzedClaim
-	for which := range byte(len(worldClaimKinds)) {
+	for which := range byte(len(worldClaimKinds)) { //nolint:gosec // There are few.
 		seeds = append(seeds,
 			fuzzedClaim{namespace: "team-a", name: "db", which: which},
 			fuzzedClaim{selector: `{}`, namespace: "team-a", name: "db", which: which | dryRun},

@@ -75,7 +75,9 @@ func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte
 	case err == nil, errors.Is(err, errTooManyBodies):
 		return body, err
 	case errors.Is(err, errTooLarge):
-		return nil, &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes)}
+		return nil, &badRequest{
+			http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes),
+		}
 	}
 	return nil, malformed("cannot read the request: %v", err)
 }

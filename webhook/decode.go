@@ -92,8 +92,9 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 		return selector.EachField(from, read)
 	case jsontext.KindNull:
 		return from.SkipValue()
+	default:
+		return typeError(from, "an object")
 	}
-	return typeError(from, "an object")
 }
 
 // readText reads a string; null leaves it as it is. A text longer than any name is
@@ -118,8 +119,9 @@ func readText[T ~string](from *jsontext.Decoder, to *T) error {
 		return nil
 	case jsontext.KindNull:
 		return from.SkipValue()
+	default:
+		return typeError(from, "a string")
 	}
-	return typeError(from, "a string")
 }
 
 func readBool(from *jsontext.Decoder, to **bool) error {
@@ -133,8 +135,9 @@ func readBool(from *jsontext.Decoder, to **bool) error {
 	case jsontext.KindNull:
 		*to = nil
 		return from.SkipValue()
+	default:
+		return typeError(from, "true or false")
 	}
-	return typeError(from, "true or false")
 }
 
 // readRaw keeps a value as a slice of the body. The decoder has proved it valid.

@@ -49,7 +49,7 @@ const worldGroup = "fuzz.example.org"
 // newWorld of so many classes.
 func newWorld(classes int) *world {
 	w := &world{claimKinds: map[string]v1alpha1.ClaimKindSpec{}, from: map[string]string{}, inventory: selector.NewInventory()}
-	random := rand.New(rand.NewPCG(7, 8))
+	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for i := range classes {
 		w.classes = append(w.classes, randomClass(random, i, classes))
 	}

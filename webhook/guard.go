@@ -85,7 +85,8 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	case class.Terminating:
 		return untouched("BeingDeleted"), nil
 	case class.WeightErr != nil && !sameError(class.WeightErr, before.WeightErr):
-		return denied(apierrors.NewInvalid(kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{class.WeightErr}), "MalformedWeight"), nil
+		invalid := apierrors.NewInvalid(kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{class.WeightErr})
+		return denied(invalid, "MalformedWeight"), nil
 	case !class.Default:
 		return untouched("NotDefault"), nil
 	case before.Default:
@@ -128,7 +129,8 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		}
 	}
 	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
-		"class", class.String(), "seats", ask.Seats, "requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
+		"class", class.String(), "seats", ask.Seats,
+		"requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", ask.DryRun)
 	return response, nil

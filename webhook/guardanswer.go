@@ -17,7 +17,9 @@ import (
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // refused says what is in the way, and what to do about it.
-func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*admissionv1.AdmissionResponse, error) {
+func (g *Guard) refused(
+	ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal,
+) (*admissionv1.AdmissionResponse, error) {
 	resource := class.Kind.Resource().GroupResource()
 	switch r.Reason {
 	case onedefault.Exists:
@@ -43,7 +45,7 @@ func (g *Guard) refused(ctx context.Context, request *admissionv1.AdmissionReque
 
 // inFlight says when to try again.
 func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusError {
-	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second)
+	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
 	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
 	if r.Class == nameOf(class) {
 		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))
@@ -54,7 +56,9 @@ func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusErr
 }
 
 // secondDefault says which class is the default, and how to move the default.
-func (g *Guard) secondDefault(ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal) (*apierrors.StatusError, error) {
+func (g *Guard) secondDefault(
+	ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal,
+) (*apierrors.StatusError, error) {
 	kind, err := g.ClassKind(ctx, r.Class.Kind)
 	if err != nil {
 		return nil, err
@@ -63,8 +67,9 @@ func (g *Guard) secondDefault(ctx context.Context, request *admissionv1.Admissio
 		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
 	}
 	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
+	way := wayOut(request, class, other, r.Seat.ClaimKind)
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
-		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), wayOut(request, class, other, r.Seat.ClaimKind))), nil
+		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
 }
 
 // seatText names the claim kind and, if the seat has one, the namespace.

@@ -12,7 +12,9 @@ import (
 
 // decodeClasses returns the class, the old class, which is empty for a creation, and
 // the request to the protocol, without its seats.
-func decodeClasses(kind *selector.ClassKind, request *admissionv1.AdmissionRequest) (class, before *selector.Class, ask *onedefault.Request, err error) {
+func decodeClasses(
+	kind *selector.ClassKind, request *admissionv1.AdmissionRequest,
+) (class, before *selector.Class, ask *onedefault.Request, err error) {
 	object, class, err := decodeClass(kind, "object", request.Object.Raw)
 	if err != nil {
 		return nil, nil, nil, err

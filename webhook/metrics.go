@@ -28,7 +28,9 @@ const (
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "untouched", "malformed", "unavailable"}
+var outcomeNames = [outcomes]string{
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "untouched", "malformed", "unavailable",
+}
 
 // readOutcome of a live read.
 type readOutcome int
@@ -88,7 +90,8 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		snapshot: snapshot,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
-			Help: "Claims that were decided on, by claim kind, strategy and outcome: bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, untouched, malformed or unavailable.",
+			Help: "Claims that were decided on, by claim kind, strategy and outcome: " +
+				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, untouched, malformed or unavailable.",
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",
@@ -97,7 +100,8 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		}, []string{"claim_kind"}),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_live_reads_total",
-			Help: "Reads of classes from the API server for a claim that no known class matched, by claim kind and outcome: found, none or failed.",
+			Help: "Reads of classes from the API server for a claim that no known class matched, by claim kind and outcome: " +
+				"found, none or failed.",
 		}, []string{"claim_kind", "outcome"}),
 		// Not by kind: the time depends on the API server.
 		reading: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -107,7 +111,8 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		}),
 		guarded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_guard_decisions_total",
-			Help: "Classes that were judged before they were stored, by class kind and outcome: admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, untouched or unavailable.",
+			Help: "Classes that were judged before they were stored, by class kind and outcome: " +
+				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
 	}
 	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})

@@ -103,7 +103,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
 	} else {
-		h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name)
+		h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group,
+			"namespace", request.Namespace, "name", request.Name)
 	}
 	unavailable(w, err)
 }
@@ -126,10 +127,14 @@ func unavailable(w http.ResponseWriter, err error) {
 func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", brief.Text(r.Method, v1alpha1.MaxShownBytes))}
+		method := brief.Text(r.Method, v1alpha1.MaxShownBytes)
+		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", method)}
 	}
-	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, &badRequest{http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q: must be application/json", brief.Text(r.Header.Get("Content-Type"), v1alpha1.MaxShownBytes))}
+	if contentType := r.Header.Get("Content-Type"); !isJSON(contentType) {
+		return nil, &badRequest{
+			http.StatusUnsupportedMediaType,
+			fmt.Sprintf("Content-Type %q: must be application/json", brief.Text(contentType, v1alpha1.MaxShownBytes)),
+		}
 	}
 
 	body, err := read(w, r, reserved)

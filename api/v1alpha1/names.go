@@ -61,7 +61,7 @@ const (
 
 	// CASecret holds the self-signed certificate authority that the replicas share,
 	// in classbind's own namespace. Written by the first replica.
-	CASecret = "classbind-ca" //nolint:gosec // The name of a Secret, not its content.
+	CASecret = "classbind-ca"
 
 	// TLSSecret holds the certificate of all replicas and its CA, in classbind's own
 	// namespace, if cert-manager issues it. Written by cert-manager.

@@ -53,7 +53,7 @@ func TestSecurityNamesTests(t *testing.T) {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		source, err := os.ReadFile(path)
+		source, err := os.ReadFile(path) //nolint:gosec // It is one of our sources.
 		tests.Write(source)
 		return err
 	}))

@@ -71,6 +71,7 @@ func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *htt
 			all.opened.Add(1)
 		case http.StateClosed:
 			all.closed.Add(1)
+		default:
 		}
 	}
 	s.StartTLS()

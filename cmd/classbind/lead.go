@@ -103,7 +103,8 @@ func (l *leadership) term(ctx context.Context) error {
 		return fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
 	if err := mgr.Add(&controller.LateBinder{
-		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(), Rate: l.options.lateRate, Fresh: rand.Uint64,
+		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(),
+		Rate: l.options.lateRate, Fresh: rand.Uint64,
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}

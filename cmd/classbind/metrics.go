@@ -153,7 +153,8 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
 	defer cancel()
-	identity, err := api.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	identity, err := api.tokens.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review a token: %w", err)
 	}

@@ -65,30 +65,61 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	goFlags := flag.NewFlagSet("", flag.ContinueOnError)
 	config.RegisterFlags(goFlags)
 	fs.AddGoFlagSet(goFlags)
-	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, then ~/.kube/config"
+	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, " +
+		"then ~/.kube/config"
 
 	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Leases")
 	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
-	fs.StringVar(&o.webhookURL, "webhook-url", "", "`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, instead of --webhook-service")
+	fs.StringVar(&o.webhookURL, "webhook-url", "",
+		"`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, "+
+			"instead of --webhook-service")
 	fs.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "`host:port` on which the webhook server listens")
-	fs.BoolVar(&o.http2, "http2", false, "speak HTTP/2, too, on --webhook-bind-address; the API server prefers HTTP/1.1 for all webhooks but those on localhost, and so does the webhook server with all who offer both: a connection of HTTP/1.1 has one request at a time, one of HTTP/2 eight")
+	fs.BoolVar(&o.http2, "http2", false,
+		"speak HTTP/2, too, on --webhook-bind-address; the API server prefers HTTP/1.1 for all webhooks but those on localhost, "+
+			"and so does the webhook server with all who offer both: a connection of HTTP/1.1 has one request at a time, "+
+			"one of HTTP/2 eight")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics; 0 does not serve it")
-	fs.BoolVar(&o.metricsSecure, "metrics-secure", false, "serve /metrics over TLS, with the webhook server's certificate, and to those alone who present a token with the right to get the path /metrics; without it everybody reads them, over HTTP")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
+		"serve /metrics over TLS, with the webhook server's certificate, "+
+			"and to those alone who present a token with the right to get the path /metrics; without it everybody reads them, over HTTP")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
-	fs.BoolVar(&o.contention, "contention-profiling", false, "record each wait of a goroutine, for a lock or anything else, for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address; it takes time of every request")
-	fs.StringVar(&o.certs, "certs", selfSigned, "who issues the certificates, `self-signed or cert-manager`: classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
+	fs.BoolVar(&o.contention, "contention-profiling", false,
+		"record each wait of a goroutine, for a lock or anything else, for /debug/pprof/mutex and /debug/pprof/block, "+
+			"with --pprof-bind-address; it takes time of every request")
+	fs.StringVar(&o.certs, "certs", selfSigned,
+		"who issues the certificates, `self-signed or cert-manager`: "+
+			"classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, "+
+			"or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
-	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour, "`time` for which a certificate is valid, with --certs=self-signed; it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
-	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour, "`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
-	fs.StringVar(&o.clientCAFile, "client-ca-file", "", "`file` of the CA, in PEM, that signed the certificates with which API servers call; the webhook server then answers nobody else. It is read again when it changes. Needs --client-name")
-	fs.StringSliceVar(&o.clientNames, "client-name", nil, "`name` that the client's certificate is for, as its common name or a DNS name, with --client-ca-file; several with commas, or the flag several times")
-	fs.BoolVar(&o.leaderElect, "leader-elect", true, "elect one of several replicas to write the webhook configuration and status; every replica answers the API server. Without it this one writes them")
-	fs.DurationVar(&o.inFlightWindow, "in-flight-window", time.Minute, "`time` after which a default class that was admitted is stored or will never be, until when another has to wait: the longest that the API server takes to store it (34s for kube-apiserver), with some to spare")
-	fs.IntVar(&o.lateRate, "late-binding-rate", 300, "`claims` that are bound in a second at most, and twice as many in a burst, where whenUnmatched is BindLater; the leader alone binds them")
+	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
+		"`time` for which a certificate is valid, with --certs=self-signed; "+
+			"it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
+	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
+		"`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
+	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
+		"`file` of the CA, in PEM, that signed the certificates with which API servers call; "+
+			"the webhook server then answers nobody else. It is read again when it changes. Needs --client-name")
+	fs.StringSliceVar(&o.clientNames, "client-name", nil,
+		"`name` that the client's certificate is for, as its common name or a DNS name, with --client-ca-file; "+
+			"several with commas, or the flag several times")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true,
+		"elect one of several replicas to write the webhook configuration and status; "+
+			"every replica answers the API server. Without it this one writes them")
+	fs.DurationVar(&o.inFlightWindow, "in-flight-window", time.Minute,
+		"`time` after which a default class that was admitted is stored or will never be, until when another has to wait: "+
+			"the longest that the API server takes to store it (34s for kube-apiserver), with some to spare")
+	fs.IntVar(&o.lateRate, "late-binding-rate", 300,
+		"`claims` that are bound in a second at most, and twice as many in a burst, where whenUnmatched is BindLater; "+
+			"the leader alone binds them")
 	o.lateMemory.Quantity = *resource.NewQuantity(v1alpha1.DefaultLateMemory, resource.BinarySI)
-	fs.Var(&o.lateMemory, "late-binding-memory", "`bytes`, such as 64Mi, in which the leader holds the selectors of claims that wait, where whenUnmatched is BindLater. Each claim kind gets an equal part, and one namespace a quarter of that at most. Claims beyond wait without their selectors, and are read again in turns, 20 a second of each kind")
-	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "`time` for which requests are still answered after SIGTERM, while /readyz fails, so that nobody is left who calls this replica; give it some seconds behind a Service")
+	fs.Var(&o.lateMemory, "late-binding-memory",
+		"`bytes`, such as 64Mi, in which the leader holds the selectors of claims that wait, where whenUnmatched is BindLater. "+
+			"Each claim kind gets an equal part, and one namespace a quarter of that at most. "+
+			"Claims beyond wait without their selectors, and are read again in turns, 20 a second of each kind")
+	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
+		"`time` for which requests are still answered after SIGTERM, while /readyz fails, "+
+			"so that nobody is left who calls this replica; give it some seconds behind a Service")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text, in columns as zap has them for a console")
 }
@@ -159,7 +190,8 @@ func (o *options) validate() error {
 		wrong("certificate-duration", o.certDuration.String(), "must be at least 30s")
 	}
 	if o.caDuration/2 < o.certDuration { // Twice the longest duration would overflow.
-		wrong("ca-duration", o.caDuration.String(), fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
+		wrong("ca-duration", o.caDuration.String(),
+			fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
 	}
 	o.validateClients(wrong)
 	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
@@ -175,7 +207,8 @@ func (o *options) validate() error {
 // that it ever signed a certificate for, such as every kubelet with a cluster's CA.
 func (o *options) validateClients(wrong func(name, value, text string)) {
 	if o.clientCAFile != "" && len(o.clientNames) == 0 {
-		wrong("client-ca-file", o.clientCAFile, "needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
+		wrong("client-ca-file", o.clientCAFile,
+			"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
 	}
 	if o.clientCAFile == "" && len(o.clientNames) > 0 {
 		wrong("client-name", strings.Join(o.clientNames, ","), "needs --client-ca-file, the CA that signed the certificate")
@@ -248,15 +281,25 @@ func parsePort(text string) (int, error) {
 	return port, nil
 }
 
+// logLevels are the values of --log-level.
+var logLevels = map[string]zapcore.Level{
+	"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel,
+}
+
+// logEncoders are the values of --log-format.
+var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{
+	"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder,
+}
+
 func (o *options) logger(to io.Writer) (logr.Logger, error) {
 	var errs []error
 	// logr's V(1) is zap's debug level. It shows our own details, but not those of
 	// every request, which client-go logs at higher numbers.
-	level, ok := map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}[o.logLevel]
+	level, ok := logLevels[o.logLevel]
 	if !ok {
 		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))
 	}
-	newEncoder, ok := map[string]func(zapcore.EncoderConfig) zapcore.Encoder{"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder}[o.logFormat]
+	newEncoder, ok := logEncoders[o.logFormat]
 	if !ok {
 		errs = append(errs, fmt.Errorf("--log-format=%q: must be json or text", o.logFormat))
 	}

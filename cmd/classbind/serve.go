@@ -94,7 +94,8 @@ func serve(ctx context.Context, o *options) error {
 
 	cluster, err := config.GetConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
+		return fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): "+
+			"name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
@@ -115,10 +116,13 @@ func serve(ctx context.Context, o *options) error {
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme,
 		Logger: log,
-		WebhookServer: webhook.NewServer(webhook.ServerOptions{Address: o.webhookAddress, HTTP2: o.http2, Log: log, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) { c.GetCertificate = ownCertificate },
-			clients.configure,
-		}}),
+		WebhookServer: webhook.NewServer(webhook.ServerOptions{
+			Address: o.webhookAddress, HTTP2: o.http2, Log: log,
+			TLSOpts: []func(*tls.Config){
+				func(c *tls.Config) { c.GetCertificate = ownCertificate },
+				clients.configure,
+			},
+		}),
 		Metrics:                o.metricsServer(ownCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
@@ -135,7 +139,8 @@ func serve(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	gate = certs.NewGate(source, o.certificateNames()[0], func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, mgr.GetClient()) })
+	bundles := func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, mgr.GetClient()) }
+	gate = certs.NewGate(source, o.certificateNames()[0], bundles)
 	registration, err := controller.NewRegistration(mgr)
 	if err != nil {
 		return err
@@ -151,23 +156,33 @@ func serve(ctx context.Context, o *options) error {
 		return err
 	}
 	metrics := webhook.NewMetrics(registration.Inventory.Snapshot)
-	if err := errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(), claims.Metrics.Register(), lines.RegisterMetrics()); err != nil {
+	err = errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(),
+		claims.Metrics.Register(), lines.RegisterMetrics())
+	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
 
 	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
 	drain := newDrain(ctx, o.shutdownDelay)
-	binder := &webhook.Binder{Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered, Fresh: rand.Uint64, Now: time.Now, Metrics: metrics}
-	mgr.GetWebhookServer().Register(v1alpha1.BindPath, drain.handler(clients.handler(&webhook.Handler{Review: binder.Review, BodyBudget: budget, Log: log})))
+	answer := func(path string, review webhook.Reviewer) {
+		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: log}
+		mgr.GetWebhookServer().Register(path, drain.handler(clients.handler(handler)))
+	}
+	binder := &webhook.Binder{
+		Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered,
+		Fresh: rand.Uint64, Now: time.Now, Metrics: metrics,
+	}
+	answer(v1alpha1.BindPath, binder.Review)
 	leases, err := coordinationclient.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
 	guard := &webhook.Guard{
-		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered, Class: registration.Class, Namespace: registration.Namespace,
+		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered,
+		Class: registration.Class, Namespace: registration.Namespace,
 		Leases: leases.Leases(o.namespace), Sightings: onedefault.NewSightings(), Window: o.inFlightWindow, Metrics: metrics,
 	}
-	mgr.GetWebhookServer().Register(v1alpha1.GuardPath, drain.handler(clients.handler(&webhook.Handler{Review: guard.Review, BodyBudget: budget, Log: log})))
+	answer(v1alpha1.GuardPath, guard.Review)
 	registration.OnStored(guard.Stored)
 	sightings := manager.RunnableFunc(func(ctx context.Context) error {
 		guard.Sightings.Watch(ctx, guard.Leases)
@@ -176,12 +191,19 @@ func serve(ctx context.Context, o *options) error {
 
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	leader := &leadership{
-		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o, registration: registration, claims: claims, opened: registration.Opened(),
+		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o,
+		registration: registration, claims: claims, opened: registration.Opened(),
 		verifyServing: func(ctx context.Context, ca []byte) error {
 			return gate.Verify(ctx, address, ca)
 		},
 	}
-	for name, runnable := range map[string]manager.Runnable{"certificates": source, "certificate gate": gate, "clients": clients, "leadership": leader, "sightings": sightings} {
+	for name, runnable := range map[string]manager.Runnable{
+		"certificates":     source,
+		"certificate gate": gate,
+		"clients":          clients,
+		"leadership":       leader,
+		"sightings":        sightings,
+	} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}

@@ -59,7 +59,7 @@ func Dir(ctx context.Context, progress io.Writer) (string, error) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
+	if err := os.MkdirAll(cache, 0o755); err != nil { //nolint:gosec // All users may run what it holds.
 		return "", fmt.Errorf("cannot create a folder for caches: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, "build.lock"), progress)
@@ -114,7 +114,7 @@ func findSource(ctx context.Context) (source, error) {
 	h := sha256.New()
 	h.Write([]byte(toolchain))
 	for _, name := range append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")) {
-		b, err := os.ReadFile(name)
+		b, err := os.ReadFile(name) //nolint:gosec // It is one of our sources.
 		if err != nil {
 			return source{}, err
 		}
@@ -126,7 +126,7 @@ func findSource(ctx context.Context) (source, error) {
 
 // lock takes the file's advisory lock, which the kernel gives back however its holder ends.
 func lock(ctx context.Context, name string, progress io.Writer) (unlock func(), err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // It locks, and holds nothing.
 	if err != nil {
 		return nil, err
 	}

@@ -88,8 +88,8 @@ func TestAssetsBuilt(t *testing.T) {
 	t.Chdir(dir)
 	write := func(name, content string) {
 		t.Helper()
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		require.NoError(t, os.WriteFile(name, []byte(content), 0o644))
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	write("go.mod", `module github.com/classbind/classbind/e2e
 go 1.26.0
@@ -125,7 +125,7 @@ func main() { os.Stdout.WriteString(os.Args[0]) }
 	all := built[0].String() + built[1].String() + built[2].String()
 	assert.Equal(t, 1, strings.Count(all, "built in"), "one builds, the others wait: %s", all)
 	for _, name := range binaries {
-		out, err := exec.Command(filepath.Join(dirs[0], name)).Output()
+		out, err := exec.Command(filepath.Join(dirs[0], name)).Output() //nolint:gosec // It is what was just built.
 		require.NoError(t, err)
 		assert.Equal(t, name, filepath.Base(string(out)), "called by its own name")
 	}

@@ -16,7 +16,8 @@ import (
 
 // build makes dir, whole or not at all. The caller holds the lock.
 func (s source) build(ctx context.Context, dir string, progress io.Writer) error {
-	_, _ = fmt.Fprintf(progress, "building etcd, kube-apiserver and kubectl %s from source, once (5 to 8 minutes on 2 cores, then cached in %s)\n", s.version, dir)
+	_, _ = fmt.Fprintf(progress, "building etcd, kube-apiserver and kubectl %s from source, once "+
+		"(5 to 8 minutes on 2 cores, then cached in %s)\n", s.version, dir)
 	start := time.Now()
 
 	tmp := dir + ".building"
@@ -24,7 +25,7 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	if err := os.MkdirAll(tmp, 0o755); err != nil {
+	if err := os.MkdirAll(tmp, 0o755); err != nil { //nolint:gosec // All users may run what it holds.
 		return err
 	}
 
@@ -105,7 +106,7 @@ func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
 }
 
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // The callers choose the arguments.
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // needs no C compiler
 	// Interrupted rather than killed, it removes its temporary files.

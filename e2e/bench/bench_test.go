@@ -43,7 +43,7 @@ func TestManyClasses(t *testing.T) {
 	}
 	assert.InDelta(t, r.Webhook.Classbind.PerSecond/r.Webhook.DoNothing.PerSecond, r.Webhook.ThroughputRatio, 1e-9, "Of one round, the ratio of medians is that of the round.")
 	assert.InDelta(t, 1650, r.Webhook.ReviewBytes, 150, "We should send reviews of the size that kube-apiserver sends.")
-	content, err := os.ReadFile(profile)
+	content, err := os.ReadFile(profile) //nolint:gosec // The test has just written it.
 	require.NoError(t, err)
 	assert.NotEmpty(t, content)
 
@@ -63,7 +63,7 @@ func TestManyClasses(t *testing.T) {
 	assert.Regexp(t, `\nthroughput ratio \d+\.\d\d, p99 ratio \d+\.\d\d, added create latency -?\d+\.\d\d ms\n$`, text.String())
 	path := filepath.Join(t.TempDir(), "bin", "bench.json")
 	require.NoError(t, r.Save(path))
-	content, err = os.ReadFile(path)
+	content, err = os.ReadFile(path) //nolint:gosec // The test has just written it.
 	require.NoError(t, err)
 	saved := &Report{}
 	require.NoError(t, json.Unmarshal(content, saved), "We should write JSON.")

@@ -84,7 +84,8 @@ func (c *cluster) kubectl(ctx context.Context, in string, args ...string) error 
 
 // install kinds, and register those that are to be.
 func (c *cluster) install(ctx context.Context, k kinds) error {
-	return progress.During(c.progress, fmt.Sprintf("installing %d kinds of class and %d of claim", len(k.classes), len(k.claims)), func() error {
+	what := fmt.Sprintf("installing %d kinds of class and %d of claim", len(k.classes), len(k.claims))
+	return progress.During(c.progress, what, func() error {
 		if err := c.kubectl(ctx, k.definitions(), "create", "-f", "-"); err != nil {
 			return err
 		}
@@ -119,7 +120,8 @@ func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, took 
 		return nil, 0, fmt.Errorf("cannot keep a log: %w", err)
 	}
 	begin := time.Now()
-	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, append(flags, "--http2", "--pprof-bind-address=localhost:"+ports[0])...)
+	flags = append(flags, "--http2", "--pprof-bind-address=localhost:"+ports[0])
+	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, flags...)
 	if err != nil {
 		return nil, 0, errors.Join(err, r.log.Close())
 	}

@@ -213,7 +213,7 @@ func (c *connection) taken(n int) error {
 		return nil
 	}
 	n, c.receive.taken = c.receive.taken, 0
-	return errors.Join(c.framer.WriteWindowUpdate(0, uint32(n)), c.flush())
+	return errors.Join(c.framer.WriteWindowUpdate(0, uint32(n)), c.flush()) //nolint:gosec // The window has 31 bits.
 }
 
 func (c *connection) flush() error {

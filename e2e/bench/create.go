@@ -152,7 +152,8 @@ func (m *many) createRound(ctx context.Context, all []*creation, clients, n int)
 		}
 		texts[i] = fmt.Sprintf("%s %.2f", name, median(c.p50))
 	}
-	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, %d clients, p50 in ms: %s\n", n, m.settings.Rounds, clients, strings.Join(texts, "; "))
+	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, %d clients, p50 in ms: %s\n",
+		n, m.settings.Rounds, clients, strings.Join(texts, "; "))
 	return nil
 }
 
@@ -235,7 +236,8 @@ func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrat
 	if err != nil {
 		return entry, err
 	}
-	c, err := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, v1alpha1.WebhookConfiguration, metav1.GetOptions{})
+	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	c, err := configurations.Get(ctx, v1alpha1.WebhookConfiguration, metav1.GetOptions{})
 	if err != nil {
 		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
 	}

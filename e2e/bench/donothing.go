@@ -28,7 +28,7 @@ const constantPath = "/mutate"
 // buildDoNothing builds the command in dir and returns its path there.
 func buildDoNothing(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "donothing")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput() //nolint:gosec // What it builds is ours.
 	if err != nil {
 		return "", fmt.Errorf("cannot build the do-nothing webhook: %w\n%s", err, out)
 	}
@@ -47,7 +47,9 @@ type doNothing struct {
 
 // startDoNothing, with further flags, has all claims answered with the same
 // response. It keeps files in dir, and waits until it accepts connections.
-func startDoNothing(ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string) (d *doNothing, err error) {
+func startDoNothing(
+	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string,
+) (d *doNothing, err error) {
 	ports, err := classbind.FreePorts(2)
 	if err != nil {
 		return nil, err
@@ -68,10 +70,10 @@ func startDoNothing(ctx context.Context, command, dir string, answer *admissionv
 	if err != nil {
 		return nil, err
 	}
-	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil {
+	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil { //nolint:gosec // The folder is the caller's.
 		return nil, err
 	}
-	d.cmd = exec.Command(command, append(flags,
+	d.cmd = exec.Command(command, append(flags, //nolint:gosec // It runs what was just built.
 		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
 		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))...)
 	d.cmd.Stderr = d.log
@@ -116,7 +118,9 @@ func (d *doNothing) configuration(kind string, entry admissionregistrationv1.Mut
 	entry.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca}
 	entry.Rules = []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural(kind)}, Scope: &scope,
+		},
 	}}
 	return json.Marshal(&admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},

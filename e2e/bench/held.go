@@ -71,7 +71,8 @@ func (h *held) at(ctx context.Context, classes int, do func(*replica, *tls.Confi
 	if first { // The first that there ever is has other things to do: to make a CA, and the webhooks.
 		r, _, err := h.start(ctx)
 		if err == nil {
-			err = errors.Join(h.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s"), r.stop())
+			err = h.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")
+			err = errors.Join(err, r.stop())
 		}
 		if err != nil {
 			return err

@@ -49,7 +49,11 @@ const (
               type: object
               properties:
                 matchLabels: {type: object, additionalProperties: {type: string}}
-                matchExpressions: {type: array, items: {type: object, properties: {key: {type: string}, operator: {type: string}, values: {type: array, items: {type: string}}}}}
+                matchExpressions:
+                  type: array
+                  items:
+                    type: object
+                    properties: {key: {type: string}, operator: {type: string}, values: {type: array, items: {type: string}}}
             classRef:
               type: object
               properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}

@@ -68,7 +68,7 @@ func (p *process) memory() (rss, peak int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot measure memory: %w", err)
 	}
-	return int64(status.VmRSS), int64(status.VmHWM), nil
+	return int64(status.VmRSS), int64(status.VmHWM), nil //nolint:gosec // No machine has that much.
 }
 
 // ownCPU is that of this process.

@@ -106,13 +106,17 @@ func (h *Webhook) print(p *printer) {
 	if h == nil {
 		return
 	}
-	p.line("\nwebhook: the same reviews for both; %d classes of %d kinds, %d kinds of claim, %d matches a claim", h.Classes, h.ClassKinds, h.ClaimKinds, h.Matches)
-	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)", h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
+	p.line("\nwebhook: the same reviews for both; %d classes of %d kinds, %d kinds of claim, %d matches a claim",
+		h.Classes, h.ClassKinds, h.ClaimKinds, h.Matches)
+	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)",
+		h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
 	of := func(name string, s Served) []string {
-		return row("%s|%.0f|%.2f|%.2f|%.0f|%.0f|%.1f", name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
+		return row("%s|%.0f|%.2f|%.2f|%.0f|%.0f|%.1f",
+			name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
 	}
+	rss := float64(h.Classbind.RSSBytes) / float64(h.DoNothing.RSSBytes)
 	p.table("|requests/s|p50 ms|p99 ms|CPU µs|load's CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
-		row("ratio|%.2f|%.2f|%.2f|%.2f||%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, float64(h.Classbind.RSSBytes)/float64(h.DoNothing.RSSBytes)))
+		row("ratio|%.2f|%.2f|%.2f|%.2f||%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, rss))
 }
 
 func (c *Create) print(p *printer) {
@@ -139,7 +143,8 @@ func (s *Storm) print(p *printer) {
 	of := func(name string, s Stormed) []string {
 		return row("%s|%.0f|%.0f|%.2f|%.2f|%.0f", name, s.ChangesPerSecond, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros)
 	}
-	p.table("changes|changes/s|requests/s|p50 ms|p99 ms|CPU µs", of("none", s.Quiet), of("of kinds that others watch", s.Elsewhere), of("of the claims' classes", s.Here))
+	p.table("changes|changes/s|requests/s|p50 ms|p99 ms|CPU µs",
+		of("none", s.Quiet), of("of kinds that others watch", s.Elsewhere), of("of the claims' classes", s.Here))
 	p.line("p99 ratio of the last to the one before: %.2f; to none: %.2f", s.P99Ratio, s.P99RatioToQuiet)
 }
 
@@ -148,7 +153,8 @@ func (l *Locks) print(p *printer) {
 		return
 	}
 	own, through := l.waits(classbinds), l.waits(called)
-	p.line("\nlocks: waits under full load, %d requests; %d for locks of classbind's own, %d for those of libraries that it calls", l.Requests, own, through)
+	p.line("\nlocks: waits under full load, %d requests; "+
+		"%d for locks of classbind's own, %d for those of libraries that it calls", l.Requests, own, through)
 	rows := make([][]string, 0, lockRows)
 	for _, k := range l.Contended[:min(lockRows, len(l.Contended))] {
 		rows = append(rows, row("%d|%.2f|%s|%s", k.Waits, k.WaitedMillis, k.Whose, k.Holder))
@@ -166,7 +172,8 @@ func (s *Scale) print(p *printer) {
 	p.line("\nscale: a replica that holds classes of one kind")
 	var sizes, claims, replicas [][]string
 	for _, s := range s.Sizes {
-		sizes = append(sizes, row("%d|%.2f|%.2f|%.1f|%.1f|%.1f", s.Classes, s.ReadySeconds, s.ReadyCPUSeconds, mebi(s.HeapBytes), mebi(s.RSSBytes), mebi(s.PeakRSSBytes)))
+		sizes = append(sizes, row("%d|%.2f|%.2f|%.1f|%.1f|%.1f",
+			s.Classes, s.ReadySeconds, s.ReadyCPUSeconds, mebi(s.HeapBytes), mebi(s.RSSBytes), mebi(s.PeakRSSBytes)))
 	}
 	p.table("classes|ready s|CPU s|heap MiB|RSS MiB|peak RSS MiB", sizes...)
 	for _, c := range s.Claims {
@@ -174,7 +181,8 @@ func (s *Scale) print(p *printer) {
 	}
 	p.table("classes|claims/s|CPU µs|p50 ms|p99 ms", claims...)
 	for _, r := range s.Replicas {
-		replicas = append(replicas, row("%d|%d|%.1f|%.2f|%.2f|%.1f|%.1f", r.Replicas, r.Classes, mebi(r.RSSBytes), r.CPUMillis, r.APIServerCPUMillis, r.VisibleP50Millis, r.VisibleP99Millis))
+		replicas = append(replicas, row("%d|%d|%.1f|%.2f|%.2f|%.1f|%.1f",
+			r.Replicas, r.Classes, mebi(r.RSSBytes), r.CPUMillis, r.APIServerCPUMillis, r.VisibleP50Millis, r.VisibleP99Millis))
 	}
 	p.table("replicas|classes|RSS MiB|CPU ms a change|API server's CPU ms|visible to all p50 ms|p99 ms", replicas...)
 }
@@ -192,7 +200,8 @@ func (c *Change) print(p *printer) {
 	of := func(name string, r Reconnect) []string {
 		return row("%s|%.2f|%.0f|%.1f", name, r.VisibleSeconds, r.CPUMillis, mebi(r.PeakRSSBytes))
 	}
-	p.table("watches|visible after s|CPU ms|peak RSS MiB", of("resumed after a cut", c.Resumed), of("after a restart of the API server", c.Relisted))
+	p.table("watches|visible after s|CPU ms|peak RSS MiB",
+		of("resumed after a cut", c.Resumed), of("after a restart of the API server", c.Relisted))
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

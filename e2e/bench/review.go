@@ -46,7 +46,10 @@ func review(kind, name string, selector map[string]string, dryRun bool) ([]byte,
 	const namespace = "team-checkout"
 	object := claim(kind, name, namespace, selector)
 	metadata := object["metadata"].(map[string]any)
-	fields := json.RawMessage(`{"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{},"f:classSelector":{".":{},"f:matchLabels":{".":{},"f:pool":{},"f:region":{}}},"f:engineVersion":{},"f:highlyAvailable":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{".":{},"f:name":{}}}}`)
+	fields := json.RawMessage(`{` +
+		`"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},` +
+		`"f:spec":{".":{},"f:classSelector":{".":{},"f:matchLabels":{".":{},"f:pool":{},"f:region":{}}},` +
+		`"f:engineVersion":{},"f:highlyAvailable":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{".":{},"f:name":{}}}}`)
 	metadata["managedFields"] = []any{map[string]any{
 		"manager": "kubectl-create", "operation": "Update", "apiVersion": group + "/" + version,
 		"time": time.Unix(1_700_000_000, 0).UTC().Format(time.RFC3339), "fieldsType": "FieldsV1", "fieldsV1": fields,
@@ -66,7 +69,11 @@ func review(kind, name string, selector map[string]string, dryRun bool) ([]byte,
 			Name: name, Namespace: namespace, Operation: admissionv1.Create,
 			UserInfo: authenticationv1.UserInfo{
 				Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"},
-				Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89"}},
+				Extra: map[string]authenticationv1.ExtraValue{
+					"authentication.kubernetes.io/credential-id": {
+						"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89",
+					},
+				},
 			},
 			Object:  runtime.RawExtension{Raw: raw},
 			DryRun:  &dryRun,

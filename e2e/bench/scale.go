@@ -68,8 +68,12 @@ func (h *held) claims(ctx context.Context, r *replica, config *tls.Config) (all 
 		if err != nil {
 			return nil, err
 		}
-		c := Claimed{Classes: h.classes, PerSecond: r.perSecond(), CPUMicros: r.cpuMicros(), P50Millis: millis(r.P50), P99Millis: millis(r.P99)}
-		_, _ = fmt.Fprintf(h.progress, "  scale: %d classes, %.0f claims/s, CPU %.0f µs, p50 %.2f ms, p99 %.2f ms\n", c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis)
+		c := Claimed{
+			Classes: h.classes, PerSecond: r.perSecond(), CPUMicros: r.cpuMicros(),
+			P50Millis: millis(r.P50), P99Millis: millis(r.P99),
+		}
+		_, _ = fmt.Fprintf(h.progress, "  scale: %d classes, %.0f claims/s, CPU %.0f µs, p50 %.2f ms, p99 %.2f ms\n",
+			c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis)
 		all = append(all, c)
 	}
 	return all, nil

@@ -73,7 +73,8 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.SingleChanges, "single-changes", 200, "`number` of classes that change one after the other in the parts scale and change")
 	fs.IntVar(&s.Replicas, "replicas", 5, "`number` of replicas, at most, in the part scale")
 	fs.StringVar(&s.JSON, "json", "bin/bench.json", "`file` to which the numbers are written")
-	fs.StringVar(&s.CPUProfile, "cpu-profile", "", "`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
+	fs.StringVar(&s.CPUProfile, "cpu-profile", "",
+		"`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
 }
 
 // Validate says everything that is wrong, flag by flag.

@@ -231,7 +231,8 @@ func sameAnswers(ctx context.Context, targets ...*target) (int, int, error) {
 		}
 	}
 	if d := sizes[0] - sizes[1]; max(d, -d) > sizeTolerance || patches[0] != patches[1] {
-		return 0, 0, fmt.Errorf("the webhooks do not answer alike: %d and %d bytes, with patches of %d and %d", sizes[0], sizes[1], patches[0], patches[1])
+		return 0, 0, fmt.Errorf("the webhooks do not answer alike: %d and %d bytes, with patches of %d and %d",
+			sizes[0], sizes[1], patches[0], patches[1])
 	}
 	return sizes[0], sizes[1], nil
 }

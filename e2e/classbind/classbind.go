@@ -52,7 +52,7 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "classbind")
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, flags...), "-o", path, "./cmd/classbind")...)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build"}, flags...), "-o", path, "./cmd/classbind")...) //nolint:gosec // What it builds is ours.
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build classbind: %w\n%s", err, out)
@@ -83,7 +83,7 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 		ProbeURL:   "http://localhost:" + ports[2],
 		exited:     make(chan struct{}),
 	}
-	p.cmd = exec.Command(command, append([]string{
+	p.cmd = exec.Command(command, append([]string{ //nolint:gosec // It runs the command under test.
 		"serve", "--kubeconfig=" + kubeconfig, "--namespace=" + Namespace,
 		"--webhook-url=" + p.URL, "--webhook-bind-address=localhost:" + ports[0],
 		"--metrics-bind-address=localhost:" + ports[1], "--health-probe-bind-address=localhost:" + ports[2],

@@ -72,11 +72,12 @@ func Write(dir, seen, webhook string) (Files, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot make the folder of client certificates: %w", err)
 	}
+	calls := fmt.Sprintf(kubeconfig, webhook, filepath.Join(seen, "client.crt"), filepath.Join(seen, "client.key"))
 	return files, errors.Join(
 		ca.write(dir, "ca"),
 		client.write(dir, "client"),
 		write(files.AdmissionConfig(), fmt.Sprintf(admission, filepath.Join(seen, "webhooks.kubeconfig"))),
-		write(filepath.Join(dir, "webhooks.kubeconfig"), fmt.Sprintf(kubeconfig, webhook, filepath.Join(seen, "client.crt"), filepath.Join(seen, "client.key"))),
+		write(filepath.Join(dir, "webhooks.kubeconfig"), calls),
 	)
 }
 
@@ -101,7 +102,8 @@ users:
 
 func clientTemplate(name string) *x509.Certificate {
 	return &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 }
 

@@ -145,7 +145,7 @@ func (c *ControlPlane) RestartAPIServer() error {
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.
 func (c *ControlPlane) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(c.Assets, "kubectl"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Assets, "kubectl"), args...) //nolint:gosec // The callers choose the arguments.
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.Kubeconfig,
 		// Its usual cache is per address, and another control plane may have had this port a minute ago.
@@ -255,7 +255,7 @@ func withoutHTTP2(dir, path string) (string, error) {
 
 // logged starts a process that writes its log to a file in dir.
 func logged(dir, name string, to *io.Writer, start func() error) error {
-	f, err := os.Create(filepath.Join(dir, name))
+	f, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // The folder is the caller's.
 	if err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func addUser(server *envtest.ControlPlane, dir, name string, groups ...string) (
 
 // lastWords is the end of a log. All that envtest says of a process that ended is that it did.
 func (c *ControlPlane) lastWords(name string) string {
-	log, err := os.ReadFile(filepath.Join(c.Dir, name))
+	log, err := os.ReadFile(filepath.Join(c.Dir, name)) //nolint:gosec // The folder is the caller's.
 	if err != nil || len(log) == 0 {
 		return ""
 	}

@@ -3,7 +3,6 @@ package race
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -47,8 +46,8 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 		if i >= writers/2 {
 			class, ways = Class{l.kind(i), fmt.Sprint("c-", i)}, []way{created, recreated}
 		}
-		do := ways[rand.IntN(len(ways))]
-		if rand.IntN(2) == 0 {
+		do := anyOf(ways)
+		if oneIn(2) {
 			do = late(do)
 		}
 		writes = append(writes, write{class, do})
@@ -56,8 +55,8 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 	var disturbances errgroup.Group
 	for range 2 {
 		disturbances.Go(func() error {
-			pause(ctx, rand.N(200*time.Millisecond))
-			return l.replace(ctx, writes[rand.IntN(len(writes))].class)
+			pauseUpTo(ctx, 200*time.Millisecond)
+			return l.replace(ctx, anyOf(writes).class)
 		})
 	}
 	answers := l.burst(ctx, writes)
@@ -93,7 +92,7 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 	}
 	for _, c := range defaults {
 		end := l.undefault
-		if rand.IntN(2) == 0 {
+		if oneIn(2) {
 			end = l.replace
 		}
 		if err := end(ctx, c); err != nil {
@@ -135,7 +134,8 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 		case Accepted:
 			r.waited(took)
 			if took > l.longestWait()+slack {
-				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted", l.group, number, claimKind, took)
+				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted",
+					l.group, number, claimKind, took)
 			}
 			return answers, nil
 		case NamedTime:
@@ -171,10 +171,10 @@ func pause(ctx context.Context, d time.Duration) {
 func killing(ctx context.Context, f *Fleet, r *report) error {
 	for ctx.Err() == nil {
 		r.killed()
-		if err := f.replicas[rand.IntN(len(f.replicas))].kill(ctx); err != nil {
+		if err := anyOf(f.replicas).kill(ctx); err != nil {
 			return err
 		}
-		pause(ctx, rand.N(2*time.Second))
+		pauseUpTo(ctx, 2*time.Second)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package race
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +20,7 @@ const (
 
 // api is any of the API servers.
 func (l *lane) api() dynamic.Interface {
-	return l.cluster.dynamic[rand.IntN(len(l.cluster.dynamic))]
+	return anyOf(l.cluster.dynamic)
 }
 
 // classes of a kind, through any of the API servers.
@@ -42,7 +41,8 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 func plainly(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
+		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+			apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
 		if !slow || try == 5 {
 			return err
 		}

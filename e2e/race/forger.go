@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -50,7 +49,7 @@ func (f *Fleet) forge(ctx context.Context, lanes []*lane, r *report) error {
 	}}
 	defer o.client.CloseIdleConnections()
 	for ctx.Err() == nil {
-		pause(ctx, rand.N(forgersPause))
+		pauseUpTo(ctx, forgersPause)
 		review, err := o.review(ctx)
 		if err != nil {
 			continue // The class is gone.
@@ -65,8 +64,8 @@ func (f *Fleet) forge(ctx context.Context, lanes []*lane, r *report) error {
 // review of any class of any kind: mostly of an update of what is stored, from its
 // version or one nearby, or with the uid of what is in flight.
 func (o *forger) review(ctx context.Context) (*admissionv1.AdmissionRequest, error) {
-	l := o.lanes[rand.IntN(len(o.lanes))]
-	kind := l.kind(rand.IntN(len(l.kinds)))
+	l := anyOf(o.lanes)
+	kind := anyOf(l.kinds.names())
 	list, err := l.classes(kind).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -74,16 +73,16 @@ func (o *forger) review(ctx context.Context) (*admissionv1.AdmissionRequest, err
 	var class unstructured.Unstructured
 	operation := admissionv1.Update
 	switch {
-	case rand.IntN(invention) == 0 || len(list.Items) == 0:
+	case oneIn(invention) || len(list.Items) == 0:
 		operation = admissionv1.Create
-		class = *l.object(Class{kind, fmt.Sprint("forged-", rand.IntN(1000))}, nil)
+		class = *l.object(Class{kind, fmt.Sprint("forged-", below(1000))}, nil)
 		class.SetUID(types.UID(uuid.NewString()))
-		if uid := o.admitted.any(); uid != "" && rand.IntN(2) == 0 {
+		if uid := o.admitted.any(); uid != "" && oneIn(2) {
 			class.SetUID(types.UID(uid))
 		}
 	default:
-		class = list.Items[rand.IntN(len(list.Items))]
-		switch rand.IntN(8) {
+		class = anyOf(list.Items)
+		switch below(8) {
 		case 0:
 			class.SetUID(types.UID(o.admitted.any()))
 		case 1:
@@ -99,7 +98,7 @@ func (o *forger) review(ctx context.Context) (*admissionv1.AdmissionRequest, err
 	class.SetAnnotations(map[string]string{defaultAnnotation: "true"})
 	resource := l.resource(kind)
 	review := &admissionv1.AdmissionRequest{
-		UID: types.UID(uuid.NewString()), Operation: operation, Name: class.GetName(), DryRun: new(rand.IntN(8) == 0),
+		UID: types.UID(uuid.NewString()), Operation: operation, Name: class.GetName(), DryRun: new(oneIn(8)),
 		Kind:     metav1.GroupVersionKind{Group: resource.Group, Version: resource.Version, Kind: kind},
 		Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}
@@ -122,7 +121,7 @@ func (o *forger) send(ctx context.Context, review *admissionv1.AdmissionRequest)
 	if err != nil {
 		return false, false
 	}
-	url := o.fleet.replicas[rand.IntN(len(o.fleet.replicas))].process.URL + v1alpha1.GuardPath
+	url := anyOf(o.fleet.replicas).process.URL + v1alpha1.GuardPath
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return false, false

@@ -51,7 +51,8 @@ func (l *lane) awaitGuard(ctx context.Context, probes int) error {
 }
 
 func (l *lane) guarded(ctx context.Context, kind string) (bool, error) {
-	object, err := l.cluster.dynamic[0].Resource(v1alpha1.GroupVersion.WithResource("classkinds")).Get(ctx, l.resource(kind).GroupResource().String(), metav1.GetOptions{})
+	classKinds := l.cluster.dynamic[0].Resource(v1alpha1.GroupVersion.WithResource("classkinds"))
+	object, err := classKinds.Get(ctx, l.resource(kind).GroupResource().String(), metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("cannot get the ClassKind: %w", err)
 	}

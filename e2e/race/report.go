@@ -113,14 +113,16 @@ func (r *report) end(calls []int) {
 	defer r.mu.Unlock()
 	took := time.Since(r.start)
 	parts := []string{
-		fmt.Sprintf("%s: double defaults: %d in %d rounds, violations: %d", r.scenario, r.result.Doubles, r.result.Rounds, r.result.Violations),
+		fmt.Sprintf("%s: double defaults: %d in %d rounds, violations: %d",
+			r.scenario, r.result.Doubles, r.result.Rounds, r.result.Violations),
 		fmt.Sprintf("%s (%.1f rounds/s)", took.Round(time.Second), float64(r.result.Rounds)/took.Seconds()),
 		r.tally.String(),
 		fmt.Sprintf("calls answered by the replicas: %v", calls),
 	}
 	if r.chaos {
 		parts = append(parts, fmt.Sprintf("%d kills", r.kills),
-			fmt.Sprintf("the next default was waited for %d times, at most %.1f s after what was last admitted", r.waits, r.longest.Seconds()))
+			fmt.Sprintf("the next default was waited for %d times, at most %.1f s after what was last admitted",
+				r.waits, r.longest.Seconds()))
 	}
 	if r.forged > 0 {
 		parts = append(parts, fmt.Sprintf("%d forged reviews, of which %d were allowed", r.forged, r.believed))

@@ -120,7 +120,8 @@ func (l *lane) replay(ctx context.Context, number int, r *report) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range l.judge.Until(version) {
-		r.double("%s, round %d: %s became a second default for %q beside %s at resourceVersion %d", l.group, number, d.Class, d.ClaimKind, d.Other, d.Version)
+		r.double("%s, round %d: %s became a second default for %q beside %s at resourceVersion %d",
+			l.group, number, d.Class, d.ClaimKind, d.Other, d.Version)
 	}
 	return nil
 }

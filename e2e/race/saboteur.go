@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -50,7 +49,8 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error
 		return nil, err
 	}
 	s.server = httptest.NewTLSServer(s)
-	_, err = c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+	webhooks := c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err = webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: saboteurName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: saboteurName,
@@ -63,8 +63,9 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error
 				Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}},
 			}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name:       "becomes-default",
-				Expression: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation),
+				Name: "becomes-default",
+				Expression: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
+					`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation),
 			}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			FailurePolicy:           new(admissionregistrationv1.Fail),
@@ -101,14 +102,15 @@ func (s *saboteur) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
-	refuse, hold := rand.IntN(3) == 0, rand.IntN(4) == 0 && request.Name != nextName // That one is timed.
+	refuse, hold := oneIn(3), oneIn(4) && request.Name != nextName // That one is timed.
 	if !refuse && !hold || !s.awaitGuard(ctx, request) {
 		return allowed
 	}
 	if refuse {
-		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}}
+		forbidden := &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}
+		return &admissionv1.AdmissionResponse{Result: forbidden}
 	}
-	pause(ctx, rand.N(s.request)) // Others see it in flight for as long as the API server lets it be.
+	pauseUpTo(ctx, s.request) // Others see it in flight for as long as the API server lets it be.
 	return allowed
 }
 

@@ -2,7 +2,6 @@ package race
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 )
 
@@ -50,7 +49,7 @@ func (l *lane) twinsRound(ctx context.Context, number, _ int, r *report) error {
 		writes = append(writes, write{l.twin(), patched})
 	}
 	held := write{l.held(), patched}
-	if rand.IntN(2) == 0 {
+	if oneIn(2) {
 		writes = append(writes, held)
 	} else if a := l.ask(ctx, held); a.err != nil {
 		r.violation("%s, round %d: %s could not become default: %v", l.group, number, held.class, a.err)

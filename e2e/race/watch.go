@@ -53,7 +53,8 @@ func (l *lane) observe(kind string, e watch.Event) {
 		l.seen[kind] = version
 		l.judge.Observe(Event{
 			Version: version, Class: Class{kind, object.GetName()},
-			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true",
+			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil &&
+				object.GetAnnotations()[defaultAnnotation] == "true",
 		})
 	}
 	close(l.changed)
@@ -72,7 +73,7 @@ func (l *lane) fence(ctx context.Context) (uint64, error) {
 		writes.Go(func() error {
 			var object *unstructured.Unstructured
 			err := plainly(ctx, func() (err error) {
-				object, err = l.annotate(ctx, Class{kind, fenceName}, "fence", fmt.Sprintf(`"%d"`, rand.Uint64()))
+				object, err = l.annotate(ctx, Class{kind, fenceName}, "fence", fmt.Sprintf(`"%d"`, rand.Uint64())) //nolint:gosec // It only has to change.
 				return err
 			})
 			if err != nil {

@@ -2,7 +2,6 @@ package race
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +53,7 @@ func recreated(ctx context.Context, l *lane, c Class) error {
 // late does it while what was admitted earlier may still be in flight.
 func late(do way) way {
 	return func(ctx context.Context, l *lane, c Class) error {
-		pause(ctx, rand.N(l.timing.Request))
+		pauseUpTo(ctx, l.timing.Request)
 		return do(ctx, l, c)
 	}
 }

@@ -189,7 +189,7 @@ func (w *world) key(b []byte) []byte {
 	}
 	number(w.version)
 	number(w.uid)
-	number(int(w.landed))
+	number(int(w.landed)) //nolint:gosec // It has a bit for each of few uids.
 	return b
 }
 

@@ -42,7 +42,8 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 	}
 	item.Notes = append(item.Notes, v.notes...)
 	if found.Version != gvk.Version {
-		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers", gvk.GroupVersion(), found.GroupVersion())
+		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers",
+			gvk.GroupVersion(), found.GroupVersion())
 	}
 	item.decideBy(k)
 	if v.Fault != nil {
@@ -117,7 +118,8 @@ func because(e selector.Explanation) string {
 	case e.Reproducible:
 		text += fmt.Sprintf("; %s drew it, seeded with the claim's name, so that this claim gets it every time", kind.Strategy.Name)
 	case d.Claim.Name == "":
-		text += fmt.Sprintf("; %s drew it this time, and draws afresh for each claim whose name the API server makes up", kind.Strategy.Name)
+		text += fmt.Sprintf("; %s drew it this time, and draws afresh for each claim whose name the API server makes up",
+			kind.Strategy.Name)
 	default:
 		text += fmt.Sprintf("; %s drew it this time, and draws afresh each time, because seed is Request", kind.Strategy.Name)
 	}

@@ -34,10 +34,12 @@ func (o *options) config() (*rest.Config, string, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG, or files of classes with --classes", os.Getenv("KUBECONFIG"))
+		return nil, "", fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): "+
+			"name a file with --kubeconfig or $KUBECONFIG, or files of classes with --classes", os.Getenv("KUBECONFIG"))
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context, or files of classes with --classes", err)
+		return nil, "", fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
+			"and one of its contexts with --context, or files of classes with --classes", err)
 	}
 	config.QPS = -1 // Requests are sequential.
 	namespace, _, err := loader.Namespace()

@@ -136,10 +136,13 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
 	fs.BoolVarP(&o.recursive, "recursive", "R", false, "take the folders in the folders of --filename, too")
-	fs.StringArrayVar(&o.classes, "classes", nil, "`file` of registrations and classes, or folder, with the folders in it; - is standard input; may be repeated. No cluster is asked then")
+	fs.StringArrayVar(&o.classes, "classes", nil,
+		"`file` of registrations and classes, or folder, with the folders in it; - is standard input; "+
+			"may be repeated. No cluster is asked then")
 	fs.StringVarP(&o.output, "output", "o", outputs[0], "`format`: table for people, json or yaml for programs")
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
+	fs.StringVarP(&o.namespace, "namespace", "n", "",
+		"`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
 	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")

@@ -65,7 +65,7 @@ func assertGolden(t *testing.T, file, got string) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(file)
+	want, err := os.ReadFile(file) //nolint:gosec // It is in testdata.
 	require.NoError(t, err, "Make it with: go test ./cmd/classbind/explain -update")
 	assert.Equal(t, string(want), got, "We should print what we did; if it is meant to change: go test ./cmd/classbind/explain -update")
 }

@@ -232,7 +232,8 @@ func (i *Item) add(e selector.Explanation) {
 	}
 	for _, m := range e.NearMisses {
 		miss := NearMiss{Class: nameOf(m.Class), Unmet: Requirement{
-			Key: m.Unmet.Key(), Operator: string(m.Unmet.Operator()), Values: slices.Sorted(slices.Values(m.Unmet.ValuesUnsorted())), Text: m.Unmet.String(),
+			Key: m.Unmet.Key(), Operator: string(m.Unmet.Operator()),
+			Values: slices.Sorted(slices.Values(m.Unmet.ValuesUnsorted())), Text: m.Unmet.String(),
 		}}
 		if m.Has {
 			miss.Value = &m.Value

@@ -26,7 +26,7 @@ import (
 func TestExplainAgreesWithTheServer(t *testing.T) {
 	outcomes := map[Outcome]int{}
 	for i := range 1000 {
-		g := rand.New(rand.NewPCG(13, uint64(i)))
+		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := documentsOf(t,
 			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "classRefFormat": %q}}`,

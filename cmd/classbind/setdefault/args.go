@@ -80,7 +80,8 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 		case len(all) == 0:
 			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
 		case len(named) == 0:
-			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: name one of %s, or create its ClaimKind", flag, text, strings.Join(all, ", "))
+			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: name one of %s, or create its ClaimKind",
+				flag, text, strings.Join(all, ", "))
 		case len(named) > 1:
 			return nil, fmt.Errorf("--%s=%q: may be any of %s: name one in full", flag, text, strings.Join(named, ", "))
 		}
@@ -111,11 +112,14 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	case len(r.classKinds) == 0:
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind", c, names(r.classKinds))
+		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind",
+			c, names(r.classKinds))
 	case len(serving) == 0 && len(found) == 1:
-		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind", c, names(found), strings.Join(found[0].unserved(claimKinds), ", "))
+		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
+			c, names(found), strings.Join(found[0].unserved(claimKinds), ", "))
 	case len(serving) == 0:
-		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind", c, names(found), strings.Join(claimKinds, " and "))
+		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind",
+			c, names(found), strings.Join(claimKinds, " and "))
 	case len(serving) > 1:
 		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, names(serving), c.kind)
 	}

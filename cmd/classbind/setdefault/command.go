@@ -63,7 +63,8 @@ the error has the command that names all of them.`,
   classbind set-default bucketclasses.example.org/team-a/standard --for buckets,archives --dry-run`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d arguments: %q", len(args), args)
+				return fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d arguments: %q",
+					len(args), args)
 			}
 			return nil
 		},
@@ -80,9 +81,15 @@ the error has the command that names all of them.`,
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.claimKinds, "for", nil, "`claim kind` whose default the class is to be: the name of a ClaimKind, or its plural alone; several are separated by commas, or have a flag each")
-	fs.StringSliceVar(&o.without, "leave-without-default", nil, "`claim kind` that may lose its default, because it is the same class that the move takes the mark from, and the new one's kind does not serve it")
-	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "`time` for everything; another default that is just being set may take the server's --in-flight-window, 1m by default, until it is known not to come")
+	fs.StringSliceVar(&o.claimKinds, "for", nil,
+		"`claim kind` whose default the class is to be: the name of a ClaimKind, or its plural alone; "+
+			"several are separated by commas, or have a flag each")
+	fs.StringSliceVar(&o.without, "leave-without-default", nil,
+		"`claim kind` that may lose its default, because it is the same class that the move takes the mark from, "+
+			"and the new one's kind does not serve it")
+	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute,
+		"`time` for everything; another default that is just being set may take the server's --in-flight-window, 1m by default, "+
+			"until it is known not to come")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
@@ -92,7 +99,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 func (o *options) validate() error {
 	var errs []error
 	if len(o.claimKinds) == 0 {
-		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, such as --for postgresqlinstances.database.crossplane.io"))
+		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, "+
+			"such as --for postgresqlinstances.database.crossplane.io"))
 	}
 	for _, f := range []struct {
 		flag   string
@@ -115,10 +123,12 @@ func (o *options) config() (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
+		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG",
+			os.Getenv("KUBECONFIG"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, and one of its contexts with --context", err)
+		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
+			"and one of its contexts with --context", err)
 	}
 	config.QPS = -1 // Requests are sequential, and between two of them there may be no default.
 	return config, nil

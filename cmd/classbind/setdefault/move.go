@@ -236,4 +236,5 @@ func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
 
 // errMarkReverted says that the API server accepted the write, but stored the mark as
 // it was before.
-var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: see spec.default of the ClassKind")
+var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
+	"see spec.default of the ClassKind")

@@ -66,7 +66,8 @@ func (m *mover) warn(r *registry, kind *classKind, p *plan) {
 		m.progress.printf("warning: classbind does not offer the classes of %s (%s): %s", kind.Name, kind.ready.Reason, kind.ready.Message)
 	}
 	if p.target.Cordoned {
-		m.progress.printf("warning: %s is cordoned, and offered to no claim until you run: %s", p.target, p.target.annotateCommand(v1alpha1.CordonedAnnotation+"-"))
+		m.progress.printf("warning: %s is cordoned, and offered to no claim until you run: %s",
+			p.target, p.target.annotateCommand(v1alpha1.CordonedAnnotation+"-"))
 	}
 	for _, name := range p.claimKinds {
 		if s := r.claimKinds[name].Strategy; p.target.Weight == 0 && s.Weighted {

@@ -42,7 +42,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	}
 	for _, name := range claimKinds {
 		if _, offered := r.seat(name, target); !offered {
-			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
+			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: "+
+				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
 	}
 	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
@@ -85,7 +86,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
 		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s selector.Seat) bool { return s.ClaimKind == name }) {
-			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for", name, target.Kind.Name)
+			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
+				name, target.Kind.Name)
 		}
 	}
 	return p, p.checkAgreement(r, defaults, claimKinds, without)
@@ -124,7 +126,8 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 			command = append(command, "--leave-without-default", seat.ClaimKind)
 		}
 	}
-	return fmt.Errorf("a mark counts for all claim kinds that the kind of its class serves, so this would change the default of others, too:\n  %s\nto agree, run: %s",
+	return fmt.Errorf("a mark counts for all claim kinds that the kind of its class serves, "+
+		"so this would change the default of others, too:\n  %s\nto agree, run: %s",
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 

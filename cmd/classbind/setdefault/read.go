@@ -95,7 +95,9 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 
 // find looks up a resource by its name, <plural>.<group>, in the version that the API
 // server prefers.
-func find(name string, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) (kind schema.GroupVersionKind, namespaced bool, err error) {
+func find(
+	name string, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error,
+) (kind schema.GroupVersionKind, namespaced bool, err error) {
 	plural, group, _ := strings.Cut(name, ".")
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
@@ -191,7 +193,8 @@ func inFlight(err error) bool {
 
 // refusedByGuard says that the guard refused a mark, for whatever reason.
 func refusedByGuard(err error, kind *selector.ClassKind) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1alpha1.GuardSuffix))
+	denial := fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1alpha1.GuardSuffix)
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }
 
 // unanswered says that the outcome of a request is unknown, or that the API server

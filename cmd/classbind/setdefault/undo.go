@@ -73,7 +73,8 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) 
 			return fmt.Sprintf("%s is the default again", c), nil
 		case inFlight(err), unanswered(err):
 			if obstacle == nil {
-				m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s", c, c.markCommand())
+				m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
+					c, c.markCommand())
 			}
 			m.progress.waiting("waiting: %v", err)
 		case !apierrors.IsConflict(err):

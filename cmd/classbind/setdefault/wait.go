@@ -40,7 +40,8 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 	if missing == nil { // There was no time for a single look.
 		missing = p.claimKinds
 	}
-	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
+	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; "+
+		"see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
 		stopped(ctx, nil), strings.Join(missing, "; "))
 }
 
@@ -64,7 +65,8 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 				continue
 			}
 		}
-		missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaultClass %q and SingleDefault %s", name, k.Status.DefaultClass, status))
+		missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaultClass %q and SingleDefault %s",
+			name, k.Status.DefaultClass, status))
 	}
 	return missing
 }

@@ -112,7 +112,8 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	if keep {
 		step("Running until you interrupt it; in another shell:")
-		fmt.Printf("\nexport KUBECONFIG='%s' PATH='%s':\"$PATH\"\nkubectl get claim --namespace acme-team\ntail -f %s\n\n", plane.Kubeconfig, plane.Assets, log.Name())
+		fmt.Printf("\nexport KUBECONFIG='%s' PATH='%s':\"$PATH\"\nkubectl get claim --namespace acme-team\ntail -f %s\n\n",
+			plane.Kubeconfig, plane.Assets, log.Name())
 		<-ctx.Done()
 	}
 	step("Cleaning up")
@@ -150,7 +151,7 @@ func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...stri
 }
 
 func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file string) error {
-	f, err := os.Open(file)
+	f, err := os.Open(file) //nolint:gosec // It is one of our samples.
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,8 @@ func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file st
 				return err
 			}
 		}
-		fmt.Printf("\n%s/%s\n  spec    %s\n  before  %s\n  after   %s\n  why     %s\n", claim.GetKind(), claim.GetName(), spec, classRef(claim), classRef(stored), why)
+		fmt.Printf("\n%s/%s\n  spec    %s\n  before  %s\n  after   %s\n  why     %s\n",
+			claim.GetKind(), claim.GetName(), spec, classRef(claim), classRef(stored), why)
 		for line := range strings.Lines(warnings) {
 			fmt.Printf("  %s", line)
 		}
@@ -210,7 +212,7 @@ func classRef(claim *unstructured.Unstructured) string {
 
 // reason is what classbind annotated in the API server's audit log.
 func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
-	f, err := os.Open(auditLog)
+	f, err := os.Open(auditLog) //nolint:gosec // The control plane has just written it.
 	if err != nil {
 		return "", err
 	}

@@ -78,7 +78,8 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("executions of all targets: %d\n", total)
 	if len(failed) > 0 {
-		return fmt.Errorf("failed: %s; what go test has written into testdata/fuzz is the input, to be committed with the repair", strings.Join(failed, ", "))
+		return fmt.Errorf("failed: %s; what go test has written into testdata/fuzz is the input, to be committed with the repair",
+			strings.Join(failed, ", "))
 	}
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -136,7 +137,10 @@ type tested struct {
 // instrumented are our own packages, and the one that reads the text of a
 // selector. go test -fuzz does it to all there are: then to look at the counters
 // takes fifty times as long as to try an input.
-var instrumented = []string{"-gcflags=github.com/classbind/classbind/...=-d=libfuzzer", "-gcflags=k8s.io/apimachinery/pkg/labels=-d=libfuzzer"}
+var instrumented = []string{
+	"-gcflags=github.com/classbind/classbind/...=-d=libfuzzer",
+	"-gcflags=k8s.io/apimachinery/pkg/labels=-d=libfuzzer",
+}
 
 func (f *fuzzing) build(ctx context.Context, folder string) (*tested, error) {
 	relative, err := filepath.Rel(f.module, folder)

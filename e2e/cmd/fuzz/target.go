@@ -19,7 +19,7 @@ import (
 
 // command of a compiled test, which is interrupted when the context ends.
 func (p *tested) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, name, arguments...)
+	c := exec.CommandContext(ctx, name, arguments...) //nolint:gosec // It runs a test that was just built.
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 10 * time.Second
 	c.Dir, c.Stderr = p.folder, os.Stderr
@@ -36,7 +36,8 @@ func (p *tested) fuzz(ctx context.Context, target string) (executions int64, err
 	if err := os.Mkdir(costs, 0o700); err != nil {
 		return 0, fmt.Errorf("cannot make a folder for the costs: %w", err)
 	}
-	c := p.command(ctx, p.instrumented, "-test.run=^$", "-test.fuzz=^"+target+"$", "-test.fuzztime="+p.time, "-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+p.kept)
+	c := p.command(ctx, p.instrumented, "-test.run=^$", "-test.fuzz=^"+target+"$", "-test.fuzztime="+p.time,
+		"-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+p.kept)
 	c.Env = append(c.Env, cost.Directory+"="+costs)
 	output, err := c.StdoutPipe()
 	if err != nil {

@@ -26,7 +26,7 @@ func program(t *testing.T, goos string, flags ...string) string {
 	source := filepath.Join(dir, "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600))
 	binary := filepath.Join(dir, "program")
-	build := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", binary, source)...)
+	build := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", binary, source)...) //nolint:gosec // What it builds is ours.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -98,7 +98,7 @@ func TestPack(t *testing.T) {
 	assert.Zero(t, config.Created.Unix())
 	packed, err := io.ReadAll(files)
 	require.NoError(t, err)
-	built, err := os.ReadFile(binary)
+	built, err := os.ReadFile(binary) //nolint:gosec // The test has just written it.
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(built, packed), "We should find the binary in the image.")
 	_, err = files.Next()

@@ -25,7 +25,7 @@ func main() {
 	}
 	archive, err := pack(flag.Arg(0), flag.Arg(1))
 	if err == nil {
-		err = os.WriteFile(*output, archive, 0o644)
+		err = os.WriteFile(*output, archive, 0o644) //nolint:gosec // Others may read the image.
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -148,7 +148,8 @@ func (m *Meter) add(t *testing.T, c Cost, input []any) {
 		t.Errorf("%v of CPU for %d bytes: %.1f times the budget of %v and %v a MiB", c.CPU, c.Length, c.CPUShare(), CPU, CPUPerMiB)
 	}
 	if c.BytesShare() > 1 {
-		t.Errorf("%d bytes allocated for %d: %.1f times the budget of %d and %d times the length", c.Bytes, c.Length, c.BytesShare(), Bytes, BytesPerByte)
+		t.Errorf("%d bytes allocated for %d: %.1f times the budget of %d and %d times the length",
+			c.Bytes, c.Length, c.BytesShare(), Bytes, BytesPerByte)
 	}
 }
 
@@ -165,10 +166,10 @@ func (m *Meter) write(dir string) error {
 		return fmt.Errorf("cannot encode the largest costs: %w", err)
 	}
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d", m.target, os.Getpid()))
-	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil { //nolint:gosec // Who runs the fuzzer names the folder.
 		return fmt.Errorf("cannot write the largest costs: %w", err)
 	}
-	if err := os.Rename(name+".new", name+".json"); err != nil {
+	if err := os.Rename(name+".new", name+".json"); err != nil { //nolint:gosec // Who runs the fuzzer names the folder.
 		return fmt.Errorf("cannot write the largest costs: %w", err)
 	}
 	return nil

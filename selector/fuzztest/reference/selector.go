@@ -84,7 +84,8 @@ func limited(s labels.Selector, text string) (Selector, error) {
 		}
 		values += len(r.ValuesUnsorted())
 	}
-	if len(requirements) > v1alpha1.MaxSelectorRequirements || values > v1alpha1.MaxSelectorValues || comparisons > v1alpha1.MaxSelectorComparisons {
+	if len(requirements) > v1alpha1.MaxSelectorRequirements ||
+		values > v1alpha1.MaxSelectorValues || comparisons > v1alpha1.MaxSelectorComparisons {
 		return Selector{}, ErrMalformed
 	}
 	// JSON's escapes are up to six bytes for one.
