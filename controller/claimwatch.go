@@ -305,18 +305,6 @@ func (w *claimWatch) disband(g *group) {
 	}
 }
 
-// namespaceOf returns the namespace of a waiting claim. The caller holds mu.
-func (w *claimWatch) namespaceOf(name string) *namespace {
-	n := w.room.namespaces[name]
-	if n == nil {
-		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
-		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.selected, n.checked = w.namespaces.Known(name)
-		w.room.namespaces[name] = n
-	}
-	return n
-}
-
 // resize sets the room for selectors, in bytes.
 func (w *claimWatch) resize(bytes int64) {
 	w.mu.Lock()

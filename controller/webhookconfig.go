@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -324,39 +323,4 @@ func (w *WebhookConfigurator) prepare(ctx context.Context, kind string, configur
 func (w *WebhookConfigurator) servingFor(now time.Time) time.Duration {
 	w.serving.CompareAndSwap(nil, &now)
 	return now.Sub(*w.serving.Load())
-}
-
-// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
-// do not answer delay the others for rulesTimeout at most. The error says what must be
-// looked at again.
-func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
-	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
-	defer cancel()
-	rules := make([]*rule, len(names))
-	errs := make([]error, len(names))
-	var all errgroup.Group
-	all.SetLimit(maxLookUps)
-	for i := range names {
-		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(ctx, names[i])
-			return nil
-		})
-	}
-	_ = all.Wait() // The errors are in errs.
-	incomplete := (*retryLater)(nil)
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		if incomplete == nil {
-			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), retryAfter, true}
-		}
-		if errors.Is(err, errCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
-			incomplete.after = retryCRDAfter
-		}
-	}
-	if incomplete == nil {
-		return rules, nil
-	}
-	return rules, incomplete
 }

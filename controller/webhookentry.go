@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -71,6 +72,41 @@ func (w *WebhookConfigurator) rule(
 		return r.WithAPIVersions(before[0].APIVersions...), err
 	}
 	return nil, err
+}
+
+// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
+// do not answer delay the others for rulesTimeout at most. The error says what must be
+// looked at again.
+func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
+	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
+	defer cancel()
+	rules := make([]*rule, len(names))
+	errs := make([]error, len(names))
+	var all errgroup.Group
+	all.SetLimit(maxLookUps)
+	for i := range names {
+		all.Go(func() error {
+			rules[i], errs[i] = ruleOf(ctx, names[i])
+			return nil
+		})
+	}
+	_ = all.Wait() // The errors are in errs.
+	incomplete := (*retryLater)(nil)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if incomplete == nil {
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), retryAfter, true}
+		}
+		if errors.Is(err, errCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
+			incomplete.after = retryCRDAfter
+		}
+	}
+	if incomplete == nil {
+		return rules, nil
+	}
+	return rules, incomplete
 }
 
 // claimEntryOf returns the entry of a claim kind, nil if there is none.

@@ -92,6 +92,13 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	case before.Default:
 		return untouched("DefaultAlready"), nil
 	}
+	return g.oneDefault(ctx, request, kind, class, ask)
+}
+
+// oneDefault admits a class that is to become default, unless another stands in the way.
+func (g *Guard) oneDefault(
+	ctx context.Context, request *admissionv1.AdmissionRequest, kind *selector.ClassKind, class *selector.Class, ask *onedefault.Request,
+) (*admissionv1.AdmissionResponse, error) {
 	snapshot := g.Snapshot()
 	if snapshot == nil {
 		return nil, errNotListed
@@ -109,7 +116,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		return untouched("NoClaimKind"), nil
 	}
 	// Otherwise every made-up namespace would leave a Lease, which nobody deletes.
-	if !update && class.Namespace != "" {
+	if request.Operation == admissionv1.Create && class.Namespace != "" {
 		switch there, err := g.Namespace(ctx, class.Namespace); {
 		case err != nil:
 			return nil, err
@@ -122,7 +129,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if err != nil {
 		return nil, err
 	}
-	response = &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}
+	response := &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}
 	if refusal != nil {
 		if response, err = g.refused(ctx, request, class, refusal); err != nil {
 			return nil, err

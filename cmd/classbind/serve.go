@@ -80,19 +80,58 @@ func serve(ctx context.Context, o *options) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
-
 	if o.contention {
 		profileContention()
 	}
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("cannot make the scheme: %w", err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("cannot make the scheme: %w", err)
-	}
 
-	cluster, err := config.GetConfig()
+	s := &server{options: o, log: log, lines: lines, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
+	for _, add := range []func() error{
+		s.addManager, s.addCertificates, s.addControllers, s.addMetrics, s.addWebhooks, s.addRunnables, s.addChecks,
+	} {
+		if err := add(); err != nil {
+			return err
+		}
+	}
+	if err := s.mgr.Start(s.drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
+		return fmt.Errorf("cannot go on: %w", err)
+	}
+	return nil
+}
+
+// server is put together part by part. Each part needs those before it.
+type server struct {
+	options *options
+	log     logr.Logger
+	lines   *logWriter
+	drain   *drain
+
+	scheme  *runtime.Scheme
+	cluster *rest.Config
+	clients *clients
+	mgr     ctrl.Manager
+	address string // of the webhook server, as a client on this machine reaches it
+
+	source       certs.Source
+	gate         *certs.Gate
+	registration *controller.Registration
+	claims       *controller.Claims
+	metrics      *webhook.Metrics
+	guard        *webhook.Guard
+}
+
+// ownCertificate is asked for once the servers have started, and so after addCertificates.
+func (s *server) ownCertificate(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.gate.GetCertificate(h)
+}
+
+func (s *server) addManager() (err error) {
+	o := s.options
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s.scheme); err != nil {
+			return fmt.Errorf("cannot make the scheme: %w", err)
+		}
+	}
+	s.cluster, err = config.GetConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): "+
 			"name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
@@ -102,28 +141,26 @@ func serve(ctx context.Context, o *options) error {
 	}
 	// No client-side rate limit: claims wait for these requests. The API server
 	// protects itself better, by priority and fairness.
-	cluster.QPS = -1
+	s.cluster.QPS = -1
 	host, port, err := splitAddress(o.webhookAddress)
 	if err != nil {
 		return err
 	}
-	var gate *certs.Gate // Set below, before the servers start.
-	ownCertificate := func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return gate.GetCertificate(h) }
-	clients, err := o.newClients(ownCertificate)
-	if err != nil {
+	s.address = net.JoinHostPort(host, strconv.Itoa(port))
+	if s.clients, err = o.newClients(s.ownCertificate); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
-		Scheme: scheme,
-		Logger: log,
+	s.mgr, err = ctrl.NewManager(s.cluster, ctrl.Options{
+		Scheme: s.scheme,
+		Logger: s.log,
 		WebhookServer: webhook.NewServer(webhook.ServerOptions{
-			Address: o.webhookAddress, HTTP2: o.http2, Log: log,
+			Address: o.webhookAddress, HTTP2: o.http2, Log: s.log,
 			TLSOpts: []func(*tls.Config){
-				func(c *tls.Config) { c.GetCertificate = ownCertificate },
-				clients.configure,
+				func(c *tls.Config) { c.GetCertificate = s.ownCertificate },
+				s.clients.configure,
 			},
 		}),
-		Metrics:                o.metricsServer(ownCertificate),
+		Metrics:                o.metricsServer(s.ownCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(),
@@ -131,99 +168,108 @@ func serve(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
-	if _, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
+	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
+	return nil
+}
 
-	source, err := o.certificates(cluster)
+func (s *server) addCertificates() (err error) {
+	if s.source, err = s.options.certificates(s.cluster); err != nil {
+		return err
+	}
+	bundles := func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, s.mgr.GetClient()) }
+	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
+	return nil
+}
+
+func (s *server) addControllers() (err error) {
+	if s.registration, err = controller.NewRegistration(s.mgr); err != nil {
+		return err
+	}
+	if err := s.registration.SetupWithManager(s.mgr); err != nil {
+		return err
+	}
+	s.claims, err = controller.NewClaims(s.registration, s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
 		return err
 	}
-	bundles := func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, mgr.GetClient()) }
-	gate = certs.NewGate(source, o.certificateNames()[0], bundles)
-	registration, err := controller.NewRegistration(mgr)
-	if err != nil {
-		return err
-	}
-	if err := registration.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	claims, err := controller.NewClaims(registration, cluster, o.namespace, o.lateMemory.Value())
-	if err != nil {
-		return err
-	}
-	if err := claims.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	metrics := webhook.NewMetrics(registration.Inventory.Snapshot)
-	err = errors.Join(registration.RegisterMetrics(), gate.RegisterMetrics(), metrics.Register(),
-		claims.Metrics.Register(), lines.RegisterMetrics())
+	return s.claims.SetupWithManager(s.mgr)
+}
+
+func (s *server) addMetrics() error {
+	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
+	err := errors.Join(s.registration.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
+		s.claims.Metrics.Register(), s.lines.RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
+	return nil
+}
 
-	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
-	drain := newDrain(ctx, o.shutdownDelay)
-	answer := func(path string, review webhook.Reviewer) {
-		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: log}
-		mgr.GetWebhookServer().Register(path, drain.handler(clients.handler(handler)))
-	}
+func (s *server) addWebhooks() error {
+	r := s.registration
 	binder := &webhook.Binder{
-		Snapshot: registration.Inventory.Snapshot, Live: registration.Live, Registered: registration.Registered,
-		Fresh: rand.Uint64, Now: time.Now, Metrics: metrics,
+		Snapshot: r.Inventory.Snapshot, Live: r.Live, Registered: r.Registered,
+		Fresh: rand.Uint64, Now: time.Now, Metrics: s.metrics,
 	}
-	answer(v1alpha1.BindPath, binder.Review)
-	leases, err := coordinationclient.NewForConfig(cluster)
+	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
-	guard := &webhook.Guard{
-		Snapshot: registration.Inventory.Snapshot, ClassKind: registration.ClassKind, Registered: registration.Registered,
-		Class: registration.Class, Namespace: registration.Namespace,
-		Leases: leases.Leases(o.namespace), Sightings: onedefault.NewSightings(), Window: o.inFlightWindow, Metrics: metrics,
+	s.guard = &webhook.Guard{
+		Snapshot: r.Inventory.Snapshot, ClassKind: r.ClassKind, Registered: r.Registered, Class: r.Class, Namespace: r.Namespace,
+		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow, Metrics: s.metrics,
 	}
-	answer(v1alpha1.GuardPath, guard.Review)
-	registration.OnStored(guard.Stored)
-	sightings := manager.RunnableFunc(func(ctx context.Context) error {
-		guard.Sightings.Watch(ctx, guard.Leases)
-		return nil
-	})
+	r.OnStored(s.guard.Stored)
+	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
+	for path, review := range map[string]webhook.Reviewer{v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review} {
+		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
+		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(handler)))
+	}
+	return nil
+}
 
-	address := net.JoinHostPort(host, strconv.Itoa(port))
+func (s *server) addRunnables() error {
 	leader := &leadership{
-		cluster: cluster, scheme: scheme, mapper: mgr.GetRESTMapper(), options: o,
-		registration: registration, claims: claims, opened: registration.Opened(),
+		cluster: s.cluster, scheme: s.scheme, mapper: s.mgr.GetRESTMapper(), options: s.options,
+		registration: s.registration, claims: s.claims, opened: s.registration.Opened(),
 		verifyServing: func(ctx context.Context, ca []byte) error {
-			return gate.Verify(ctx, address, ca)
+			return s.gate.Verify(ctx, s.address, ca)
 		},
 	}
+	sightings := manager.RunnableFunc(func(ctx context.Context) error {
+		s.guard.Sightings.Watch(ctx, s.guard.Leases)
+		return nil
+	})
 	for name, runnable := range map[string]manager.Runnable{
-		"certificates":     source,
-		"certificate gate": gate,
-		"clients":          clients,
+		"certificates":     s.source,
+		"certificate gate": s.gate,
+		"clients":          s.clients,
 		"leadership":       leader,
 		"sightings":        sightings,
 	} {
-		if err := mgr.Add(runnable); err != nil {
+		if err := s.mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}
 	}
+	return nil
+}
+
+func (s *server) addChecks() error {
 	for name, ready := range map[string]healthz.Checker{
-		"webhook-server": func(r *http.Request) error { return gate.CheckServing(r.Context(), address) },
-		"certificate":    gate.Ready,
-		"classes":        func(r *http.Request) error { return registration.Ready(r.Context()) },
-		"claims":         func(*http.Request) error { return claims.Ready(time.Now()) },
-		"shutdown":       drain.ready,
+		"webhook-server": func(r *http.Request) error { return s.gate.CheckServing(r.Context(), s.address) },
+		"certificate":    s.gate.Ready,
+		"classes":        func(r *http.Request) error { return s.registration.Ready(r.Context()) },
+		"claims":         func(*http.Request) error { return s.claims.Ready(time.Now()) },
+		"shutdown":       s.drain.ready,
 	} {
-		if err := mgr.AddReadyzCheck(name, ready); err != nil {
+		if err := s.mgr.AddReadyzCheck(name, ready); err != nil {
 			return fmt.Errorf("cannot add the readiness check %q: %w", name, err)
 		}
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	if err := s.mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("cannot add the health check: %w", err)
-	}
-	if err := mgr.Start(drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
-		return fmt.Errorf("cannot go on: %w", err)
 	}
 	return nil
 }
