@@ -94,7 +94,7 @@ hostile: control-plane ## Attack classbind while honest claims are created: make
 # Settings: ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
 race: control-plane ## Prove at length that there is one default: make race ROUNDS=50 REQUESTS=3
-	@echo "==> Exploring every interleaving of REQUESTS requests (4 take five minutes)"
+	@echo "==> Exploring every interleaving of REQUESTS requests (3 take seconds, 4 many minutes)"
 	@REQUESTS=$${REQUESTS:-4} go test -v -timeout 60m -run TestEveryInterleaving ./webhook/onedefault
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race

@@ -10,31 +10,31 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// View is all that claims of one kind can be bound to. It is immutable.
+// View is all that claims of one kind can be bound to, at one moment. It does not change,
+// but the memory of its kind's strategy does.
 type View struct {
 	Kind *ClaimKind
-	// Classes of every class kind that serves the claim kind and whose classes
-	// are known, in the order of their names.
+	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
+	// Kinds whose classes are not known are left out.
 	Classes []*Classes
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
-	// Missing is the fault that some of the classes are not known, nil if all are.
-	// Where the registration has a fault of its own, Fault is that.
+	// Missing is the fault that some classes are not known, nil if all are. Fault is
+	// the same, unless the registration has a fault of its own.
 	Missing *Fault
 
-	// index of all classes; nil where they are too few, or asked too seldom, to make one.
+	// index of all classes, nil if it is not worth making one.
 	index *index
 }
 
-// NewView puts the classes of several kinds together. It has no index: to choose
-// takes as long as there are classes.
+// NewView puts the classes of several kinds together. It has no index, so the time to
+// choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
 }
 
-// Len is the number of all classes that claims of the kind are offered, whatever
-// their namespace.
+// Len is the number of classes that claims of the kind are offered, in all namespaces.
 func (v *View) Len() int {
 	n := 0
 	for _, s := range v.Classes {
@@ -56,7 +56,7 @@ func (v *View) lenOffered(namespace string) int {
 	return n
 }
 
-// each visits the classes that a claim asks for and is offered, before any is dropped.
+// each visits the classes that a claim asks for and is offered, before the filters.
 func (v *View) each(claim Claim, visit func(*Class)) {
 	if claim.Selector == nil {
 		v.eachDefault(claim, visit)
@@ -82,8 +82,8 @@ func (v *View) each(claim Claim, visit func(*Class)) {
 	}
 }
 
-// eachIndexed does so for a query by way of the index. It is false, and visits
-// none, where to look at each class that the claim is offered is no longer.
+// eachIndexed does the same with the index. It visits none, and returns false, if the
+// index saves no work.
 func (v *View) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
 	if !v.partly() {
 		return v.index.each(q, math.MaxInt, visit)
@@ -95,12 +95,12 @@ func (v *View) eachIndexed(namespace string, q *query, visit func(*Class)) bool 
 	})
 }
 
-// partly says that a claim may not be offered some of the classes.
+// partly says that some claims may not be offered all classes.
 func (v *View) partly() bool {
 	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
-// dropping is the place in filters of the first that drops a candidate, -1 if none does.
+// dropping returns the index of the first filter that drops a candidate, -1 if none.
 func (v *View) dropping(claim Claim, c *Class) int {
 	for i := range filters {
 		if filters[i].drops(v, claim, c) {
@@ -110,8 +110,8 @@ func (v *View) dropping(claim Claim, c *Class) int {
 	return -1
 }
 
-// Choose decides on a claim. Of the candidates that no filter drops, the
-// strategy draws one; fresh seeds the draw where the claim's identity does not.
+// Choose decides on a claim. The strategy draws one of the candidates that no filter
+// drops. fresh seeds the draw if the claim's identity does not.
 // Choose has no effect: under a strategy that remembers its decisions, the next claim may
 // get the same class. See Decide.
 func (v *View) Choose(claim Claim, fresh uint64) Decision {
@@ -144,11 +144,11 @@ func (v *View) Decide(claim Claim, fresh uint64, now time.Time) Decision {
 type Decision struct {
 	View  *View
 	Claim Claim
-	// Class is nil where the claim is unmatched.
+	// Class is nil if the claim is unmatched.
 	Class *Class
-	// Candidates are those from which the class was drawn.
+	// Candidates is how many classes the draw had.
 	Candidates int
-	// Dropped are those that the claim asked for and may not get.
+	// Dropped counts the classes that the claim asked for and may not get.
 	Dropped Dropped
 
 	rank int64 // of the class
@@ -186,8 +186,8 @@ func (d Decision) dropped(format func(*filter, int) string, separator string) st
 	return strings.Join(texts, separator)
 }
 
-// Warning is what the claim's author or the cluster's admins should know of
-// the decision and mend; empty, nothing.
+// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
+// nothing is wrong.
 func (d Decision) Warning() string {
 	if d.Class == nil {
 		return d.unmatched()
@@ -200,7 +200,7 @@ func (d Decision) Warning() string {
 		if d.View.dropping(d.Claim, c) < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, compare)
 			first = slices.Insert(first, i, c)
-			first = first[:min(len(first), mostListed)]
+			first = first[:min(len(first), maxListed)]
 		}
 	})
 	names := make([]string, len(first))
@@ -211,7 +211,7 @@ func (d Decision) Warning() string {
 		d.Candidates, d.View.Kind.Name, d.Class, list(names, d.Candidates))
 }
 
-// unmatched says what was looked for, where, and what would help.
+// unmatched says what the claim asked for, among which classes, and what would help.
 func (d Decision) unmatched() string {
 	kind := d.View.Kind
 	later := ""
@@ -250,7 +250,7 @@ func (d Decision) unmatched() string {
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
 }
 
-// selectorText is short enough for a warning, of which the remedy is the end.
+// selectorText is short, so that clients do not cut off the end of a warning.
 func (d Decision) selectorText() string {
 	if d.Claim.Selector == nil {
 		return ""
@@ -263,16 +263,16 @@ func (d Decision) selectorText() string {
 	return text
 }
 
-// mostListed are named in a warning, which clients may cut off.
-const mostListed = 4
+// maxListed is how many classes a warning names. Clients may cut off a longer one.
+const maxListed = 4
 
-// List is short enough for a warning: a few names and a count.
+// List names a few, and counts the rest.
 func List(names []string) string { return list(names, len(names)) }
 
 func list(first []string, all int) string {
-	names := strings.Join(first[:min(len(first), mostListed)], ", ")
-	if all > mostListed {
-		return fmt.Sprintf("%s and %d more", names, all-mostListed)
+	names := strings.Join(first[:min(len(first), maxListed)], ", ")
+	if all > maxListed {
+		return fmt.Sprintf("%s and %d more", names, all-maxListed)
 	}
 	return names
 }

@@ -17,17 +17,17 @@ type ClaimKind struct {
 	Name string
 	// Revision of the ClaimKind from which it was compiled.
 	Revision Revision
-	// Deny refuses a claim for which there is no class.
+	// Deny refuses a claim if no class matches.
 	Deny bool
-	// BindLater binds a claim for which there is no class when there is one.
+	// BindLater binds a claim later if no class matches now.
 	BindLater bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
-	// Tally of the claims, for the strategies that count them. Nil counts none.
+	// Tally counts the claims, for the strategies that need it. Nil counts none.
 	Tally *Tally
 
 	reach
-	// unknown is what this release does not know of the registration, nil if it knows all.
+	// unknown is the fault that this release does not know a value of the registration.
 	unknown       *Fault
 	form          *referenceForm
 	classRef      path
@@ -67,7 +67,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	return c
 }
 
-// Revision of a registration. One that is deleted and created again has another uid.
+// Revision of a registration. A registration that is created again has another uid.
 type Revision struct {
 	UID        types.UID
 	Generation int64
@@ -78,16 +78,16 @@ func RevisionOf(registration metav1.Object) Revision {
 	return Revision{UID: registration.GetUID(), Generation: registration.GetGeneration()}
 }
 
-// Claim is what a claim asks for, and who it is.
+// Claim is the identity of a claim, and what it asks for.
 type Claim struct {
-	// Name is empty while the API server has yet to generate it from GenerateName.
+	// Name is empty until the API server generates it from GenerateName.
 	Namespace, Name, GenerateName string
-	// Selector is nil for a claim that has no opinion.
+	// Selector is nil for a claim without one, which gets the default class.
 	Selector labels.Selector
 }
 
-// Seed of the draw for a claim: the claim's identity, or the fresh one where
-// it has none yet or the kind asks for it.
+// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
+// the kind asks for that.
 func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh

@@ -14,31 +14,31 @@ type Strategy struct {
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
 	Counted bool
-	// Depends says on what the draw does beside the claim and its candidates, and
-	// so cannot be made again elsewhere; empty, on nothing.
+	// Depends names what the draw depends on besides the claim and its candidates, which
+	// is why nobody can repeat it elsewhere. It is empty if there is nothing.
 	Depends string
-	// place of a candidate with the uniform u in (0,1): the highest rank wins,
-	// and within it the smallest key.
+	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and
+	// within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
-	// remember makes the memory of a strategy that depends on its earlier decisions, nil
-	// for others. It is what ranks the candidates then.
+	// remember makes the memory of a strategy that depends on its earlier decisions. The
+	// memory then ranks the candidates. It is nil for other strategies.
 	remember func(*ClaimKind) memory
 }
 
-// memory of a strategy's decisions on the claims of one kind. Claims are decided on at
-// the same time.
+// memory is what a strategy remembers of its decisions on the claims of one kind. Many
+// goroutines use it at once.
 type memory interface {
-	// rank of a class. One of those with the highest is drawn.
+	// rank of a class. The draw is among the classes with the highest.
 	rank(*Class) int64
-	// commit a decision that is to take effect: a claim gets a class that has this rank, at this
-	// time. It is false where the rank has changed meanwhile, so that another decision has to be made.
+	// commit remembers that a claim gets a class, at this time. It returns false if the
+	// class no longer has this rank: the caller then chooses again.
 	commit(claim Claim, c *Class, rank int64, now time.Time) bool
 }
 
 // CountsClaims says whether a strategy needs to know how many claims each class has.
 func CountsClaims(s v1alpha1.Strategy) bool { return strategies[s].Counted }
 
-// strategies is all of them; a new one is a new row.
+// strategies has all of them. A new strategy is a new row.
 var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.Random: {place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
@@ -61,8 +61,7 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	},
 }
 
-// draw holds the best candidate so far; the order in which they are offered
-// does not matter.
+// draw holds the best candidate so far. The order of the offers does not matter.
 type draw struct {
 	strategy Strategy
 	memory   memory
@@ -84,8 +83,8 @@ func (d *draw) offer(c *Class) {
 	}
 }
 
-// uniform is a number in (0,1), both ends excluded, that depends on every bit
-// of both arguments: the finalizer of SplitMix64 (Steele, Lea and Flood 2014,
+// uniform returns a number in (0,1), without both ends, that depends on every bit of
+// both arguments. It is the finalizer of SplitMix64 (Steele, Lea and Flood 2014,
 // "Fast splittable pseudorandom number generators"), once for each.
 func uniform(seed, hash uint64) float64 {
 	const bits = 52 // One more, and adding a half would round the largest up to 1.

@@ -9,21 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Explanation is a decision with all that led to it.
+// Explanation is a decision with its reasons.
 type Explanation struct {
 	Decision Decision
-	// Reproducible says that this claim gets this class of these classes whenever
-	// it is asked for. Otherwise the class is that of one draw, and the next may
-	// be another.
+	// Reproducible says that this claim always gets this class from these classes.
+	// Otherwise the next draw may give another.
 	Reproducible bool
-	// Candidates from which the class was drawn, the likeliest first.
+	// Candidates of the draw, the likeliest first.
 	Candidates []Candidate
 	// Dropped are the classes that the claim asked for and may not get.
 	Dropped []Drop
-	// NearMisses are the classes that one requirement of the selector keeps out,
+	// NearMisses are the classes that meet all requirements of the selector but one,
 	// the nearest first.
 	NearMisses []NearMiss
-	// FarMisses counts those that more than one requirement keeps out.
+	// FarMisses counts the classes that fail several requirements.
 	FarMisses int
 	// NotDefault counts the classes that are not marked default, for a claim that
 	// has no selector.
@@ -33,12 +32,12 @@ type Explanation struct {
 // Candidate is a class that may be drawn.
 type Candidate struct {
 	Class *Class
-	// Odds are zero where the draw depends on more than is known here.
+	// Odds are zero if the draw depends on more than is known here.
 	Odds Odds
 }
 
-// Odds of a candidate are exactly Share in Total. An int64 holds the sum of
-// 9 * 10^12 of the greatest weights, more classes than there can be.
+// Odds of a candidate are exactly Share in Total. An int64 holds the sum of 9 * 10^12
+// of the greatest weights: there are never so many classes.
 type Odds struct{ Share, Total int64 }
 
 // Drop is why a claim may not get a class.
@@ -48,21 +47,21 @@ type Drop struct {
 	Reason, Text string
 }
 
-// NearMiss is a class that meets all of a selector but one requirement.
+// NearMiss is a class that meets all requirements of a selector but one.
 type NearMiss struct {
 	Class *Class
 	// Unmet is that requirement.
 	Unmet labels.Requirement
-	// Value of its label that the class has, where it has one.
+	// Value of the class's label, if it has one.
 	Value string
 	Has   bool
-	// Drop is why the claim would not get the class all the same; nil, it could.
+	// Drop is why the claim could not get the class even then, nil if it could.
 	Drop *Drop
 }
 
-// Explain decides as Choose does, with the work that the reasons take: it looks
-// at every class that the claim is offered. Of others it tells nothing, as the
-// claim's author may not be allowed to know of them.
+// Explain decides as Choose does, and gathers the reasons: it looks at every class that
+// the claim is offered. It says nothing about other classes, which the claim's author may
+// not be allowed to know.
 func (v *View) Explain(claim Claim, fresh uint64) Explanation {
 	e := Explanation{Decision: v.Choose(claim, fresh)}
 	asked := map[*Class]bool{}
@@ -96,14 +95,14 @@ func (v *View) drop(claim Claim, c *Class) *Drop {
 	return nil
 }
 
-// certain says that no draw can end otherwise.
+// certain says that every draw ends the same.
 func (e *Explanation) certain() bool {
 	return len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
 }
 
-// setOdds reads them from how the draw places a candidate. One of the highest
-// rank wins; there the key is -ln(u) over the candidate's share, so that at
-// u = 1/2 it tells the share, which is a whole number.
+// setOdds derives the odds from how the strategy places a candidate. One with the
+// highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
+// u = 1/2 gives the share, a whole number.
 func (s Strategy) setOdds(candidates []Candidate) {
 	if s.Depends != "" {
 		return
@@ -129,8 +128,8 @@ func (s Strategy) setOdds(candidates []Candidate) {
 	}
 }
 
-// addDefaults that were not asked for, because the claim's namespace has its own,
-// and count what is no default.
+// addDefaults adds the defaults of all namespaces if the claim's namespace has its own,
+// and counts the classes that are not default.
 func (e *Explanation) addDefaults(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim, e.Decision.View
 	for _, s := range view.Classes {
@@ -147,7 +146,7 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 	}
 }
 
-// addMisses of the classes that were not asked for.
+// addMisses adds the classes that the selector does not match.
 func (e *Explanation) addMisses(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim, e.Decision.View
 	requirements, _ := claim.Selector.Requirements()
@@ -173,8 +172,8 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 	})
 }
 
-// distance puts first what looks like a slip of the pen, and last what would be
-// dropped all the same.
+// distance is smallest for what looks like a typing error, and largest for a class that
+// would be dropped anyway.
 func (m *NearMiss) distance() int {
 	const longest = 63 // characters of a label's value
 	distance := longest + 1
@@ -193,8 +192,8 @@ func (m *NearMiss) distance() int {
 	return distance
 }
 
-// edits is Levenshtein's distance: how many characters have to be inserted,
-// deleted or replaced to make one text of the other.
+// edits is the Levenshtein distance: the number of characters to insert, delete or
+// replace to turn one text into the other.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,15 +1,15 @@
 package selector
 
-// filter drops candidates that a claim may not get, of those that it is offered:
-// the author of the claim is told how many, and why.
+// filter drops candidates that a claim is offered but may not get. The author of the
+// claim learns how many, and why.
 type filter struct {
-	// reason in a word, for programs, and as it reads after a number of classes.
+	// reason is one word, for programs. text reads after a number of classes.
 	reason, text string
 	drops        func(*View, Claim, *Class) bool
 }
 
-// filters in the order in which they are asked; the first that drops a
-// candidate gives the reason. A new filter is a new row.
+// filters run in this order. The first that drops a candidate gives the reason. A new
+// filter is a new row.
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", func(_ *View, _ Claim, c *Class) bool { return c.TooManyLabels }},
 	{"Terminating", "being deleted", func(_ *View, _ Claim, c *Class) bool { return c.Terminating }},

@@ -9,23 +9,24 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// referenceFields are those that tell which class a reference names, in any form.
+// referenceFields are the fields that name a class, in any form of reference.
 var referenceFields = []string{"apiVersion", "apiGroup", "kind", "namespace", "name"}
 
 // referenceForm is how a class reference is written and read.
 type referenceForm struct {
 	name v1alpha1.ClassRefFormat
-	// namesKind says that it tells class kinds apart, and namesNamespace namespaces.
+	// namesKind says that a reference names the class's kind, and namesNamespace that it
+	// names its namespace.
 	namesKind, namesNamespace bool
 	write                     func(*Class) jsontext.Value
-	// read what a reference says: its text, in the form Name, or its fields.
+	// read a reference: its text, in the form Name, or its fields.
 	read func(text string, field func(string) string) named
 }
 
-// named is the class that a reference names, as far as its form says.
+// named is what a reference says of its class.
 type named struct{ group, kind, namespace, name string }
 
-// referenceForms is all of them; a new one is a new row.
+// referenceForms has all of them. A new form is a new row.
 var referenceForms = []referenceForm{
 	{
 		name: v1alpha1.ObjectReference, namesKind: true, namesNamespace: true,
@@ -63,18 +64,18 @@ var referenceForms = []referenceForm{
 	},
 }
 
-// formOf a ClaimKind: the first where it says none, or one that this release does not know.
+// formOf returns a form by its name, and ObjectReference for an unknown or empty name.
 func formOf(name v1alpha1.ClassRefFormat) *referenceForm {
 	i := slices.IndexFunc(referenceForms, func(f referenceForm) bool { return f.name == name })
 	return &referenceForms[max(i, 0)]
 }
 
-// Reference to a class in the form that claims of this kind take. It carries no
-// uid: restored from a backup, the class would have another.
+// Reference to a class, in the form that claims of this kind take. It has no uid,
+// because a class that is restored from a backup has another.
 func (k *ClaimKind) Reference(c *Class) jsontext.Value { return k.form.write(c) }
 
-// texts are an object of names of fields, each before its text. What is empty is
-// left out: the group of the core, and the namespace of a class that has none.
+// texts makes an object of field names, each followed by its text. It leaves out empty
+// texts: the core's group, and the namespace of a cluster-scoped class.
 func texts(fields ...string) jsontext.Value {
 	b := append(make([]byte, 0, 192), '{')
 	for i := 0; i < len(fields); i += 2 {
@@ -91,19 +92,18 @@ func texts(fields ...string) jsontext.Value {
 	return append(b, '}')
 }
 
-// appendText as a JSON string. What is no UTF-8 is replaced, as encoding/json does.
+// appendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
 func appendText(b []byte, text string) []byte {
 	b, _ = jsontext.AppendQuote(b, text)
 	return b
 }
 
-// ReferencePath is where the reference is.
+// ReferencePath is the path of the reference, with a leading dot.
 func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 
-// BoundTo says whether a claim has its class reference, and as the claims of
-// which classes it counts. A reference that names no namespace is to the
-// cluster-scoped class of that name, or to the one in the namespace whose classes
-// the claim is offered: a class kind has one of the two.
+// BoundTo says whether a claim has its class reference, and for which classes it counts.
+// A reference without a namespace may name a cluster-scoped class, or one in the
+// namespace whose classes the claim is offered. A class kind has only one of the two.
 func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
 	value, _ := k.classRef.lookup(object)
 	if value == nil {
@@ -128,7 +128,7 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 	return classes, true
 }
 
-// countedAs is the class's place among those that BoundTo gives.
+// countedAs is the value that BoundTo returns for a class.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
 	if k.form.namesKind {
 		return c.place

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// InFlightWindow is how long a claim counts for the class that it was given
-// without being seen stored: longer than kube-apiserver takes for any write (34 s).
+// InFlightWindow is how long a claim counts for its class without being seen stored.
+// kube-apiserver takes less for any write (34 s).
 const InFlightWindow = 40 * time.Second
 
-// Tally counts the claims of one kind by class: those that are seen bound, and
-// those in flight, which were given the class a moment ago. Who chooses only
-// loads numbers; who has chosen adds one, and leaves a note of whose it is.
+// Tally counts the claims of one kind by class: those seen bound, and those in flight,
+// which have a class but are not seen stored yet. To choose only loads numbers. To
+// commit a choice adds one, and leaves a note with the claim.
 //
-// With several replicas, each knows its own claims at once and those of the
-// others when they are stored, some milliseconds later. What each gives out is
-// even by itself, then, and so is the sum; and where a class has fewer claims
-// than all others, they overshoot by no more than they are late. Replicas that
-// see equal counts do not all take the same class, because the weighted draw
-// decides among equals, and is seeded by the claim. A claim that the API server
-// has yet to name is taken for another replica's of the same generateName and
-// class, so that one may be forgotten some milliseconds early.
+// Each of several replicas knows its own claims at once, and those of the others when
+// they are stored, some milliseconds later. So each spreads its own claims evenly, and
+// the sum is even. If one class has fewer claims than all others, the replicas overshoot
+// by as many claims as arrive in that delay. Replicas that see equal counts do not all
+// take the same class: the weighted draw decides among equals, seeded by the claim. A
+// claim without a name cannot be told from another replica's with the same generateName
+// and class, so one of them may be forgotten some milliseconds early.
 type Tally struct {
-	// slots is a hash table, at most half full, that is replaced when it grows.
+	// slots is a hash table, at most half full. A larger one replaces it.
 	slots atomic.Pointer[[]atomic.Pointer[Count]]
-	// notes are a stack of the claims given a class since they were last sorted in.
+	// notes is a stack of the claims that were committed since sortIn last ran.
 	notes atomic.Pointer[inFlight]
 
 	// growing is held, for reading, by the watch while it adds to a count.
@@ -43,7 +42,7 @@ type Count struct {
 	bound, inFlight atomic.Int64
 }
 
-// Unbind takes back what Bind has counted.
+// Unbind takes back one Bind.
 func (c *Count) Unbind() { c.bound.Add(-1) }
 
 type inFlight struct {

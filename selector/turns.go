@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// mostTurns are remembered, of classes that are gone, too: some 15 MB.
-const mostTurns = 1 << 17
+// maxTurns is how many turns are remembered, also of classes that are gone: some 15 MB.
+const maxTurns = 1 << 17
 
 // turns remembers when each class was last given to a claim of one kind, for
-// RoundRobin: the candidate that was given the longest ago is next. That is
-// exactly in turn where all claims ask for the same classes, however many
-// change, and where they ask for different ones it is so over all of them: a
-// counter for all selectors would give each only some of its classes, and one
-// for each selector is as many as authors of claims make up.
+// RoundRobin: the candidate whose turn is the longest ago is next. If all claims ask
+// for the same classes, these take turns exactly, however they change. If claims ask for
+// different classes, the turns are even over all of them. One counter for all selectors
+// would give each selector only some of its classes, and a counter for each selector
+// would take as much memory as authors of claims like.
 //
-// A class that has had no turn yet is next. Which of several, the draw says, not
-// their order: else every start of a replica would begin with the same class.
+// Classes without a turn come first. The draw decides among them, not their order:
+// otherwise every replica would start with the same class.
 //
-// Each replica has turns of its own, so that of n replicas, each of which gives
-// its candidates turns that differ by one at most, all together do by n.
+// Each replica has its own turns. Those of one replica differ by one at most, so
+// those of n replicas together differ by n at most.
 type turns struct {
 	now  atomic.Int64
 	last sync.Map // place of the class: *atomic.Int64
 	size atomic.Int64
 }
 
-// rank is the higher the longer ago a class had its turn.
+// rank is higher, the longer ago the class had its turn.
 func (t *turns) rank(c *Class) int64 {
 	if last, ok := t.last.Load(c.place); ok {
 		return -last.(*atomic.Int64).Load()
@@ -35,27 +35,26 @@ func (t *turns) rank(c *Class) int64 {
 	return 0
 }
 
-// commit takes the class's turn, unless another claim has taken it meanwhile.
+// commit takes the class's turn. It fails if another claim has taken it.
 func (t *turns) commit(_ Claim, c *Class, rank int64, _ time.Time) bool {
 	return t.take(c.place, -rank)
 }
 
-// take the turn of a class that had its last then. It is false where another
-// claim has taken it meanwhile.
+// take gives a class its turn, if its last turn is still the given one.
 func (t *turns) take(class uint64, last int64) bool {
 	entry, ok := t.last.Load(class)
 	if !ok {
 		var loaded bool
-		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > mostTurns {
+		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > maxTurns {
 			t.forget()
 		}
 	}
 	return entry.(*atomic.Int64).CompareAndSwap(last, t.now.Add(1))
 }
 
-// forget the longest ago: at most as many as half of all have had a turn since.
+// forget drops the oldest turns: all but the latest half.
 func (t *turns) forget() {
-	since := t.now.Load() - mostTurns/2
+	since := t.now.Load() - maxTurns/2
 	t.last.Range(func(class, last any) bool {
 		// One that has none yet is about to have its turn.
 		if n := last.(*atomic.Int64).Load(); n != 0 && n <= since {

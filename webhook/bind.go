@@ -25,29 +25,28 @@ func errNotHeardOf(claimKind string) error {
 
 // Binder gives claims their class.
 type Binder struct {
-	// Snapshot is what is known now; nil, nothing yet.
+	// Snapshot returns what is known now; nil means nothing yet.
 	Snapshot func() selector.Snapshot
-	// Live reads the classes that a claim asks for from the API server itself,
-	// for a claim for which the snapshot has none: the class may have been
-	// created a moment ago.
+	// Live reads the classes that a claim asks for from the API server itself, if
+	// the snapshot has none: the class may be new.
 	Live func(context.Context, *selector.View, selector.Claim) (*selector.View, error)
-	// Registered asks the API server itself whether there is a ClaimKind, where
-	// the snapshot has none.
+	// Registered asks the API server itself about a ClaimKind that the snapshot
+	// does not have.
 	Registered func(ctx context.Context, claimKind string) (bool, error)
-	// Fresh is a random number.
+	// Fresh returns a random number.
 	Fresh func() uint64
-	// Now is the time, from when on a claim is in flight.
+	// Now returns the time from which a claim counts as in flight.
 	Now func() time.Time
-	// Metrics count the answers; nil, nothing does.
+	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 }
 
-// Review binds the claim whose creation is asked for. In this order, it leaves
-// alone whatever is not a creation; cannot answer before all classes are known;
-// leaves alone a claim kind that is registered no more, and waits for one that
-// is about to be heard of; cannot answer for one whose registration is at fault;
-// leaves alone a claim that is being deleted or settled; refuses a malformed one;
-// and binds the claim, or answers as its kind does where there is no class.
+// Review binds a claim that is being created. In this order, it leaves alone any other
+// operation; fails before all classes are known; leaves alone a claim kind that is not
+// registered any more, and waits for one that this replica has not heard of yet; fails
+// for a registration at fault; leaves alone a claim that is being deleted or has its
+// class; refuses an invalid one; and binds the claim, or does what its kind says if no
+// class matches.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
 	var (
 		view     *selector.View
@@ -67,19 +66,12 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	view = snapshot[resource.String()]
-	if view == nil {
-		ctx, cancel := withDeadline(ctx)
-		defer cancel()
-		registered, err := b.Registered(ctx, resource.String())
-		if err != nil {
+	if view = snapshot[resource.String()]; view == nil {
+		if view, err = b.await(ctx, resource.String()); err != nil {
 			return nil, err
 		}
-		if !registered {
+		if view == nil {
 			return untouched("NotRegistered"), nil
-		}
-		if view = b.await(ctx, resource.String()); view == nil {
-			return nil, errNotHeardOf(resource.String())
 		}
 	}
 	if view.Fault != nil {
@@ -111,8 +103,8 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	return response, nil
 }
 
-// choose among the classes that are known, and where none matches, among those
-// that the API server has now.
+// choose a class among those that are known or, if none matches, among those that the
+// API server has now.
 func (b *Binder) choose(
 	ctx context.Context, view *selector.View, claim selector.Claim, dryRun bool, metrics *Metrics,
 ) (selector.Decision, error) {
@@ -140,7 +132,7 @@ func (b *Binder) choose(
 	return decision, nil
 }
 
-// chooseFrom what is in a view. A dry run takes no turn: it gets what is next.
+// chooseFrom a view. A dry run has no effect on later decisions.
 func (b *Binder) chooseFrom(view *selector.View, claim selector.Claim, dryRun bool) selector.Decision {
 	if dryRun {
 		return view.Choose(claim, b.Fresh())
@@ -148,12 +140,21 @@ func (b *Binder) chooseFrom(view *selector.View, claim selector.Claim, dryRun bo
 	return view.Decide(claim, b.Fresh(), b.Now())
 }
 
-// await the view of a claim kind that was registered a moment ago: another
-// replica, the leader, has heard of it before us.
-func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.View) {
+// await waits for the view of a claim kind that was just registered: the leader, which
+// added the webhook, may have heard of it before this replica. It is nil for a kind that
+// is not registered.
+func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.View, err error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	if registered, err := b.Registered(ctx, claimKind); err != nil || !registered {
+		return nil, err
+	}
 	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
 		return view != nil, nil
 	})
-	return view
+	if view == nil {
+		return nil, errNotHeardOf(claimKind)
+	}
+	return view, nil
 }

@@ -87,22 +87,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.contention, "contention-profiling", false,
 		"record each wait of a goroutine, for a lock or anything else, for /debug/pprof/mutex and /debug/pprof/block, "+
 			"with --pprof-bind-address; it takes time of every request")
-	fs.StringVar(&o.certs, "certs", selfSigned,
-		"who issues the certificates, `self-signed or cert-manager`: "+
-			"classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, "+
-			"or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
-	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
-	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
-		"`time` for which a certificate is valid, with --certs=self-signed; "+
-			"it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
-	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
-		"`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
-	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
-		"`file` of the CA, in PEM, that signed the certificates with which API servers call; "+
-			"the webhook server then answers nobody else. It is read again when it changes. Needs --client-name")
-	fs.StringSliceVar(&o.clientNames, "client-name", nil,
-		"`name` that the client's certificate is for, as its common name or a DNS name, with --client-ca-file; "+
-			"several with commas, or the flag several times")
+	o.addCertificateFlags(fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"elect one of several replicas to write the webhook configuration and status; "+
 			"every replica answers the API server. Without it this one writes them")
@@ -122,6 +107,25 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"so that nobody is left who calls this replica; give it some seconds behind a Service")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text, in columns as zap has them for a console")
+}
+
+func (o *options) addCertificateFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.certs, "certs", selfSigned,
+		"who issues the certificates, `self-signed or cert-manager`: "+
+			"classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, "+
+			"or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
+	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
+	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
+		"`time` for which a certificate is valid, with --certs=self-signed; "+
+			"it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
+	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
+		"`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
+	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
+		"`file` of the CA, in PEM, that signed the certificates with which API servers call; "+
+			"the webhook server then answers nobody else. It is read again when it changes. Needs --client-name")
+	fs.StringSliceVar(&o.clientNames, "client-name", nil,
+		"`name` that the client's certificate is for, as its common name or a DNS name, with --client-ca-file; "+
+			"several with commas, or the flag several times")
 }
 
 func ownNamespace() string {
@@ -148,6 +152,28 @@ func (o *options) validate() error {
 	if _, err := o.webhookHost(); err != nil {
 		wrong("webhook-url", o.webhookURL, err.Error())
 	}
+	o.validateAddresses(wrong)
+	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
+		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
+	}
+	if o.lateRate < 1 || o.lateRate > 100_000 {
+		wrong("late-binding-rate", strconv.Itoa(o.lateRate), "must be from 1 to 100000")
+	}
+	if o.lateMemory.CmpInt64(1<<20) < 0 || o.lateMemory.CmpInt64(1<<40) > 0 {
+		wrong("late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
+	}
+	o.validateCertificates(wrong)
+	o.validateClients(wrong)
+	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
+		wrong("shutdown-delay-duration", o.shutdownDelay.String(), "must be from 0s to 1h")
+	}
+	if _, err := o.logger(io.Discard); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) validateAddresses(wrong func(name, value, text string)) {
 	if o.metricsSecure && o.metricsAddress == "0" {
 		wrong("metrics-secure", "true", "needs --metrics-bind-address, where the metrics are served")
 	}
@@ -170,15 +196,9 @@ func (o *options) validate() error {
 	if o.contention && o.pprofAddress == "" {
 		wrong("contention-profiling", "true", "needs --pprof-bind-address, where the profiles are read")
 	}
-	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
-		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
-	}
-	if o.lateRate < 1 || o.lateRate > 100_000 {
-		wrong("late-binding-rate", strconv.Itoa(o.lateRate), "must be from 1 to 100000")
-	}
-	if o.lateMemory.CmpInt64(1<<20) < 0 || o.lateMemory.CmpInt64(1<<40) > 0 {
-		wrong("late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
-	}
+}
+
+func (o *options) validateCertificates(wrong func(name, value, text string)) {
 	if o.certs != selfSigned && o.certs != certManager {
 		wrong("certs", o.certs, "must be "+selfSigned+" or "+certManager)
 	}
@@ -193,14 +213,6 @@ func (o *options) validate() error {
 		wrong("ca-duration", o.caDuration.String(),
 			fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
 	}
-	o.validateClients(wrong)
-	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
-		wrong("shutdown-delay-duration", o.shutdownDelay.String(), "must be from 0s to 1h")
-	}
-	if _, err := o.logger(io.Discard); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // validateClients requires a name with a CA. The CA alone would let in every client

@@ -67,12 +67,8 @@ type options struct {
 // NewCommand returns the command explain.
 func NewCommand() *cobra.Command { return newCommand(rand.Uint64) }
 
-func newCommand(fresh func() uint64) *cobra.Command {
-	o := &options{fresh: fresh}
-	c := &cobra.Command{
-		Use:   "explain -f CLAIM",
-		Short: "Say which class a claim gets, and why",
-		Long: `Say which class a claim gets, and why: the candidates with their odds, the
+const (
+	long = `Say which class a claim gets, and why: the candidates with their odds, the
 classes that it asked for and may not get, and those that one label kept out.
 Nothing is created or changed.
 
@@ -91,8 +87,9 @@ A claim that has its class is left alone, as the server would; --unbound explain
 it as if it had none.
 
 The exit status is 0 if every claim is bound or left alone, 1 if there is no class
-for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
-		Example: `  # Which class would this claim get, and why?
+for one, and 2 if one is malformed or cannot be decided, or the command fails.`
+
+	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml
 
   # Why has this claim no class, or this one? Explain it as if it was created now:
@@ -102,7 +99,16 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`,
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
 
   # The odds of every candidate, for a program:
-  classbind explain -f claim.yaml -o json | jq '.items[].candidates'`,
+  classbind explain -f claim.yaml -o json | jq '.items[].candidates'`
+)
+
+func newCommand(fresh func() uint64) *cobra.Command {
+	o := &options{fresh: fresh}
+	c := &cobra.Command{
+		Use:     "explain -f CLAIM",
+		Short:   "Say which class a claim gets, and why",
+		Long:    long,
+		Example: examples,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return failed(fmt.Errorf("name claims by their files, as in: classbind explain -f CLAIM; there are arguments: %q", args))
