@@ -219,7 +219,8 @@ func (s *server) addWebhooks() error {
 	}
 	s.guard = &webhook.Guard{
 		Snapshot: r.Inventory.Snapshot, ClassKind: r.ClassKind, Registered: r.Registered, Class: r.Class, Namespace: r.Namespace,
-		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow, Metrics: s.metrics,
+		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow,
+		Metrics: s.metrics,
 	}
 	r.OnStored(s.guard.Stored)
 	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
