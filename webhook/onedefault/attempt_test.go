@@ -68,8 +68,8 @@ var (
 	}
 )
 
-// requests is how many run at once: one less with accidents or a forger, and at most
-// two with a forger, since more take hours. make race asks for one more.
+// requests returns how many requests run at once. Where there are accidents or a forger,
+// too, it is one less, and with a forger at most two. More than three take hours.
 func requests(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), "3"))
