@@ -87,13 +87,16 @@ func TestAgreement(t *testing.T) {
 			require.Len(t, warnings, 1)
 			assert.Equal(t, warnings[0], item.Message[:strings.LastIndex(item.Message, "; ")], claims[i])
 			assert.Equal(t, warnings[0], late[i].note, claims[i])
+			assert.Empty(t, late[i].class, claims[i])
 		case "LeftAlone":
 			require.NoError(t, err)
 			assert.Empty(t, warnings)
 			assert.NotContains(t, classOf(admitted), "Red/", claims[i])
+			assert.Equal(t, classOf(admitted), late[i].class, claims[i])
 			assert.Empty(t, late[i].note, claims[i])
 		case "Malformed":
 			require.Error(t, err, claims[i])
+			assert.Empty(t, late[i].class, claims[i])
 			for _, e := range item.Errors {
 				assert.Contains(t, err.Error(), e.Field+": "+e.Message)
 				assert.Contains(t, late[i].note, e.Field+": "+e.Message)
@@ -150,22 +153,21 @@ func (w *world) boundLater(t *testing.T, explained []explanation) []later {
 	found := make([]later, len(explained))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		classes := map[string]string{}
-		for _, claim := range w.claimsIn(t, agreementGroup, "team-a") {
-			classes[claim.GetName()] = classOf(&claim)
-		}
-		events := &eventsv1.EventList{}
-		require.NoError(c, w.List(t.Context(), events, client.InNamespace("team-a")))
 		notes := map[string]string{}
-		for i := range events.Items {
-			if events.Items[i].Reason == v1alpha1.EventNoMatchingClass {
-				notes[events.Items[i].Regarding.Name] = events.Items[i].Note
+		for _, namespace := range []string{"team-a", "team-b"} {
+			for _, claim := range w.claimsIn(t, agreementGroup, namespace) {
+				classes[claim.GetName()] = classOf(&claim)
+			}
+			events := &eventsv1.EventList{}
+			require.NoError(c, w.List(t.Context(), events, client.InNamespace(namespace)))
+			for i := range events.Items {
+				if events.Items[i].Reason == v1alpha1.EventNoMatchingClass {
+					notes[events.Items[i].Regarding.Name] = events.Items[i].Note
+				}
 			}
 		}
 		for i, item := range explained {
-			found[i] = later{}
-			if item.Claim.Namespace == "team-a" {
-				found[i] = later{classes[item.Claim.Name], notes[item.Claim.Name]}
-			}
+			found[i] = later{classes[item.Claim.Name], notes[item.Claim.Name]}
 			switch item.Outcome {
 			case "Bound":
 				require.NotEmpty(c, found[i].class, "%+v", item)
