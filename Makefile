@@ -93,8 +93,8 @@ hostile: control-plane ## Attack classbind while honest claims are created: make
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
-race: control-plane ## Prove at length that there is one default: make race ROUNDS=50
-	@echo "==> Exploring every interleaving of requests (3 take seconds, 4 hours)"
+race: control-plane ## Prove at length that there is one default: make race ROUNDS=200
+	@echo "==> Exploring every interleaving of requests (three take seconds)"
 	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race
