@@ -139,16 +139,30 @@ func (r *selectorReader) requirement(value any, i int) (q metav1.LabelSelectorRe
 	return q, nil
 }
 
-// countTexts limits the length of the selector. The count is no more than the length
-// of its JSON, so that late binding accepts what /bind accepted.
+// countTexts limits the length of the selector and of each key, operator and value. The
+// count is no more than the length of the selector's JSON, so that late binding accepts
+// what /bind accepted.
 func (r *selectorReader) countTexts(texts ...string) *field.Error {
+	longest := 0
 	for _, t := range texts {
 		r.left -= len(t) + len(`"",`)
+		longest = max(longest, len(t))
 	}
 	if r.left < 0 {
 		return tooLong(r.at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))
 	}
-	return nil
+	return checkWord(r.at, longest)
+}
+
+// checkWord limits the length of a key, an operator or a value.
+func checkWord(at *field.Path, length int) *field.Error {
+	if length <= v1alpha1.MaxSelectorWordBytes {
+		return nil
+	}
+	return &field.Error{
+		Type: field.ErrorTypeTooLong, Field: at.String(),
+		Detail: fmt.Sprintf("has a key, an operator or a value of %d bytes, and must have none longer than %d", length, v1alpha1.MaxSelectorWordBytes),
+	}
 }
 
 // countValues limits the values, before they are read.

@@ -50,15 +50,14 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 // each part. It is exact if the selector is well-formed.
 func countText(text string, at *field.Path) *field.Error {
 	const mostWords = 2*(v1alpha1.MaxSelectorRequirements+v1alpha1.MaxSelectorValues) + 4*v1alpha1.MaxSelectorRequirements
-	var has struct{ commas, values, comparisons, words int }
-	inside, word := false, false
+	var has struct{ commas, values, comparisons, words, longest int }
+	inside, word := false, 0 // bytes of the word so far
 	for i := range len(text) {
 		switch c := text[i]; c {
 		case ' ', '\t', '\r', '\n':
-			word = false
-			continue
+			word = 0
 		case ',', '(', ')', '=', '!', '<', '>':
-			word = false
+			word = 0
 			has.words++
 			switch {
 			case c == '(':
@@ -74,10 +73,10 @@ func countText(text string, at *field.Path) *field.Error {
 				has.comparisons++
 			}
 		default:
-			if !word {
-				word = true
+			if word++; word == 1 {
 				has.words++
 			}
+			has.longest = max(has.longest, word)
 		}
 	}
 	switch {
@@ -90,5 +89,5 @@ func countText(text string, at *field.Path) *field.Error {
 	case has.words > mostWords:
 		return tooMany(at, has.words, mostWords, "words and signs")
 	}
-	return nil
+	return checkWord(at, has.longest)
 }

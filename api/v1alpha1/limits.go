@@ -17,6 +17,10 @@ const (
 	// MaxSelectorValues limits the values of all requirements of a class selector
 	// together. It protects the same CPU. Beyond it, the claim is refused (422).
 	MaxSelectorValues = 1024
+	// MaxSelectorWordBytes limits a key, an operator or a value in a class selector. It is
+	// the length of the longest valid key, prefix/name. It protects the memory of the
+	// regular expressions that check keys and values. Beyond it, the claim is refused (422).
+	MaxSelectorWordBytes = 253 + len("/") + 63
 	// MaxSelectorComparisons limits the comparisons of numbers (Gt, Lt) in a class
 	// selector. They read the text of a label, where other requirements read values side
 	// by side in memory, and cost several times the CPU. Beyond it, the claim is refused
