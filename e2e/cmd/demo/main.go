@@ -63,7 +63,6 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	samples := filepath.Join(deploy, "samples", "crossplane")
 
 	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount, for this API server alone")
 	if err := kubectl(ctx, plane, "apply", "-k", deploy); err != nil {
@@ -89,25 +88,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 
-	step("Applying deploy/samples/crossplane: CRDs, registrations and classes")
-	for _, args := range [][]string{
-		{"apply", "-k", filepath.Join(samples, "crds")},
-		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"},
-		{"apply", "-k", samples},
-		{"wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s"},
-	} {
-		if err := kubectl(ctx, plane, args...); err != nil {
-			return err
-		}
-	}
-	out, _, err := plane.Kubectl(ctx, nil, "get", "claimkinds,classkinds")
-	if err != nil {
-		return err
-	}
-	fmt.Println(out)
-
-	step("Creating the claims of deploy/samples/crossplane/claims.yaml")
-	if err := createClaims(ctx, plane, filepath.Join(samples, "claims.yaml")); err != nil {
+	if err := show(ctx, plane, filepath.Join(deploy, "samples", "crossplane")); err != nil {
 		return err
 	}
 	if keep {
@@ -148,6 +129,29 @@ func progress(what string) (done func()) {
 func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...string) error {
 	_, _, err := plane.Kubectl(ctx, nil, args...)
 	return err
+}
+
+// show what classbind does: register the kinds of the samples and create their claims.
+func show(ctx context.Context, plane *controlplane.ControlPlane, samples string) error {
+	step("Applying deploy/samples/crossplane: CRDs, registrations and classes")
+	for _, args := range [][]string{
+		{"apply", "-k", filepath.Join(samples, "crds")},
+		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"},
+		{"apply", "-k", samples},
+		{"wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s"},
+	} {
+		if err := kubectl(ctx, plane, args...); err != nil {
+			return err
+		}
+	}
+	out, _, err := plane.Kubectl(ctx, nil, "get", "claimkinds,classkinds")
+	if err != nil {
+		return err
+	}
+	fmt.Println(out)
+
+	step("Creating the claims of deploy/samples/crossplane/claims.yaml")
+	return createClaims(ctx, plane, filepath.Join(samples, "claims.yaml"))
 }
 
 func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file string) error {
