@@ -40,18 +40,7 @@ func (l *lane) setUpChaos(ctx context.Context) error {
 // chaosRound is a round under the same names as that before, with classes that
 // come and go while they are written. At its end every claim kind has a default.
 func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) error {
-	var writes []write
-	for i := range writers {
-		class, ways := l.updatable(i), []way{patched, updated}
-		if i >= writers/2 {
-			class, ways = Class{l.kind(i), fmt.Sprint("c-", i)}, []way{created, recreated}
-		}
-		do := anyOf(ways)
-		if oneIn(2) {
-			do = late(do)
-		}
-		writes = append(writes, write{class, do})
-	}
+	writes := l.chaosWrites(writers)
 	var disturbances errgroup.Group
 	for range 2 {
 		disturbances.Go(func() error {
@@ -66,22 +55,11 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 	if _, err := l.settle(ctx, number, answers, r); err != nil {
 		return err
 	}
-
-	more := make([][]answer, len(l.kinds.claimKinds()))
-	var all errgroup.Group
-	for i, claimKind := range l.kinds.claimKinds() {
-		if l.hasDefault(claimKind) {
-			continue
-		}
-		all.Go(func() (err error) {
-			more[i], err = l.nextDefault(ctx, claimKind, number, r)
-			return err
-		})
-	}
-	if err := all.Wait(); err != nil {
+	answers, err := l.nextDefaults(ctx, number, r)
+	if err != nil {
 		return err
 	}
-	defaults, err := l.settle(ctx, number, slices.Concat(more...), r)
+	defaults, err := l.settle(ctx, number, answers, r)
 	if err != nil {
 		return err
 	}
@@ -102,6 +80,23 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 	return nil
 }
 
+// chaosWrites has one half of the writers update a class and the other half create one. Each write may be late.
+func (l *lane) chaosWrites(writers int) []write {
+	var writes []write
+	for i := range writers {
+		class, ways := l.updatable(i), []way{patched, updated}
+		if i >= writers/2 {
+			class, ways = Class{l.kind(i), fmt.Sprint("c-", i)}, []way{created, recreated}
+		}
+		do := anyOf(ways)
+		if oneIn(2) {
+			do = late(do)
+		}
+		writes = append(writes, write{class, do})
+	}
+	return writes
+}
+
 // replace a class by another of its name, or by none if it is one of those that
 // are created in every round.
 func (l *lane) replace(ctx context.Context, c Class) error {
@@ -115,6 +110,25 @@ func (l *lane) hasDefault(claimKind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.judge.Defaults(claimKind)) > 0
+}
+
+// nextDefaults gives a default to every claim kind that has none.
+func (l *lane) nextDefaults(ctx context.Context, number int, r *report) ([]answer, error) {
+	answers := make([][]answer, len(l.kinds.claimKinds()))
+	var all errgroup.Group
+	for i, claimKind := range l.kinds.claimKinds() {
+		if l.hasDefault(claimKind) {
+			continue
+		}
+		all.Go(func() (err error) {
+			answers[i], err = l.nextDefault(ctx, claimKind, number, r)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(answers...), nil
 }
 
 // nextDefault tries until the claim kind has a default, which is to be accepted

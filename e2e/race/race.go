@@ -76,25 +76,11 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	if err != nil {
 		return err
 	}
-	racing, stopChaos := context.WithCancel(parent)
-	defer stopChaos()
-	var chaos errgroup.Group
-	if r.chaos {
-		s, err := f.cluster.sabotage(racing, lanes)
-		if err != nil {
-			return err
-		}
-		chaos.Go(func() error { return killing(racing, f, r) })
-		chaos.Go(func() error {
-			<-racing.Done()
-			return s.stop()
-		})
-	}
-
-	if scenario.Forger {
-		for range forgers {
-			chaos.Go(func() error { return f.forge(racing, lanes, r) })
-		}
+	racing, stopDisturbing := context.WithCancel(parent)
+	defer stopDisturbing()
+	disturbances, err := f.disturb(racing, scenario, lanes, r)
+	if err != nil {
+		return err
 	}
 
 	r.start = time.Now()
@@ -119,9 +105,9 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 		})
 	}
 	err = all.Wait()
-	stopChaos()
+	stopDisturbing()
 	endTicking()
-	if err = errors.Join(err, chaos.Wait()); err != nil {
+	if err = errors.Join(err, disturbances.Wait()); err != nil {
 		return err
 	}
 	after, err := f.calls(parent)
@@ -133,4 +119,26 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	}
 	r.end(after)
 	return nil
+}
+
+// disturb the lanes with the scenario's chaos and forgers, until the context ends.
+func (f *Fleet) disturb(ctx context.Context, scenario Scenario, lanes []*lane, r *report) (*errgroup.Group, error) {
+	var all errgroup.Group
+	if scenario.Chaos {
+		s, err := f.cluster.sabotage(ctx, lanes)
+		if err != nil {
+			return nil, err
+		}
+		all.Go(func() error { return killing(ctx, f, r) })
+		all.Go(func() error {
+			<-ctx.Done()
+			return s.stop()
+		})
+	}
+	if scenario.Forger {
+		for range forgers {
+			all.Go(func() error { return f.forge(ctx, lanes, r) })
+		}
+	}
+	return &all, nil
 }
