@@ -71,46 +71,27 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	}
 	defer func() { err = errors.Join(err, etcd.Close()) }()
 	t := m.bound()
-	storms := []struct {
-		name  string
-		kinds []string // of class
-		gale  *gale
-	}{{name: "quiet"}, {name: "elsewhere", kinds: free}, {name: "here", kinds: m.kinds.classes}}
-	for i := range storms {
-		s := &storms[i]
-		if s.kinds == nil {
-			continue
-		}
-		if s.gale, err = newGale(ctx, etcd, n, func(i int) class { return pooled(i, s.kinds, m.settings.Matches) }); err != nil {
+	quiet := &weather{name: "quiet"}
+	elsewhere := &weather{name: "elsewhere", kinds: free}
+	here := &weather{name: "here", kinds: m.kinds.classes}
+	for _, w := range []*weather{elsewhere, here} {
+		if w.gale, err = newGale(ctx, etcd, n, func(i int) class { return pooled(i, w.kinds, m.settings.Matches) }); err != nil {
 			return nil, err
 		}
 	}
-	rounds, changes := make([][]round, len(storms)), make([][]float64, len(storms))
-	for number := range m.settings.Rounds + 1 {
-		for i := range storms {
-			if number%2 == 1 {
-				i = len(storms) - 1 - i
-			}
-			r, rate, err := m.stormRound(watching, t, storms[i].gale)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", storms[i].name, err)
-			}
-			_, _ = fmt.Fprintf(m.progress, "  storm: round %d of %d, %-9s %4.0f changes/s, %6.0f claims/s, p50 %.2f ms, p99 %.2f ms\n",
-				number, m.settings.Rounds, storms[i].name, rate, r.perSecond(), millis(r.P50), millis(r.P99))
-			if number > 0 {
-				rounds[i], changes[i] = append(rounds[i], r), append(changes[i], rate)
-			}
-		}
+	all := []*weather{quiet, elsewhere, here}
+	if err := m.stormRounds(watching, t, all); err != nil {
+		return nil, err
 	}
 	s := &Storm{Wanted: m.settings.Changes}
 	for i, to := range []*Stormed{&s.Quiet, &s.Elsewhere, &s.Here} {
-		to.ChangesPerSecond = median(changes[i])
-		if to.Served, err = served(t.process, rounds[i]); err != nil {
+		to.ChangesPerSecond = median(all[i].changes)
+		if to.Served, err = served(t.process, all[i].rounds); err != nil {
 			return nil, err
 		}
 	}
 	p99 := func(r round) float64 { return millis(r.P99) }
-	s.P99Ratio, s.P99RatioToQuiet = ratio(rounds[2], rounds[1], p99), ratio(rounds[2], rounds[0], p99)
+	s.P99Ratio, s.P99RatioToQuiet = ratio(here.rounds, elsewhere.rounds, p99), ratio(here.rounds, quiet.rounds, p99)
 	return s, nil
 }
 
@@ -123,6 +104,37 @@ func (m *many) discard(ctx context.Context, kind string) error {
 	}
 	if ctx.Err() == nil {
 		return cmp.Or(err, fmt.Errorf("the watch of %s has ended", kind))
+	}
+	return nil
+}
+
+// weather is the changes beside which claims are measured, and the rounds that were measured.
+type weather struct {
+	name    string
+	kinds   []string // of the classes that change
+	gale    *gale    // none in quiet weather
+	rounds  []round
+	changes []float64 // per second, by round
+}
+
+// stormRounds measures in all weathers, in turn one way and the other. It leaves out the first round of each.
+func (m *many) stormRounds(ctx context.Context, t *target, all []*weather) error {
+	for n := range m.settings.Rounds + 1 {
+		for i := range all {
+			if n%2 == 1 {
+				i = len(all) - 1 - i
+			}
+			w := all[i]
+			r, rate, err := m.stormRound(ctx, t, w.gale)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			_, _ = fmt.Fprintf(m.progress, "  storm: round %d of %d, %-9s %4.0f changes/s, %6.0f claims/s, p50 %.2f ms, p99 %.2f ms\n",
+				n, m.settings.Rounds, w.name, rate, r.perSecond(), millis(r.P50), millis(r.P99))
+			if n > 0 {
+				w.rounds, w.changes = append(w.rounds, r), append(w.changes, rate)
+			}
+		}
 	}
 	return nil
 }
