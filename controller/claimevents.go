@@ -81,7 +81,7 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 }
 
 // bound queues the event that a claim was bound. It drops the event if there is no place for it.
-func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d selector.Decision) {
+func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
 	e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
 		note: fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates), failed: func() {},
@@ -127,10 +127,11 @@ func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
 	}
 	err := recovered(func() error {
 		claim, err := a.ask.Claim(a.namespace, a.name)
-		if err == nil {
-			d := view.Choose(claim, 0)
-			note, matched = d.Warning(), d.Class != nil
+		if err != nil {
+			return err
 		}
+		d, err := preview(view, claim)
+		note, matched = d.Warning(), d.Class != nil
 		return err
 	})
 	if err != nil {

@@ -180,9 +180,11 @@ type question struct {
 func (q *question) put(view *selector.View) {
 	q.failed = recovered(func() error {
 		claim, err := q.ask.Claim(q.namespace, "")
-		if err == nil {
-			q.matched = view.Choose(claim, 0).Class != nil
+		if err != nil {
+			return err
 		}
+		d, err := preview(view, claim)
+		q.matched = d.Class != nil
 		return err
 	}) != nil
 }

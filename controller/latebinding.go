@@ -59,8 +59,8 @@ type LateBinder struct {
 	// Rate limits the writes of claims, and the events on claims, each per second. A
 	// burst may have twice as many.
 	Rate int
-	// Fresh returns a random number.
-	Fresh func() uint64
+	// Decider decides on the claims.
+	Decider *selector.Decider
 
 	// interval of the rounds, and delay of the first retry. Zero means lateRound and
 	// lateRetry; only tests set them.
@@ -141,6 +141,12 @@ func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, as
 	tell, cancel := context.WithTimeout(ctx, asking/4)
 	defer cancel()
 	b.Events.notifyWaiting(tell, w, view, time.Now())
+}
+
+// preview decides on a claim from what is known, without any effect and without asking
+// others: only the writers do.
+func preview(view *selector.View, claim selector.Claim) (selector.Decision, error) {
+	return new(selector.Decider).Decide(context.Background(), view, selector.Intake{Claim: claim}, selector.Explain)
 }
 
 // view returns the classes for a watch, nil if none fit it now.

@@ -117,7 +117,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
-	r.binder = &LateBinder{Claims: r.claims, Events: NewEvents(events, "here"), Namespaces: namespaces{}, Rate: 100_000, Fresh: func() uint64 { return 1 }, interval: lateRound / 20, retry: lateRetry / 20}
+	r.binder = &LateBinder{Claims: r.claims, Events: NewEvents(events, "here"), Namespaces: namespaces{}, Rate: 100_000, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, interval: lateRound / 20, retry: lateRetry / 20}
 	for _, f := range change {
 		f(r.binder)
 	}
@@ -183,7 +183,7 @@ func TestLateBinding(t *testing.T) {
 	drawn := func(name string) string {
 		claim := view.Kind.Read("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
 		require.Empty(t, claim.Problems)
-		return view.Choose(claim.Claim, 1).Class.Name
+		return previewed(t, view, claim.Claim).Class.Name
 	}
 	assert.Equal(t, map[string]string{
 		"team-a/waits": drawn("waits"), "team-a/null": drawn("null"), "team-a/explicit": "mine",
@@ -657,14 +657,15 @@ func TestLeastClaimsCounted(t *testing.T) {
 		view := r.registration.Inventory.Snapshot()[lateKind]
 		claim := view.Kind.Read("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
 		require.Empty(t, claim.Problems)
-		d := view.Choose(claim.Claim, 1)
+		d := previewed(t, view, claim.Claim)
 		if class != "" {
 			assert.Equal(t, class, d.Class.Name, reason)
 		}
 		return d
 	}
 	d := choose("gold-2", "We should choose the class with the fewest claims.")
-	d.View.Decide(d.Claim, 1, time.Now())
+	_, err := r.binder.Decider.Decide(t.Context(), d.View, d.Intake, selector.Admit)
+	require.NoError(t, err)
 	bound("four", "gold-2")
 	r.awaitCounts(t, ClaimCounts{Bound: 4})
 	choose("gold-1", "We should count the claim that was given a class a moment ago: two to three.")
@@ -677,7 +678,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 
 	again := *r.kind
 	again.Generation = 2
-	_, err := r.claims.follow(t.Context(), &again, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
+	_, err = r.claims.follow(t.Context(), &again, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
 	require.NoError(t, err)
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
 	choose("gold-2", "We should count no claim twice after a change of the registration.")
@@ -831,4 +832,11 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	require.NoError(t, r.claims.Ready(now), "We should be ready when they are.")
 	r.claims.drop(lateKind)
 	require.NoError(t, r.claims.Ready(now), "We should not cease to be ready for a kind that is registered later.")
+}
+
+func previewed(t *testing.T, view *selector.View, claim selector.Claim) selector.Decision {
+	t.Helper()
+	d, err := preview(view, claim)
+	require.NoError(t, err)
+	return d
 }

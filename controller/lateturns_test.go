@@ -154,7 +154,7 @@ func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *cla
 	claims, others = add(lateKind), add("others.example.org")
 	inventory.SetClasses(labelled(golds, "gold tier=gold"))
 	inventory.Open()
-	b = &LateBinder{Claims: all, Events: NewEvents(nil, ""), Namespaces: namespaces{}, Rate: 100, Fresh: rand.Uint64}
+	b = &LateBinder{Claims: all, Events: NewEvents(nil, ""), Namespaces: namespaces{}, Rate: 100, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now}}
 	return b, claims, others
 }
 

@@ -108,7 +108,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	if !ok {
 		return "", 0, nil
 	}
-	decision, err := l.decide(claim)
+	decision, err := l.decide(ctx, claim)
 	if err != nil {
 		return lateFailed, 0, err
 	}
@@ -126,7 +126,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
 			"candidates", decision.Candidates, "dropped", decision.DroppedText())
 		claim.ask = "" // It may be long, and an event does not need it.
-		l.binder.Events.bound(w, claim, version, decision)
+		l.binder.Events.bound(w, claim, version, &decision)
 		return lateBound, 0, nil
 	case isOutdated(err):
 		return lateChanged, 0, err
@@ -140,7 +140,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 }
 
 // decide chooses a class for a claim, none while the classes are not known.
-func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
+func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Decision, error) {
 	view := l.binder.view(l.watch)
 	if view == nil {
 		return selector.Decision{}, nil
@@ -149,7 +149,7 @@ func (l *lateWriter) decide(a waitingAttempt) (selector.Decision, error) {
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return view.Decide(claim, l.binder.Fresh(), time.Now()), nil
+	return l.binder.Decider.Decide(ctx, view, selector.Intake{Claim: claim}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has

@@ -468,7 +468,7 @@ func TestLiveAsks(t *testing.T) {
 				names = append(names, c.String())
 			}
 			assert.Equal(t, tc.want, names, tc.reason)
-			assert.Equal(t, len(tc.want) > 0, view.Choose(claim, 0).Class != nil, "We should be able to choose among what was read.")
+			assert.Equal(t, len(tc.want) > 0, previewed(t, view, claim).Class != nil, "We should be able to choose among what was read.")
 		})
 	}
 }

@@ -55,10 +55,11 @@ func BenchmarkChoose(b *testing.B) {
 				claim.Selector, err = labels.Parse(text)
 				require.NoError(b, err)
 			}
-			require.Equal(b, c.matches, view.Choose(claim, 0).Candidates)
+			require.Equal(b, c.matches, choose(&view, claim, 0).Candidates)
 			b.ReportAllocs()
+			decider, in := &Decider{}, Intake{Claim: claim}
 			for b.Loop() {
-				view.Choose(claim, 0)
+				_, _ = decider.Decide(b.Context(), &view, in, DryRun)
 			}
 		})
 	}
@@ -110,10 +111,10 @@ func BenchmarkChange(b *testing.B) {
 func BenchmarkNewView(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
-			before := heap()
+			before := heapBytes()
 			kind, classes := crowd("as.example.org", n, 0, 1)
 			view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
-			held := heap() - before
+			held := heapBytes() - before
 			b.ReportAllocs()
 			for b.Loop() {
 				newView(view.Kind, []*Classes{NewClasses(kind, classes)})
@@ -123,7 +124,7 @@ func BenchmarkNewView(b *testing.B) {
 	}
 }
 
-func heap() int64 {
+func heapBytes() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&stats)

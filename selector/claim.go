@@ -37,6 +37,7 @@ type ClaimKind struct {
 	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
 	memory        memory // nil if the strategy has none
+	filters       []compiledFilter
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -63,6 +64,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.Paths.SettledBy() {
 		c.settledBy = append(c.settledBy, newPath(p))
 	}
+	c.compileFilters()
 	c.plan = c.newReadPlan()
 	return c
 }

@@ -55,7 +55,7 @@ func FuzzClaimKind(f *testing.F) {
 		if c.LeftAlone != "" || bound || len(c.Problems) > 0 {
 			return
 		}
-		decision := v.Choose(c.Claim, 1)
+		decision := choose(v, c.Claim, 1)
 		_ = decision.Warning()
 		if decision.Class == nil || !admissible(&registration.Spec) {
 			return

@@ -1,11 +1,73 @@
 package selector
 
 import (
+	"container/heap"
 	"math"
 	"time"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
+
+// filter drops candidates that a claim is offered but may not get. The author of the
+// claim learns how many, and why.
+type filter struct {
+	// reason is one word, for programs. text reads after a number of classes.
+	reason, text string
+	// compile returns what the filter does for a kind of claim, nil for nothing.
+	compile func(*ClaimKind) drops
+}
+
+// drops says whether a filter drops a candidate. It does so with an error, too: a class
+// that cannot be judged goes to no claim.
+type drops func(Claim, *Class) (bool, error)
+
+// filters run in this order. The first that drops a candidate gives the reason. A new
+// filter is a new row.
+var filters = []filter{
+	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
+	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
+	{"Cordoned", "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
+	{"WeightZero", "of weight 0", func(k *ClaimKind) drops {
+		if !k.Strategy.Weighted {
+			return nil
+		}
+		return func(_ Claim, c *Class) (bool, error) { return c.Weight == 0, nil }
+	}},
+}
+
+func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
+
+// compiledFilter is a filter for the claims of one kind.
+type compiledFilter struct {
+	reason, text string
+	drops        drops
+}
+
+// maxFilters is how many filters a kind may have.
+const maxFilters = 8
+
+// Dropped counts the candidates that each filter of a kind dropped. It is an array
+// because a claim allocates no memory for what it does not get.
+type Dropped [maxFilters]int
+
+// compileFilters for the claims of a kind.
+func (k *ClaimKind) compileFilters() {
+	for _, f := range filters {
+		if drops := f.compile(k); drops != nil {
+			k.filters = append(k.filters, compiledFilter{f.reason, f.text, drops})
+		}
+	}
+}
+
+// dropping returns the index of the first filter that drops a candidate, -1 if none does.
+func (k *ClaimKind) dropping(claim Claim, c *Class) (filter int, err error) {
+	for i := range k.filters {
+		if dropped, err := k.filters[i].drops(claim, c); dropped || err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
+}
 
 // Strategy chooses one of several candidates.
 type Strategy struct {
@@ -61,26 +123,98 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	},
 }
 
-// draw holds the best candidate so far. The order of the offers does not matter.
-type draw struct {
-	strategy Strategy
-	memory   memory
-	seed     uint64
-
-	winner *Class
-	rank   int64
-	key    float64
+// candidate of a draw.
+type candidate struct {
+	class *Class
+	rank  int64
+	key   float64
 }
 
-func (d *draw) offer(c *Class) {
-	rank, key := d.strategy.place(uniform(d.seed, c.sum), c.Weight)
-	if d.memory != nil {
-		rank = d.memory.rank(c)
+// before says whether the draw prefers a to b.
+func (a candidate) before(b candidate) bool {
+	switch {
+	case a.rank != b.rank:
+		return a.rank > b.rank
+	case a.key != b.key:
+		return a.key < b.key
 	}
-	if d.winner == nil || rank > d.rank ||
-		rank == d.rank && (key < d.key || key == d.key && compare(c, d.winner) < 0) {
-		d.winner, d.rank, d.key = c, rank, key
+	return compare(a.class, b.class) < 0
+}
+
+// draw gives the candidates of a claim in the order of its kind's strategy. It is lazy:
+// nearly every claim gets the first, so only that one is kept at first. To go down the
+// order is to draw with the same odds among those that are left.
+type draw struct {
+	view  *View
+	claim Claim
+	seed  uint64
+	// rest are the candidates after the first, once the second was asked for.
+	rest *candidateHeap
+}
+
+// first candidate, without a class if there is none. The decision learns how many there
+// are, and what was dropped.
+func (d *draw) first(decision *Decision) (best candidate) {
+	decision.Candidates, decision.Dropped, decision.DropErr, decision.Refused = 0, Dropped{}, nil, nil
+	kind, claim := d.view.Kind, d.claim
+	d.view.each(claim, func(c *Class) {
+		if i, err := kind.dropping(claim, c); i >= 0 {
+			decision.Dropped[i]++
+			if err != nil && decision.DropErr == nil {
+				decision.DropErr = err
+			}
+			return
+		}
+		decision.Candidates++
+		if next := d.place(c); best.class == nil || next.before(best) {
+			best = next
+		}
+	})
+	return best
+}
+
+// next candidate after one that was refused, without a class if there is none.
+func (d *draw) next(refused *Class) candidate {
+	if d.rest == nil {
+		d.rest = &candidateHeap{}
+		d.view.each(d.claim, func(c *Class) {
+			if i, _ := d.view.Kind.dropping(d.claim, c); i < 0 && c != refused {
+				*d.rest = append(*d.rest, d.place(c))
+			}
+		})
+		heap.Init(d.rest)
 	}
+	if d.rest.Len() == 0 {
+		return candidate{}
+	}
+	return heap.Pop(d.rest).(candidate)
+}
+
+func (d *draw) place(c *Class) candidate {
+	kind := d.view.Kind
+	rank, key := kind.Strategy.place(uniform(d.seed, c.sum), c.Weight)
+	if kind.memory != nil {
+		rank = kind.memory.rank(c)
+	}
+	return candidate{c, rank, key}
+}
+
+// candidateHeap is a heap.Interface, the best first.
+type candidateHeap []candidate
+
+func (h candidateHeap) Len() int           { return len(h) }
+func (h candidateHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h candidateHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push adds a candidate.
+func (h *candidateHeap) Push(c any) { *h = append(*h, c.(candidate)) }
+
+// Pop removes the last.
+func (h *candidateHeap) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	*h = (*h)[:last]
+	return c
 }
 
 // uniform returns a number in (0,1), without both ends, that depends on every bit of

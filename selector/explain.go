@@ -2,11 +2,15 @@ package selector
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // Explanation is a decision with its reasons.
@@ -59,15 +63,18 @@ type NearMiss struct {
 	Drop *Drop
 }
 
-// Explain decides as Choose does, and gathers the reasons: it looks at every class that
-// the claim is offered. It says nothing about other classes, which the claim's author may
-// not be allowed to know.
-func (v *View) Explain(claim Claim, fresh uint64) Explanation {
-	e := Explanation{Decision: v.Choose(claim, fresh)}
-	asked := map[*Class]bool{}
+// Explain decides without any effect, and gathers the reasons: it looks at every class
+// that the claim is offered. It says nothing about other classes, which the claim's
+// author may not be allowed to know. It has no reasons for a claim that is left alone or
+// has problems.
+func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanation, err error) {
+	if e.Decision, err = d.Decide(ctx, v, in, Explain); err != nil || !e.Decision.Drawn() {
+		return e, err
+	}
+	claim, asked := in.Claim, map[*Class]bool{}
 	v.each(claim, func(c *Class) {
 		asked[c] = true
-		if drop := v.drop(claim, c); drop != nil {
+		if drop := e.Decision.drops(c); drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
 		} else {
 			e.Candidates = append(e.Candidates, Candidate{Class: c})
@@ -85,12 +92,23 @@ func (v *View) Explain(claim Claim, fresh uint64) Explanation {
 	if claim.Selector != nil {
 		e.addMisses(asked)
 	}
-	return e
+	return e, nil
 }
 
-func (v *View) drop(claim Claim, c *Class) *Drop {
-	if i := v.dropping(claim, c); i >= 0 {
-		return &Drop{Class: c, Reason: filters[i].reason, Text: filters[i].text}
+// drops says why the claim may not get a class, nil if it may.
+func (d *Decision) drops(c *Class) *Drop {
+	if i, err := d.View.Kind.dropping(d.Claim, c); i >= 0 {
+		f := &d.View.Kind.filters[i]
+		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
+		if err != nil {
+			drop.Text += ": " + brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+		}
+		return drop
+	}
+	for _, r := range d.Refused {
+		if r.Class == c {
+			return &Drop{Class: c, Reason: r.Gate.Reason, Text: r.Gate.Text}
+		}
 	}
 	return nil
 }
@@ -161,7 +179,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 				e.FarMisses++
 				return
 			}
-			miss := NearMiss{Class: c, Unmet: unmet[0], Drop: view.drop(claim, c)}
+			miss := NearMiss{Class: c, Unmet: unmet[0], Drop: e.Decision.drops(c)}
 			miss.Value, miss.Has = c.Labels.Lookup(miss.Unmet.Key())
 			distances[c] = miss.distance()
 			e.NearMisses = append(e.NearMisses, miss)

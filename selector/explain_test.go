@@ -24,7 +24,7 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		g := generator{rand.New(rand.NewPCG(5, uint64(i)))} //nolint:gosec // It has to be reproducible.
 		view, claim, fresh := g.view(), g.claim(), g.Uint64()
 
-		want, got := view.Choose(claim, fresh), view.Explain(claim, fresh)
+		want, got := choose(view, claim, fresh), explain(view, claim, fresh)
 		require.Equal(t, want, got.Decision, "We should tell the decision that is made (%d)", i)
 		seen[want.Reason()]++
 
@@ -48,8 +48,8 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		dropped := Dropped{}
 		for _, d := range got.Dropped {
 			tell(d.Class, d.Reason)
-			for n := range filters {
-				if filters[n].reason == d.Reason {
+			for n, f := range view.Kind.filters {
+				if f.reason == d.Reason {
 					dropped[n]++
 				}
 			}
@@ -78,7 +78,7 @@ func TestExplainAgreesWithChoose(t *testing.T) {
 		}
 		require.Equal(t, rest, got.FarMisses+got.NotDefault, "We should count the rest (%d)", i)
 
-		again := view.Explain(claim, g.Uint64())
+		again := explain(view, claim, g.Uint64())
 		if got.Reproducible {
 			require.Same(t, want.Class, again.Decision.Class, "We should promise only what holds (%d)", i)
 		} else {
@@ -108,8 +108,8 @@ func place(view *View, claim Claim, c *Class) string {
 		return "unoffered"
 	}
 	dropped := func(c *Class) string {
-		for _, f := range filters {
-			if f.drops(view, claim, c) {
+		for _, f := range view.Kind.filters {
+			if is, _ := f.drops(claim, c); is {
 				return f.reason
 			}
 		}
@@ -165,10 +165,10 @@ func TestExplainedOdds(t *testing.T) {
 
 				got := map[*Class]int{}
 				for range draws {
-					got[view.Choose(claim(0), random.Uint64()).Class]++
+					got[choose(view, claim(0), random.Uint64()).Class]++
 				}
 				statistic, freedom := 0.0, -1
-				for _, c := range view.Explain(claim(0), 0).Candidates {
+				for _, c := range explain(view, claim(0), 0).Candidates {
 					if c.Odds.Share == 0 {
 						require.Zero(t, got[c.Class], "We should never draw %s", c.Class)
 						continue
@@ -213,7 +213,7 @@ func TestExplainOdds(t *testing.T) {
 			k := postgres()
 			k.Spec.Strategy = tc.strategy
 			got := map[string]Odds{}
-			for _, c := range weighed(k, tc.weights).Explain(claim(0), 0).Candidates {
+			for _, c := range explain(weighed(k, tc.weights), claim(0), 0).Candidates {
 				got[c.Class.String()] = c.Odds
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
@@ -232,7 +232,7 @@ func TestExplainOdds(t *testing.T) {
 		k := postgres()
 		view := weighed(k, map[string]int64{"as/one": 1, "as/two": 1})
 		view.Kind.Strategy.Depends = "the weather"
-		e := view.Explain(claim(0), 0)
+		e := explain(view, claim(0), 0)
 		assert.False(t, e.Reproducible, "We should promise nothing of a draw that depends on more")
 		for _, c := range e.Candidates {
 			assert.Zero(t, c.Odds, "We should make up no odds")
@@ -253,7 +253,7 @@ func TestExplainNearest(t *testing.T) {
 	}, nil))
 	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 
-	e := view.Explain(Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
+	e := explain(view, Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
 	var got []string
 	for _, m := range e.NearMisses {
 		got = append(got, m.Class.Name)

@@ -66,7 +66,10 @@ func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 	left := false
 	if claim.Namespace != "" && v.Kind.own() {
 		v.eachDefaultOf(claim.Namespace, func(c *Class) {
-			left = left || v.dropping(claim, c) < 0
+			if !left {
+				i, _ := v.Kind.dropping(claim, c)
+				left = i < 0
+			}
 			visit(c)
 		})
 	}

@@ -27,7 +27,7 @@ func inTurn() *ClaimKind {
 // next decides on a claim for good.
 func next(t *testing.T, view *View, c Claim, fresh uint64) string {
 	t.Helper()
-	d := view.Decide(c, fresh, time.Time{})
+	d := decide(view, c, fresh, time.Time{})
 	require.NotNil(t, d.Class)
 	return d.Class.String()
 }
@@ -62,8 +62,8 @@ func TestRoundRobin(t *testing.T) {
 	for i := range 100 {
 		require.Equal(t, order[i%10], next(t, view, claim(10+i), 0), "We should go through the classes in turn, again and again.")
 	}
-	before := view.Choose(claim(0), 0)
-	assert.Equal(t, before.Class, view.Choose(claim(0), 0).Class, "We should take no turn for asking.")
+	before := choose(view, claim(0), 0)
+	assert.Equal(t, before.Class, choose(view, claim(0), 0).Class, "We should take no turn for asking.")
 	assert.Equal(t, order[0], before.Class.String(), "We should say who is next.")
 }
 
@@ -184,16 +184,17 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 		for i := range 100 {
 			next(t, view, claim(i), 0)
 		}
-		return testing.AllocsPerRun(100, func() { view.Decide(claim(1), 0, time.Time{}) })
+		return testing.AllocsPerRun(100, func() { decide(view, claim(1), 0, time.Time{}) })
 	}
 	assert.InDelta(t, allocations(NewClaimKind(postgres())), allocations(inTurn()), 0, "We should not allocate in order to take turns.")
 }
 
 func BenchmarkRoundRobin(b *testing.B) {
 	view := newView(inTurn(), []*Classes{NewClasses(crowd("as.example.org", 100_000, 0, 1))})
-	require.Equal(b, 10, view.Choose(claim(1), 0).Candidates)
+	require.Equal(b, 10, choose(view, claim(1), 0).Candidates)
 	b.ReportAllocs()
+	decider, in := &Decider{}, Intake{Claim: claim(1)}
 	for b.Loop() {
-		view.Decide(claim(1), 0, time.Time{})
+		_, _ = decider.Decide(b.Context(), view, in, Admit)
 	}
 }

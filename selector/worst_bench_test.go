@@ -73,10 +73,11 @@ func BenchmarkWorst(b *testing.B) {
 				b.ReportAllocs()
 				b.ReportMetric(float64(len(text)), "input-B")
 				claim := Claim{Namespace: "team", Name: "db", Selector: s}
-				n := 0
+				n, decider := 0, &Decider{}
 				before := cpu()
 				for b.Loop() {
-					n = view.Choose(claim, 0).Candidates
+					d, _ := decider.Decide(b.Context(), view, Intake{Claim: claim}, DryRun)
+					n = d.Candidates
 				}
 				b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(float64(n), "candidates")
@@ -97,9 +98,10 @@ func BenchmarkDefaults(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("claim/namespaces=%d", n), func(b *testing.B) {
+			decider, in := &Decider{}, Intake{Claim: Claim{Namespace: "team-0", Name: "db"}}
 			b.ReportAllocs()
 			for b.Loop() {
-				view.Choose(Claim{Namespace: "team-0", Name: "db"}, 0)
+				_, _ = decider.Decide(b.Context(), view, in, DryRun)
 			}
 		})
 	}

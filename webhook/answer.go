@@ -14,21 +14,30 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-func answer(request *admissionv1.AdmissionRequest, parents int, d selector.Decision) *admissionv1.AdmissionResponse {
-	warning := d.Warning()
-	if d.Class == nil && d.View.Kind.Deny {
-		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-		return denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
+// answer to the creation of a claim.
+func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
+	if d.LeftAlone != "" {
+		return untouched(d.LeftAlone)
 	}
+	if len(d.Problems) > 0 {
+		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+		return denied(apierrors.NewInvalid(kind, request.Name, d.Problems), d.Reason())
+	}
+	logDecision(ctx, request, d)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if warning != "" {
+	warning := d.Warning()
+	switch {
+	case d.Class == nil && d.View.Kind.Deny:
+		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+		response = denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
+	case warning != "":
 		response.Warnings = []string{warning}
 	}
-	if d.Class == nil {
-		return response
+	if d.Class != nil {
+		response.Patch = selector.Patch(d.View.Kind.AddReference(d.Parents, d.Class))
+		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
-	response.Patch = selector.Patch(d.View.Kind.AddReference(parents, d.Class))
-	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+	response.AuditAnnotations = auditAnnotations(d)
 	return response
 }
 
@@ -47,7 +56,7 @@ func denied(err *apierrors.StatusError, reason string) *admissionv1.AdmissionRes
 }
 
 // auditAnnotations explain the decision in the API server's audit log.
-func auditAnnotations(d selector.Decision) map[string]string {
+func auditAnnotations(d *selector.Decision) map[string]string {
 	annotations := map[string]string{
 		"reason":     d.Reason(),
 		"candidates": strconv.Itoa(d.Candidates),
@@ -62,7 +71,7 @@ func auditAnnotations(d selector.Decision) map[string]string {
 	return annotations
 }
 
-func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d selector.Decision) {
+func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d *selector.Decision) {
 	class := ""
 	if d.Class != nil {
 		class = d.Class.String()

@@ -24,7 +24,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 	inventory := newInventory(kind, index(sqlClasses, "silver tier=silver"))
 	binder := newBinder(t, inventory)
 	reads := 0
-	binder.Live = func(_ context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+	binder.Decider.Live = func(_ context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
 		reads++
 		assert.Same(t, inventory.Snapshot()[claimKindName], view, "We should read the kinds of the view on which we decided.")
 		assert.Equal(t, "tier=gold", claim.Selector.String(), "We should read what the claim asks for.")
@@ -37,7 +37,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 		"We should bind to a class that was created a moment ago.")
 
 	failure := errors.New("connection refused")
-	binder.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, failure }
+	binder.Decider.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, failure }
 	response, err = binder.Review(t.Context(), newRequest(wantsGold))
 	require.ErrorIs(t, err, failure, "We should not say that there is no class when we could not look.")
 	assert.Nil(t, response)
@@ -99,7 +99,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			binder := newBinder(t, newInventory(tc.kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
 			// The API server selects, so the live view has the matches alone; the
 			// message should still say among how many classes we looked.
-			binder.Live = asLive(selector.NewView(tc.kind, []*selector.Classes{index(sqlClasses, golds...)}))
+			binder.Decider.Live = asLive(selector.NewView(tc.kind, []*selector.Classes{index(sqlClasses, golds...)}))
 			response, err := binder.Review(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			want := &admissionv1.AdmissionResponse{Allowed: tc.want.allowed, AuditAnnotations: tc.want.audit}
@@ -180,7 +180,7 @@ func TestReviewSeedsTheDraw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			binder := newBinder(t, newInventory(tc.kind, index(sqlClasses, "a tier=gold", "b tier=gold")))
 			fresh := uint64(0)
-			binder.Fresh = func() uint64 { fresh++; return fresh }
+			binder.Decider.Fresh = func() uint64 { fresh++; return fresh }
 			classes := map[string]int{}
 			for range requests {
 				response, err := binder.Review(t.Context(), tc.request)

@@ -23,8 +23,8 @@ func (w *world) binder() *Binder {
 	for _, view := range w.inventory.Snapshot() {
 		nothing[view.Kind] = selector.NewView(view.Kind, nil)
 	}
-	b := &Binder{Snapshot: w.inventory.Snapshot, Registered: asRegistered(false, nil), Fresh: func() uint64 { return 1 }, Now: time.Now}
-	b.Live = func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) {
+	b := &Binder{Snapshot: w.inventory.Snapshot, Registered: asRegistered(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
+	b.Decider.Live = func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) {
 		return nothing[v.Kind], nil
 	}
 	return b

@@ -99,7 +99,7 @@ func TestReviewGuards(t *testing.T) {
 		"Ambiguous": {
 			reason:    "We should not write a reference that may mean two classes.",
 			inventory: ambiguous,
-			request:   newRequest(""),
+			request:   newRequest(wantsGold),
 			want: want{err: `claim kind "postgresqlinstances.database.example.org" has class kinds ["rdsclasses.example.org" "sqlclasses.example.org"], ` +
 				`which a reference of the form Name cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind`},
 		},

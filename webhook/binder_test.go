@@ -88,16 +88,19 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 	t.Helper()
 	return &Binder{
 		Snapshot: i.Snapshot,
-		Live: func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
-			assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
-			return nil, errors.New("no live read")
-		},
 		Registered: func(context.Context, string) (bool, error) {
 			assert.Fail(t, "We should not ask the API server for a claim kind that the snapshot has.")
 			return false, errors.New("no look-up")
 		},
-		Fresh: func() uint64 { return 1 },
-		Now:   time.Now,
+		Decider: &selector.Decider{
+			Live: func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+				assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
+				return nil, errors.New("no live read")
+			},
+			Deadline: WithDeadline,
+			Fresh:    func() uint64 { return 1 },
+			Now:      time.Now,
+		},
 	}
 }
 

@@ -41,7 +41,7 @@ func (r *reservation) grow(total int) error {
 	if r.budget == nil || more <= 0 {
 		return nil
 	}
-	ctx, cancel := withDeadline(r.ctx)
+	ctx, cancel := WithDeadline(r.ctx)
 	defer cancel()
 	if r.budget.bytes.Acquire(ctx, more) != nil {
 		return errTooManyBodies

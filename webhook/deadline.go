@@ -18,10 +18,10 @@ func withArrival(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, at)
 }
 
-// withDeadline is for calls to others, such as the API server. The context ends at the
+// WithDeadline is for calls to others, such as the API server. The context ends at the
 // deadline of the request, or of one that arrives now if ctx has none. A review calls
 // it just before it asks: most claims are bound from memory and need no timer.
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := ctx.Value(arrivalKey{}).(time.Time)
 	if !ok {
 		at = time.Now()

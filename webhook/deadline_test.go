@@ -59,7 +59,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
-		"Live":       func(b *Binder, _ *selector.Inventory) { b.Live = live },
+		"Live":       func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
 		"Registered": func(b *Binder, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); b.Registered = registered },
 		"await": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
@@ -67,7 +67,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		},
 		"await, and then Live": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
-			b.Registered, b.Live = after(time.Second/2), live
+			b.Registered, b.Decider.Live = after(time.Second/2), live
 			time.AfterFunc(2*time.Second, func() { i.SetClaimKind(newClaimKind()) })
 		},
 	}

@@ -68,7 +68,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
 		return untouched("NotACreationOrUpdate"), nil
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
 	kind, err = g.ClassKind(ctx, schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
 	if err != nil {

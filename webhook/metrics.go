@@ -5,7 +5,6 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -32,17 +31,9 @@ var outcomeNames = [outcomes]string{
 	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "untouched", "malformed", "unavailable",
 }
 
-// readOutcome of a live read.
-type readOutcome int
-
-const (
-	readFound readOutcome = iota
-	readNone
-	readFailed
-	readOutcomes
-)
-
-var readOutcomeNames = [readOutcomes]string{"found", "none", "failed"}
+var readOutcomes = map[selector.LiveRead]string{
+	selector.ReadFound: "found", selector.ReadNone: "none", selector.ReadFailed: "failed",
+}
 
 // guardOutcomes by the reason in the audit annotation. Every other reason means
 // that the class is left alone.
@@ -81,7 +72,7 @@ type kindMetrics struct {
 	strategy  string
 	decisions [outcomes]prometheus.Counter
 	choosing  prometheus.Observer
-	reads     [readOutcomes]prometheus.Counter
+	reads     map[selector.LiveRead]prometheus.Counter
 }
 
 // NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
@@ -178,16 +169,17 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 	if name == "" {
 		return k // Nothing is chosen.
 	}
-	for i, outcome := range readOutcomeNames {
-		k.reads[i] = m.reads.WithLabelValues(name, outcome)
+	k.reads = map[selector.LiveRead]prometheus.Counter{}
+	for read, outcome := range readOutcomes {
+		k.reads[read] = m.reads.WithLabelValues(name, outcome)
 	}
 	k.choosing = m.choosing.WithLabelValues(name)
 	return k
 }
 
-// reviewed counts the answer to a claim. The view is nil for an unknown kind, and
-// the decision has no view if none was made.
-func (m *Metrics) reviewed(view *selector.View, d selector.Decision, response *admissionv1.AdmissionResponse, err error) {
+// reviewed counts the answer to a claim, and how it came about. The view is nil for an
+// unknown kind, and the decision has no view if none was made.
+func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, response *admissionv1.AdmissionResponse, err error) {
 	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
 		return
 	}
@@ -195,16 +187,24 @@ func (m *Metrics) reviewed(view *selector.View, d selector.Decision, response *a
 	if view != nil {
 		kind = view.Kind
 	}
-	m.forKind(kind).decisions[outcomeOf(d, response, err)].Inc()
+	k := m.forKind(kind)
+	k.decisions[outcomeOf(d, response, err)].Inc()
+	if d.Drawn() {
+		k.choosing.Observe(d.Took.Seconds())
+	}
+	if d.Read != selector.NotRead {
+		m.reading.Observe(d.ReadTook.Seconds())
+		k.reads[d.Read].Inc()
+	}
 }
 
-func outcomeOf(d selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
+func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
 	switch {
 	case err != nil:
 		return unavailableForClaim
-	case d.View == nil && response.Allowed:
+	case d.View == nil || d.LeftAlone != "":
 		return leftAlone
-	case d.View == nil:
+	case len(d.Problems) > 0:
 		return malformedClaim
 	case d.Class != nil:
 		return bound
@@ -222,21 +222,6 @@ func isBadRequest(err error) bool {
 	}
 	bad := (*badRequest)(nil)
 	return errors.As(err, &bad)
-}
-
-// chose observes how long a choice among the known classes took.
-func (m *Metrics) chose(kind *selector.ClaimKind, took time.Duration) {
-	if m != nil {
-		m.forKind(kind).choosing.Observe(took.Seconds())
-	}
-}
-
-// read observes how long a live read took, and counts what came of it.
-func (m *Metrics) read(kind *selector.ClaimKind, took time.Duration, o readOutcome) {
-	if m != nil {
-		m.reading.Observe(took.Seconds())
-		m.forKind(kind).reads[o].Inc()
-	}
 }
 
 // judged counts the answer to a class; kind is nil if it is not registered.

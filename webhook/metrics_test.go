@@ -77,22 +77,22 @@ func TestMetricsOfClaims(t *testing.T) {
 		},
 		"BoundAfterALiveRead": {
 			reason: "We should tell choosing from reading.", inventory: newInventory(newClaimKind(), silver),
-			change:  func(b *Binder) { b.Live = live(newClaimKind(), gold) },
+			change:  func(b *Binder) { b.Decider.Live = live(newClaimKind(), gold) },
 			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "bound"), fmt.Sprintf(asked, "found"), chosen, looked},
 		},
 		"UnmatchedAdmitted": {
 			reason: "We should count a claim that is created without a class.", inventory: newInventory(newClaimKind(), silver),
-			change:  func(b *Binder) { b.Live = live(newClaimKind(), silver) },
+			change:  func(b *Binder) { b.Decider.Live = live(newClaimKind(), silver) },
 			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked},
 		},
 		"UnmatchedWaiting": {
 			reason: "We should count a claim that is bound later.", inventory: newInventory(later, silver),
-			change:  func(b *Binder) { b.Live = live(later, silver) },
+			change:  func(b *Binder) { b.Decider.Live = live(later, silver) },
 			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_waiting"), fmt.Sprintf(asked, "none"), chosen, looked},
 		},
 		"UnmatchedDenied": {
 			reason: "We should count a claim that is refused for want of a class.", inventory: newInventory(deny, silver),
-			change:  func(b *Binder) { b.Live = live(deny, silver) },
+			change:  func(b *Binder) { b.Decider.Live = live(deny, silver) },
 			request: newRequest(`{}`), want: []string{fmt.Sprintf(decided, "unmatched_denied"), fmt.Sprintf(asked, "none"), chosen, looked},
 		},
 		"Untouched": {
@@ -106,7 +106,7 @@ func TestMetricsOfClaims(t *testing.T) {
 		"LiveReadFailed": {
 			reason: "We should count a claim that we cannot answer for.", inventory: newInventory(newClaimKind(), silver),
 			change: func(b *Binder) {
-				b.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+				b.Decider.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
 					return nil, errors.New("refused")
 				}
 			},
@@ -210,7 +210,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		return n
 	}
 	want := map[string]int{
-		"classbind_decisions_total": len(outcomeNames) + 2, "classbind_live_reads_total": len(readOutcomeNames), "classbind_choosing_duration_seconds": 1,
+		"classbind_decisions_total": len(outcomeNames) + 2, "classbind_live_reads_total": len(readOutcomes), "classbind_choosing_duration_seconds": 1,
 		"classbind_live_read_duration_seconds": 1, "classbind_guard_decisions_total": len(guardOutcomes) + 2,
 	}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
@@ -285,11 +285,11 @@ func TestMetricsAllocateNothing(t *testing.T) {
 
 func TestMetricsHaveUsefulBuckets(t *testing.T) {
 	m := NewMetrics(selector.NewInventory().Snapshot)
-	kind := newClaimKind()
+	view := selector.NewView(newClaimKind(), nil)
 	for took, bucket := range map[time.Duration]float64{time.Microsecond: 1e-6, 4 * time.Microsecond: 5e-6, 90 * time.Microsecond: 1e-4, 80 * time.Millisecond: 1e-1} {
 		m.choosing.Reset()
 		m.kinds.Store(&map[string]*kindMetrics{})
-		m.chose(kind, took)
+		m.reviewed(view, &selector.Decision{View: view, Took: took}, &admissionv1.AdmissionResponse{Allowed: true}, nil)
 		registry := prometheus.NewPedanticRegistry()
 		require.NoError(t, registry.Register(m.choosing))
 		families, err := registry.Gather()
@@ -315,7 +315,7 @@ func BenchmarkReview(b *testing.B) {
 	ctx := logr.NewContext(b.Context(), logr.Discard())
 	for name, m := range map[string]*Metrics{"Uncounted": nil, "Counted": NewMetrics(inventory.Snapshot)} {
 		b.Run(name, func(b *testing.B) {
-			binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Now: time.Now, Metrics: m}
+			binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: m}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := binder.Review(ctx, request); err != nil {

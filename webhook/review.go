@@ -32,7 +32,7 @@ import (
 var apiVersion = admissionv1.SchemeGroupVersion.String()
 
 // Reviewer answers one admission request. An error is classbind's fault, unless it is
-// a badRequest. Calls to others are made withDeadline.
+// a badRequest. Calls to others are made WithDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // Handler serves the answers of a Reviewer.

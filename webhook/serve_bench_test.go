@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,12 +84,10 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkAnswer(b *testing.B) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
 	request := newRequest(wantsGold)
-	decision := inventory.Snapshot()[claimKindName].Choose(selector.Claim{Selector: labels.Everything()}, 1)
-	respond := func() *admissionv1.AdmissionResponse {
-		response := answer(request, 1, decision)
-		response.AuditAnnotations = auditAnnotations(decision)
-		return response
-	}
+	claim := selector.Intake{Claim: selector.Claim{Selector: labels.Everything()}, Parents: 1}
+	decision, err := new(selector.Decider).Decide(b.Context(), inventory.Snapshot()[claimKindName], claim, selector.DryRun)
+	require.NoError(b, err)
+	respond := func() *admissionv1.AdmissionResponse { return answer(b.Context(), request, &decision) }
 	b.Run("Respond", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -25,6 +25,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/classbind/classbind/selector"
 )
 
 // wholeReview is as the API server sends it.
@@ -47,7 +49,7 @@ func newHandler(log io.Writer) *Handler {
 		classes = append(classes, fmt.Sprintf("gold-%d tier=gold region=us-east-1", i))
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
-	binder := &Binder{Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 1 }, Now: time.Now, Metrics: NewMetrics(inventory.Snapshot)}
+	binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot)}
 	return &Handler{Review: binder.Review, Log: newLog(log)}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/selector"
 )
 
 const (
@@ -104,7 +105,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	if err := mgr.Add(&controller.LateBinder{
 		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(),
-		Rate: l.options.lateRate, Fresh: rand.Uint64,
+		Rate: l.options.lateRate, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now},
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -210,8 +211,8 @@ func (s *server) addMetrics() error {
 func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
-		Snapshot: r.Inventory.Snapshot, Live: r.Live, Registered: r.Registered,
-		Fresh: rand.Uint64, Now: time.Now, Metrics: s.metrics,
+		Snapshot: r.Inventory.Snapshot, Registered: r.Registered, Metrics: s.metrics,
+		Decider: &selector.Decider{Live: r.Live, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now},
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {

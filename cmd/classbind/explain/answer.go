@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,10 +11,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// answer for a claim that was created now, in the order of the server: it leaves
-// alone a claim of which the API server does not ask it; cannot answer for a
-// registration at fault; leaves alone a claim that is being deleted or settled;
-// refuses a malformed one; and decides.
+// answer for a claim that was created now. First come the reasons for which the API
+// server does not ask, then the decision.
 func (o *options) answer(ctx context.Context, r *registry, d document, namespace string) (*Item, error) {
 	gvk := d.GroupVersionKind()
 	item := &Item{Claim: Claim{
@@ -46,19 +45,18 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 			gvk.GroupVersion(), found.GroupVersion())
 	}
 	item.decideBy(k)
-	if v.Fault != nil {
-		policy := "refused, because failurePolicy is " + string(k.Spec.FailurePolicy)
-		if k.Spec.FailurePolicy == v1alpha1.Ignore {
-			policy = "created without a class, because failurePolicy is Ignore"
-		}
-		return item.end(Undecided, v.Fault.Reason, fmt.Sprintf("%v; until then such claims are %s", v.Fault, policy)), nil
-	}
 	object := d.DeepCopy().Object
 	if o.unbound {
 		unstructured.RemoveNestedField(object, k.Spec.Paths.ClassRef.Names()...)
 	}
-	claim := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
+	decider := &selector.Decider{Fresh: o.fresh}
+	e, err := decider.Explain(ctx, v.View, v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object))
+	claim, fault := e.Decision.Intake, (*selector.Fault)(nil)
 	switch {
+	case errors.As(err, &fault):
+		return item.undecided(k, fault), nil
+	case err != nil:
+		return nil, err
 	case claim.LeftAlone == selector.BeingDeleted:
 		return item.leftAlone(claim.LeftAlone, "the claim is being deleted"), nil
 	case claim.LeftAlone != "":
@@ -70,7 +68,16 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 	case len(claim.Problems) > 0:
 		return item.malformed(claim.Problems), nil
 	}
-	return item.explained(k, v.Explain(claim.Claim, o.fresh())), nil
+	return item.explained(k, e), nil
+}
+
+// undecided says what happens to a claim whose registration is at fault.
+func (i *Item) undecided(k *v1alpha1.ClaimKind, fault *selector.Fault) *Item {
+	policy := "refused, because failurePolicy is " + string(k.Spec.FailurePolicy)
+	if k.Spec.FailurePolicy == v1alpha1.Ignore {
+		policy = "created without a class, because failurePolicy is Ignore"
+	}
+	return i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
 // explained tells a decision.

@@ -83,8 +83,11 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
-		Snapshot: inventory.Snapshot, Fresh: func() uint64 { return 7 }, Now: time.Now,
-		Live: func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
+		Snapshot: inventory.Snapshot,
+		Decider: &selector.Decider{
+			Live:  func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
+			Fresh: func() uint64 { return 7 }, Now: time.Now,
+		},
 	}
 	raw, err := json.Marshal(d.Object)
 	require.NoError(t, err)

@@ -2,10 +2,12 @@ package selector
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,7 +65,7 @@ func TestChoose(t *testing.T) {
 				return
 			}
 
-			got := view.Choose(claim.Claim, 0)
+			got := choose(view, claim.Claim, 0)
 			assert.Equal(t, want.Decision, got.Reason(), want.Reason)
 			assert.Equal(t, want.Dropped, got.DroppedText(), want.Reason)
 			assert.Equal(t, want.Warning, got.Warning(), want.Reason)
@@ -279,7 +281,7 @@ func drawn(view *View, claim Claim) []string {
 	seen := map[*Class]bool{}
 	var classes []*Class
 	for seed := range uint64(1000) {
-		if c := view.Choose(claim, seed).Class; c != nil && !seen[c] {
+		if c := choose(view, claim, seed).Class; c != nil && !seen[c] {
 			seen[c] = true
 			classes = append(classes, c)
 		}
@@ -331,4 +333,32 @@ func read(t *testing.T, file string) []byte {
 	content, err := os.ReadFile(file) //nolint:gosec // The tests name the files.
 	require.NoError(t, err)
 	return content
+}
+
+// choose a class for a claim, without any effect.
+func choose(view *View, claim Claim, fresh uint64) Decision {
+	return mustDecide(view, claim, fresh, time.Time{}, Explain)
+}
+
+// decide on a claim that is admitted.
+func decide(view *View, claim Claim, fresh uint64, now time.Time) Decision {
+	return mustDecide(view, claim, fresh, now, Admit)
+}
+
+func mustDecide(view *View, claim Claim, fresh uint64, now time.Time, mode Mode) Decision {
+	d := Decider{Fresh: func() uint64 { return fresh }, Now: func() time.Time { return now }}
+	decision, err := d.Decide(context.Background(), view, Intake{Claim: claim}, mode)
+	if err != nil {
+		panic(err)
+	}
+	return decision
+}
+
+func explain(view *View, claim Claim, fresh uint64) Explanation {
+	d := Decider{Fresh: func() uint64 { return fresh }}
+	e, err := d.Explain(context.Background(), view, Intake{Claim: claim})
+	if err != nil {
+		panic(err)
+	}
+	return e
 }

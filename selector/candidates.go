@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"unique"
@@ -9,6 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
+
+// each visits the classes that a claim asks for and is offered, before the filters.
+func (v *View) each(claim Claim, visit func(*Class)) {
+	if claim.Selector == nil {
+		v.eachDefault(claim, visit)
+		return
+	}
+	var room queryRoom
+	q := newQuery(claim.Selector, &room)
+	switch {
+	case v.index == nil:
+		q.resolve()
+	case v.eachIndexed(claim.Namespace, &q, visit):
+		return
+	}
+	if q.nothing {
+		return
+	}
+	for _, s := range v.Classes {
+		s.eachOffered(&v.Kind.reach, claim.Namespace, func(c *Class) {
+			if q.matches(c.Labels) {
+				visit(c)
+			}
+		})
+	}
+}
+
+// eachIndexed does the same with the index. It visits none, and returns false, if the
+// index saves no work.
+func (v *View) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
+	if !v.partly() {
+		return v.index.each(q, math.MaxInt, visit)
+	}
+	return v.index.each(q, v.lenOffered(namespace), func(c *Class) {
+		if v.Kind.offers(namespace, c) {
+			visit(c)
+		}
+	})
+}
 
 // query is a selector in a form that matches classes faster. It takes one pass over the
 // labels of a class and compares no texts, so the longest selector that is allowed

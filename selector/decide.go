@@ -1,0 +1,264 @@
+package selector
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Decider decides on claims. It alone knows the order of a decision:
+//
+//  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid
+//  2. the candidates that the claim asks for and is offered ([View.each])
+//  3. the filters, which drop candidates ([filters])
+//  4. the strategy, which puts the rest in order ([strategies])
+//  5. the gates, which are asked about the first of them, then the next
+//  6. if none is left, the same with the classes that Live reads
+//  7. the strategy's memory, which commits the decision
+//
+// The zero Decider has no gates, reads nothing, and draws by the identity of claims.
+type Decider struct {
+	// Gates are asked in this order.
+	Gates []Gate
+	// Live reads the classes that a claim asks for, when no known class is left: the
+	// class may be new. Nil reads none.
+	Live func(context.Context, *View, Claim) (*View, error)
+	// Deadline limits all that a decision asks of others. It is called only when there is
+	// something to ask. Nil means the context as it is.
+	Deadline func(context.Context) (context.Context, context.CancelFunc)
+	// Fresh returns a random number. Nil returns 0.
+	Fresh func() uint64
+	// Now returns the time from which a claim counts as in flight. Nil returns zero.
+	Now func() time.Time
+}
+
+// Mode says what a decision is for.
+type Mode int
+
+const (
+	// Admit decides on a claim that is being created.
+	Admit Mode = iota
+	// DryRun does the same, without any effect on later decisions.
+	DryRun
+	// Later decides on a claim that waits. It reads nothing: a watch shows new classes.
+	Later
+	// Explain decides from what is known, and has no effect either.
+	Explain
+)
+
+// reads says whether a decision may read classes.
+func (m Mode) reads() bool { return m == Admit || m == DryRun }
+
+// Commits says whether a decision counts: the claim gets the class.
+func (m Mode) Commits() bool { return m == Admit || m == Later }
+
+// Gate is asked about the class that a claim would get, what no filter can tell: whether
+// its author may use it, whether there is room. If it refuses, the next class is drawn.
+type Gate struct {
+	// Reason is one word, for programs. Text reads after a number of classes.
+	Reason, Text string
+	// Admits may ask others, until the context ends. An error ends the decision, because
+	// nobody knows then. It may reserve something only if the mode commits.
+	Admits func(context.Context, Mode, *View, Claim, *Class) (bool, error)
+}
+
+// Decide on a claim. An error is not the claim's: it is a *Fault of its registration, or
+// others did not answer.
+func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) (decision Decision, err error) {
+	decision.View, decision.Intake = view, in
+	if view.Fault != nil {
+		return decision, view.Fault
+	}
+	if !decision.Drawn() {
+		return decision, nil
+	}
+	asking := asking{ctx: ctx, limit: d.Deadline}
+	defer asking.end()
+	began := d.now()
+	err = d.draw(&asking, view, &decision, mode)
+	decision.Took = d.now().Sub(began)
+	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
+		err = d.drawLive(&asking, &decision, mode)
+	}
+	return decision, err
+}
+
+// drawLive draws again, from the classes as they are now. Only those that match are
+// read: the decision keeps its view, for texts that say among how many they were.
+func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error {
+	began := d.now()
+	live, err := d.Live(asking.context(), decision.View, decision.Claim)
+	decision.ReadTook = d.now().Sub(began)
+	if err != nil {
+		decision.Read = ReadFailed
+		return err
+	}
+	err = d.draw(asking, live, decision, mode)
+	decision.Read = ReadFound
+	if decision.Class == nil {
+		decision.Read = ReadNone
+	}
+	return err
+}
+
+// draw a class from a view. If the mode commits, the memory of the strategy may have
+// changed meanwhile: then it draws again.
+func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode) error {
+	claim, memory := decision.Claim, view.Kind.memory
+	for {
+		draw := draw{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
+		best := draw.first(decision)
+		for best.class != nil && len(d.Gates) > 0 {
+			gate, err := d.refusing(asking, mode, view, claim, best.class)
+			if err != nil {
+				return err
+			}
+			if gate == nil {
+				break
+			}
+			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
+			best = draw.next(best.class)
+		}
+		decision.Class = best.class
+		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
+			return nil
+		}
+	}
+}
+
+// refusing returns the first gate that refuses a class, nil if none does.
+func (d *Decider) refusing(asking *asking, mode Mode, view *View, claim Claim, c *Class) (*Gate, error) {
+	for i := range d.Gates {
+		ctx := asking.context()
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cannot ask whether the claim may get %q: %w", c, err)
+		}
+		if admits, err := d.Gates[i].Admits(ctx, mode, view, claim, c); err != nil || !admits {
+			return &d.Gates[i], err
+		}
+	}
+	return nil, nil
+}
+
+func (d *Decider) fresh() uint64 {
+	if d.Fresh == nil {
+		return 0
+	}
+	return d.Fresh()
+}
+
+func (d *Decider) now() (t time.Time) {
+	if d.Now == nil {
+		return t
+	}
+	return d.Now()
+}
+
+// asking is the context for what one decision asks of others. Most ask nothing, and need
+// no deadline.
+type asking struct {
+	ctx    context.Context
+	limit  func(context.Context) (context.Context, context.CancelFunc)
+	cancel context.CancelFunc
+}
+
+func (a *asking) context() context.Context {
+	if a.cancel == nil && a.limit != nil {
+		a.ctx, a.cancel = a.limit(a.ctx)
+	}
+	return a.ctx
+}
+
+func (a *asking) end() {
+	if a.cancel != nil {
+		a.cancel()
+	}
+}
+
+// LiveRead is what came of reading classes for a decision.
+type LiveRead int
+
+// The outcomes of a LiveRead.
+const (
+	NotRead LiveRead = iota
+	ReadFound
+	ReadNone
+	ReadFailed
+)
+
+// Refusal is a candidate that a gate refused.
+type Refusal struct {
+	Class *Class
+	Gate  *Gate
+}
+
+// Decision is the class of a claim, and why.
+type Decision struct {
+	View *View
+	// Intake is the claim. If it is left alone, or has problems, nothing was decided.
+	Intake
+	// Class is nil if the claim is unmatched.
+	Class *Class
+	// Candidates is how many classes the filters left.
+	Candidates int
+	// Dropped counts the classes that the claim asked for and the filters dropped, and
+	// DropErr is the first error of a filter.
+	Dropped Dropped
+	DropErr error
+	// Refused are the candidates before Class in the order of the draw.
+	Refused []Refusal
+	// Took is how long the draw among the known classes took, ReadTook how long it took
+	// to read others, and Read what came of that.
+	Took, ReadTook time.Duration
+	Read           LiveRead
+}
+
+// Drawn says whether there was a draw, with or without a candidate.
+func (d *Decision) Drawn() bool {
+	return d.View != nil && d.View.Fault == nil && d.LeftAlone == "" && len(d.Problems) == 0
+}
+
+// Reason of the decision in a word, for programs.
+func (d *Decision) Reason() string {
+	switch {
+	case d.LeftAlone != "":
+		return d.LeftAlone
+	case len(d.Problems) > 0:
+		return "MalformedClaim"
+	case d.Class == nil && d.Selector == nil:
+		return "NoDefaultClass"
+	case d.Class == nil:
+		return "NoMatchingClass"
+	case d.Selector == nil:
+		return "DefaultClass"
+	}
+	return "MatchingClass"
+}
+
+// DroppedText is how many classes each filter dropped and each gate refused, such as
+// "Cordoned=2,WeightZero=1", for programs.
+func (d *Decision) DroppedText() string {
+	return d.dropped(func(reason, _ string, n int) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
+}
+
+func (d *Decision) dropped(format func(reason, text string, n int) string, separator string) string {
+	var texts []string
+	for i, n := range d.Dropped {
+		if n > 0 {
+			f := &d.View.Kind.filters[i]
+			texts = append(texts, format(f.reason, f.text, n))
+		}
+	}
+	byGate := map[*Gate]int{}
+	for _, r := range d.Refused {
+		byGate[r.Gate]++
+	}
+	for _, r := range d.Refused { // In the order of their first refusals.
+		if n := byGate[r.Gate]; n > 0 {
+			texts = append(texts, format(r.Gate.Reason, r.Gate.Text, n))
+			delete(byGate, r.Gate)
+		}
+	}
+	return strings.Join(texts, separator)
+}

@@ -1,0 +1,271 @@
+package selector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// refusing is a gate that refuses the classes of these names.
+func refusing(reason string, names ...string) Gate {
+	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+		return !slices.Contains(names, c.Name), nil
+	}}
+}
+
+func TestGates(t *testing.T) {
+	claims := NewClaimKind(postgres())
+	view := newView(claims, []*Classes{manyClasses("as.example.org", 3, 3)})
+	live := newView(claims, []*Classes{manyClasses("as.example.org", 4, 4)})
+	ask := Intake{Claim: Claim{Namespace: "team", Name: "db", Selector: gold}}
+	var order []string // without gates
+	for _, c := range inOrder(view, ask.Claim, 0) {
+		order = append(order, c.Name)
+	}
+	failed := errors.New("the authorizer does not answer")
+	type want struct {
+		class, dropped, reason, warning string
+		read                            LiveRead
+		err                             error
+	}
+	for name, tc := range map[string]struct {
+		why   string
+		gates []Gate
+		live  bool
+		mode  Mode
+		want  want
+	}{
+		"Open":       {why: "We should give the first of the order.", gates: []Gate{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
+		"First":      {why: "We should give the second where the first is refused.", gates: []Gate{refusing("Full", order[0])}, want: want{class: order[1], dropped: "Full=1", reason: "MatchingClass"}},
+		"FirstTwo":   {why: "We should go down the order.", gates: []Gate{refusing("Full", order[0], order[1])}, want: want{class: order[2], dropped: "Full=2", reason: "MatchingClass"}},
+		"Each":       {why: "We should ask every gate.", gates: []Gate{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
+		"All":        {why: "We should say how many were refused.", gates: []Gate{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"AllKnown":   {why: "We should read new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, live: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", read: ReadFound}},
+		"AllLive":    {why: "We should tell of those that were read.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, live: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", read: ReadNone}},
+		"LateAll":    {why: "We should read nothing later.", gates: []Gate{refusing("Full", order...)}, live: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, want: want{err: context.DeadlineExceeded}},
+		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decider{Gates: tc.gates, Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 20*time.Millisecond)
+			}}
+			if tc.live {
+				d.Live = func(context.Context, *View, Claim) (*View, error) { return live, nil }
+			}
+			got, err := d.Decide(t.Context(), view, ask, tc.mode)
+			if tc.want.err != nil {
+				require.ErrorIs(t, err, tc.want.err, tc.why)
+				return
+			}
+			require.NoError(t, err, tc.why)
+			class := ""
+			if got.Class != nil {
+				class = got.Class.Name
+			}
+			assert.Equal(t, tc.want.read, got.Read, tc.why)
+			assert.Contains(t, got.Warning(), tc.want.warning, tc.why)
+			assert.Equal(t, tc.want, want{class, got.DroppedText(), got.Reason(), tc.want.warning, got.Read, nil}, tc.why)
+		})
+	}
+}
+
+// slow refuses a class after its context has ended.
+func slow(name string) Gate {
+	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+		<-ctx.Done()
+		return c.Name != name, nil
+	}}
+}
+
+// only fails the test if it is asked about another class.
+func only(t *testing.T, name string) Gate {
+	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+		assert.Equal(t, name, c.Name)
+		return true, nil
+	}}
+}
+
+// inOrder are all candidates in the order of the draw: a gate refuses each of them.
+func inOrder(view *View, claim Claim, fresh uint64) (classes []*Class) {
+	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+		classes = append(classes, c)
+		return false, nil
+	}}}}
+	if _, err := d.Decide(context.Background(), view, Intake{Claim: claim}, Explain); err != nil {
+		panic(err)
+	}
+	return classes
+}
+
+// The order of the draw begins with the class that is drawn. Without it, the rest is in
+// the order in which it would be drawn.
+func TestOrderIsTheDraw(t *testing.T) {
+	for i := range 2000 {
+		g := generator{rand.New(rand.NewPCG(9, uint64(i)))} //nolint:gosec // It has to be reproducible.
+		view, claim, fresh := g.view(), g.claim(), g.Uint64()
+		var gone []string
+		all := inOrder(view, claim, fresh)
+		for n, c := range all {
+			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+				return !slices.Contains(gone, c.String()+c.Kind.Name), nil
+			}}}}
+			got, err := d.Decide(t.Context(), view, Intake{Claim: claim}, Explain)
+			require.NoError(t, err)
+			require.Same(t, c, got.Class, "We should draw candidate %d of %d after those before it (%d)", n, len(all), i)
+			gone = append(gone, c.String()+c.Kind.Name)
+		}
+		require.Len(t, all, choose(view, claim, fresh).Candidates, "We should come to every candidate once (%d)", i)
+	}
+}
+
+// Where a gate refuses the first, the others keep their odds among each other.
+func TestOrderKeepsTheOdds(t *testing.T) {
+	k := postgres()
+	view := weighed(k, map[string]int64{"as/closed": 5, "as/one": 1, "bs/three": 3})
+	got := map[string]int{}
+	d := Decider{Gates: []Gate{refusing("Full", "closed")}}
+	for i := range claims {
+		decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(i)}, DryRun)
+		require.NoError(t, err)
+		got[decision.Class.String()]++
+	}
+	assertShares(t, got, map[string]float64{"as/one": 0.25, "bs/three": 0.75}, "We should draw by weight among those that are left.")
+}
+
+// A strategy commits the class that the gates admit, and no other.
+func TestGatesComeBeforeTheCommit(t *testing.T) {
+	k := postgres()
+	k.Spec.Strategy = v1alpha1.RoundRobin
+	view := newView(NewClaimKind(k), []*Classes{manyClasses("as.example.org", 3, 3)})
+	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
+	got := map[string]int{}
+	for i := range 10 {
+		decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(i)}, Admit)
+		require.NoError(t, err)
+		got[decision.Class.Name]++
+	}
+	assert.Equal(t, map[string]int{"class-000": 5, "class-002": 5}, got, "We should take turns among the classes that are admitted.")
+	d.Gates = nil
+	decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(11)}, Admit)
+	require.NoError(t, err)
+	assert.Equal(t, "class-001", decision.Class.Name, "We should not take the turn of a class that was refused.")
+}
+
+func TestModes(t *testing.T) {
+	for mode, want := range map[Mode]struct {
+		commits bool
+		reads   int
+	}{Admit: {true, 1}, DryRun: {false, 1}, Later: {true, 0}, Explain: {false, 0}} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			k := postgres()
+			k.Spec.Strategy = v1alpha1.LeastClaims
+			kind := NewClaimKind(k)
+			kind.Tally = &Tally{}
+			view := newView(kind, []*Classes{manyClasses("as.example.org", 1, 1)})
+			asked, reads := Mode(-1), 0
+			d := Decider{
+				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ Claim, _ *Class) (bool, error) {
+					asked = m
+					return true, nil
+				}}},
+				Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
+					reads++
+					return NewView(v.Kind, nil), nil
+				},
+			}
+			got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, mode)
+			require.NoError(t, err)
+			assert.Equal(t, want.commits, kind.Tally.claims(kind.countedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
+			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
+			_, err = d.Decide(t.Context(), newView(kind, nil), Intake{Claim: claim(1)}, mode)
+			require.NoError(t, err)
+			assert.Equal(t, want.reads, reads, "We should read only while a claim is created.")
+		})
+	}
+}
+
+// Of what is not to be decided, nothing is asked.
+func TestDeciderGuards(t *testing.T) {
+	fault := &Fault{"Reason", "text"}
+	kind := NewClaimKind(postgres())
+	d := Decider{
+		Gates: []Gate{{Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) {
+			t.Error("We should ask no gate.")
+			return false, nil
+		}}},
+		Live: func(context.Context, *View, Claim) (*View, error) {
+			t.Error("We should read no classes.")
+			return nil, errors.New("no read")
+		},
+	}
+	invalid := kind.Read("team", "db", map[string]any{"spec": "text"})
+	for name, tc := range map[string]struct {
+		why    string
+		view   *View
+		in     Intake
+		reason string
+		err    error
+	}{
+		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{Kind: kind, Fault: fault}, in: Intake{LeftAlone: Settled}, err: fault},
+		"LeftAlone": {why: "We should leave it alone.", view: &View{Kind: kind}, in: Intake{LeftAlone: Settled}, reason: Settled},
+		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{Kind: kind}, in: invalid, reason: "MalformedClaim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := d.Decide(t.Context(), tc.view, tc.in, Admit)
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err, tc.why)
+			} else {
+				require.NoError(t, err, tc.why)
+				assert.Equal(t, tc.reason, got.Reason(), tc.why)
+			}
+			assert.False(t, got.Drawn(), tc.why)
+			assert.Nil(t, got.Class, tc.why)
+		})
+	}
+}
+
+// A filter that fails for one class drops that class, and says so.
+func TestFilterFailsForOneClass(t *testing.T) {
+	kind := NewClaimKind(postgres())
+	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ Claim, c *Class) (bool, error) {
+		if c.Name == "class-001" {
+			return false, errors.New("no such field: spec.size")
+		}
+		return c.Name == "class-002", nil
+	}})
+	view := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4)})
+	got := choose(view, claim(1), 0)
+	assert.Equal(t, 2, got.Candidates, "We should offer the others.")
+	assert.Equal(t, "Unfit=2", got.DroppedText(), "We should drop a class that cannot be judged.")
+	require.EqualError(t, got.DropErr, "no such field: spec.size")
+
+	alone := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
+	unmatched := choose(alone, claim(1), 0)
+	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
+	texts := map[string]string{}
+	for _, d := range explain(alone, claim(1), 0).Dropped {
+		texts[d.Class.Name] = d.Text
+	}
+	assert.Equal(t, map[string]string{"class-001": "unfit: no such field: spec.size", "class-002": "unfit"}, texts, "We should tell which class is broken.")
+}
+
+func TestExplainRefusals(t *testing.T) {
+	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 3, 3)})
+	first := choose(view, claim(1), 0).Class
+	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
+	e, err := d.Explain(t.Context(), view, Intake{Claim: claim(1)})
+	require.NoError(t, err)
+	assert.Equal(t, []Drop{{Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
+	assert.Len(t, e.Candidates, 2, "We should not offer it.")
+}

@@ -1,0 +1,59 @@
+package selector
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// View is all that claims of one kind can be bound to, at one moment. It does not change,
+// but the memory of its kind's strategy does.
+type View struct {
+	Kind *ClaimKind
+	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
+	// Kinds whose classes are not known are left out.
+	Classes []*Classes
+	// Fault is why no claim of this kind can be bound, nil if one can.
+	Fault *Fault
+	// Missing is the fault that some classes are not known, nil if all are. Fault is
+	// the same, unless the registration has a fault of its own.
+	Missing *Fault
+
+	// index of all classes, nil if it is not worth making one.
+	index *index
+}
+
+// NewView puts the classes of several kinds together. It has no index, so the time to
+// choose grows with the number of classes.
+func NewView(kind *ClaimKind, classes []*Classes) *View {
+	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
+	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
+}
+
+// Len is the number of classes that claims of the kind are offered, in all namespaces.
+func (v *View) Len() int {
+	n := 0
+	for _, s := range v.Classes {
+		if v.Kind.own() {
+			n += s.Len()
+		} else {
+			n += s.lenOffered(&v.Kind.reach, "")
+		}
+	}
+	return n
+}
+
+// lenOffered is how many classes the claims of a namespace are offered.
+func (v *View) lenOffered(namespace string) int {
+	n := 0
+	for _, s := range v.Classes {
+		n += s.lenOffered(&v.Kind.reach, namespace)
+	}
+	return n
+}
+
+// partly says that some claims may not be offered all classes.
+func (v *View) partly() bool {
+	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
+}

@@ -1,0 +1,104 @@
+package selector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
+// nothing is wrong.
+func (d *Decision) Warning() string {
+	if d.Class == nil {
+		return d.unmatched()
+	}
+	if d.Claim.Selector != nil || d.Candidates == 1 {
+		return ""
+	}
+	var first []*Class // There may be thousands.
+	d.View.each(d.Claim, func(c *Class) {
+		if i, _ := d.View.Kind.dropping(d.Claim, c); i < 0 {
+			i, _ := slices.BinarySearchFunc(first, c, compare)
+			first = slices.Insert(first, i, c)
+			first = first[:min(len(first), maxListed)]
+		}
+	})
+	names := make([]string, len(first))
+	for i, c := range first {
+		names[i] = c.String()
+	}
+	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
+		d.Candidates, d.View.Kind.Name, d.Class, list(names, d.Candidates))
+}
+
+// unmatched says what the claim asked for, among which classes, and what would help.
+func (d *Decision) unmatched() string {
+	kind := d.View.Kind
+	later := ""
+	if kind.BindLater {
+		later = "; it will be bound when a class matches"
+		if d.Claim.Selector == nil {
+			later = "; it will be bound when a class is marked default"
+		}
+	}
+	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
+		"change the selector, or create or label a class"
+	if d.Claim.Selector == nil {
+		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default", kind.Name)
+		if d.Dropped != (Dropped{}) || len(d.Refused) > 0 {
+			what = fmt.Sprintf("this claim of %q has no class selector, and no class that is marked default can be had", kind.Name)
+		}
+		remedy = fmt.Sprintf("set %s or the annotation %s, or mark a class default", kind.selector, v1alpha1.ClassSelectorAnnotation)
+	}
+	if len(d.View.Classes) == 0 {
+		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
+	}
+	kinds := make([]string, len(d.View.Classes))
+	for i, s := range d.View.Classes {
+		kinds[i] = s.Kind.Name
+	}
+	where := fmt.Sprintf("among %d classes of %s", d.View.lenOffered(d.Claim.Namespace), List(kinds))
+	switch {
+	case d.View.partly() && d.Claim.Namespace == "":
+		where += " that claims without a namespace are offered"
+	case d.View.partly():
+		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
+	}
+	if dropped := d.dropped(func(_, text string, n int) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
+		where += "; dropped: " + dropped
+	}
+	if d.DropErr != nil {
+		where += "; the first error: " + brief.Text(d.DropErr.Error(), v1alpha1.MaxMessageBytes)
+	}
+	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
+}
+
+// selectorText is short, so that clients do not cut off the end of a warning.
+func (d *Decision) selectorText() string {
+	if d.Claim.Selector == nil {
+		return ""
+	}
+	const most = 200
+	text := d.Claim.Selector.String() // Labels are ASCII.
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// maxListed is how many classes a warning names. Clients may cut off a longer one.
+const maxListed = 4
+
+// List names a few, and counts the rest.
+func List(names []string) string { return list(names, len(names)) }
+
+func list(first []string, all int) string {
+	names := strings.Join(first[:min(len(first), maxListed)], ", ")
+	if all > maxListed {
+		return fmt.Sprintf("%s and %d more", names, all-maxListed)
+	}
+	return names
+}
