@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
@@ -93,26 +92,24 @@ func (c claimClient) page(
 		return page, brief.Error(err)
 	}
 	defer func() { _ = body.Close() }()
-	err = selector.EachField(decoder, func(name []byte) error {
-		switch string(name) {
-		case "metadata":
-			raw, err := decoder.ReadValue()
-			if err != nil {
-				return err
-			}
-			return stdjson.Unmarshal(raw, &page)
-		case "items":
-			return eachElement(decoder, each)
-		}
-		return decoder.SkipValue()
-	})
-	if err != nil {
+	list := struct {
+		Metadata *metav1.ListMeta `json:"metadata"`
+		Items    elements         `json:"items"`
+	}{&page, each}
+	if err := json.UnmarshalDecode(decoder, &list, asStored); err != nil {
 		return page, fmt.Errorf("cannot read a list of %q: %w", of.Resource, brief.Error(err))
+	}
+	if list.Metadata == nil {
+		return page, fmt.Errorf("cannot read a list of %q: it has no metadata", of.Resource)
 	}
 	return page, nil
 }
 
-func eachElement(decoder *jsontext.Decoder, each func(raw []byte) error) error {
+// elements of an array are passed on one by one, and not kept.
+type elements func(raw []byte) error
+
+// UnmarshalJSONFrom is called by package json.
+func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	if decoder.PeekKind() != jsontext.KindBeginArray {
 		return decoder.SkipValue()
 	}
@@ -124,7 +121,7 @@ func eachElement(decoder *jsontext.Decoder, each func(raw []byte) error) error {
 		if err != nil {
 			return err
 		}
-		if err := each(raw); err != nil {
+		if err := (*e)(raw); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,7 @@
 package selector
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"slices"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -95,83 +89,4 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
 	return r.compiled(0)
-}
-
-// Decode reads a claim of this kind from JSON: only the fields that Read and
-// BoundTo ask for. Of a
-// value that is too long, it keeps the length. It fails if the claim is not an object.
-// Of several fields of one name the last counts, as it does for the API server, which
-// never sends them.
-func (k *ClaimKind) Decode(raw []byte) (map[string]any, error) {
-	return k.plan.decode(raw)
-}
-
-// DecodeValid does the same for JSON that is known to be valid, such as the object of
-// a decoded review. For invalid JSON, its result means nothing.
-func (k *ClaimKind) DecodeValid(raw []byte) (map[string]any, error) {
-	return k.plan.decodeValid(raw)
-}
-
-func (r *readPlan) decode(raw []byte) (map[string]any, error) {
-	var v validator
-	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
-	}
-	return r.decodeValid(raw)
-}
-
-// validator only proves that a value is valid, with a decoder that package json keeps
-// for the next.
-type validator struct{}
-
-// UnmarshalJSONFrom is called by package json.
-func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error { return skip(from) }
-
-var errNotObject = errors.New("must be an object")
-
-func (r *readPlan) decodeValid(raw []byte) (map[string]any, error) {
-	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
-	object, ok := d.read(r).(map[string]any)
-	if !ok {
-		return nil, errNotObject
-	}
-	d.readPostponed()
-	return object, nil
-}
-
-// EachField calls read for each field of the object that comes next, to read or skip
-// its value. It fails if something else comes.
-func EachField(from *jsontext.Decoder, read func(name []byte) error) error {
-	first, err := from.ReadToken()
-	if err != nil {
-		return err
-	}
-	if first.Kind() != jsontext.KindBeginObject {
-		return errNotObject
-	}
-	var unescaped []byte // a buffer for a name
-	for from.PeekKind() != jsontext.KindEndObject {
-		quoted, err := from.ReadValue()
-		if err != nil {
-			return err
-		}
-		name := quoted[1 : len(quoted)-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			if unescaped, err = jsontext.AppendUnquote(unescaped[:0], quoted); err != nil {
-				return err
-			}
-			name = unescaped
-		}
-		if err := read(name); err != nil {
-			return err
-		}
-	}
-	_, err = from.ReadToken()
-	return err
-}
-
-// skip a value. All of it is in memory, so this is faster than token by token.
-func skip(from *jsontext.Decoder) error {
-	_, err := from.ReadValue()
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -82,39 +81,6 @@ func TestDecode(t *testing.T) {
 				return
 			}
 			require.NoError(t, err, tc.reason)
-		})
-	}
-}
-
-// EachField gets the answers of any server.
-func TestEachField(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason, answer string
-		want           []string
-		err            string
-	}{
-		"Fields":     {reason: "We should come to each.", answer: `{"a":[1],"\u0062":{}}`, want: []string{"a", "b"}},
-		"Empty":      {reason: "We should take an object without fields.", answer: ` {} `},
-		"Array":      {reason: "We should refuse what is no object.", answer: `[1]`, err: "must be an object"},
-		"OfTexts":    {reason: "We should not take texts for names.", answer: `["a","b"]`, err: "must be an object"},
-		"EmptyArray": {reason: "We should refuse what is no object.", answer: `[]`, err: "must be an object"},
-		"Null":       {reason: "We should refuse what is no object.", answer: `null`, err: "must be an object"},
-		"Number":     {reason: "We should refuse a name that is no text.", answer: `{1:2}`, err: "object member name must be a string"},
-		"Truncated":  {reason: "We should refuse what is no JSON.", answer: `{"a"`, err: "unexpected EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			from := jsontext.NewDecoder(strings.NewReader(tc.answer))
-			err := EachField(from, func(name []byte) error {
-				got = append(got, string(name))
-				return from.SkipValue()
-			})
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err, tc.reason)
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want, got, tc.reason)
 		})
 	}
 }

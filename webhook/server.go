@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -135,5 +136,168 @@ func (s *Server) StartedChecker() healthz.Checker {
 			return fmt.Errorf("cannot reach the webhook server: %w", err)
 		}
 		return connection.Close()
+	}
+}
+
+// connections is a listener that limits open connections. At the limit, it closes one
+// for the next: the oldest of those without a review, if they are many, or else the
+// one idle the longest since its review. So a client that holds all connections locks
+// nobody out: a new connection has time for its first review, however many have had
+// theirs, and those stay open, however many are new. x/net/netutil instead makes the
+// next connection wait: there, a client with idle connections locks out all others.
+type connections struct {
+	net.Listener
+
+	limit int
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+	// room wakes admit when a connection has closed or may be closed.
+	room    *sync.Cond
+	waiting atomic.Bool // admit may be waiting for room
+	closed  bool
+}
+
+// connection of a client.
+type connection struct {
+	net.Conn
+
+	listener *connections
+	once     sync.Once
+	// reviewed says that a review has ever arrived on it.
+	reviewed atomic.Bool
+	// answering says that a complete review has no answer yet.
+	answering atomic.Bool
+	// idleSince is when it was opened or last answered, in nanoseconds.
+	idleSince atomic.Int64
+}
+
+func newConnections(l net.Listener, limit int) *connections {
+	c := &connections{Listener: l, limit: limit, open: map[*connection]struct{}{}}
+	c.room = sync.NewCond(&c.mu)
+	return c
+}
+
+// Accept returns the next connection and makes room for it.
+func (l *connections) Accept() (net.Conn, error) {
+	tcp, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: tcp, listener: l}
+	c.idleSince.Store(time.Now().UnixNano())
+	if victim := l.admit(c); victim != nil {
+		_ = victim.Close() // Nobody needs the error: the client sees that it is closed.
+	}
+	return c, nil
+}
+
+// admit adds a connection. The caller has to close the victim, if any.
+func (l *connections) admit(c *connection) (victim *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting.Store(true) // Before leastUseful looks: an answer after that signals room.
+	defer l.waiting.Store(false)
+	for len(l.open) >= l.limit && !l.closed {
+		if victim = l.leastUseful(); victim != nil {
+			delete(l.open, victim)
+			break
+		}
+		l.room.Wait()
+	}
+	l.open[c] = struct{}{}
+	return victim
+}
+
+// leastUseful is the connection to close; nil if all are being answered.
+func (l *connections) leastUseful() *connection {
+	var reviewed, unreviewed *connection // idle the longest
+	newcomers := 0
+	for c := range l.open {
+		switch {
+		case c.answering.Load():
+		case c.reviewed.Load():
+			reviewed = idleLonger(reviewed, c)
+		default:
+			unreviewed = idleLonger(unreviewed, c)
+			newcomers++
+		}
+	}
+	if reviewed == nil || newcomers > l.limit/4 {
+		return unreviewed
+	}
+	return reviewed
+}
+
+// idleLonger returns the connection that has been idle longer; a may be nil.
+func idleLonger(a, b *connection) *connection {
+	if a != nil && a.idleSince.Load() <= b.idleSince.Load() {
+		return a
+	}
+	return b
+}
+
+// Close the listener.
+func (l *connections) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
+	return l.Listener.Close()
+}
+
+// Close a connection. The server and the listener may both do that.
+func (c *connection) Close() error {
+	c.once.Do(func() {
+		c.listener.mu.Lock()
+		delete(c.listener.open, c)
+		c.listener.room.Signal()
+		c.listener.mu.Unlock()
+	})
+	return c.Conn.Close()
+}
+
+type connectionKey struct{}
+
+// withConnection puts the connection of a request into its context.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	if accepted := connectionOf(c); accepted != nil {
+		return context.WithValue(ctx, connectionKey{}, accepted)
+	}
+	return ctx
+}
+
+func connectionOf(c net.Conn) *connection {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	accepted, _ := c.(*connection)
+	return accepted
+}
+
+// markAnswering keeps the connection open for the answer: the request has arrived
+// completely.
+func markAnswering(ctx context.Context) {
+	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		c.answering.Store(true)
+		if !c.reviewed.Load() {
+			c.reviewed.Store(true)
+		}
+	}
+}
+
+// connectionState is the server's ConnState hook.
+func connectionState(conn net.Conn, state http.ConnState) {
+	if state != http.StateIdle {
+		return
+	}
+	if c := connectionOf(conn); c != nil {
+		c.idleSince.Store(time.Now().UnixNano())
+		c.answering.Store(false)
+		if c.listener.waiting.Load() {
+			c.listener.mu.Lock()
+			c.listener.room.Signal()
+			c.listener.mu.Unlock()
+		}
 	}
 }

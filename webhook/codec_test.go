@@ -5,9 +5,11 @@ import (
 	"maps"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 
 	strictjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -115,4 +117,35 @@ func TestEncodeAllocatesOnce(t *testing.T) {
 		AuditAnnotations: map[string]string{"reason": "MatchingClass", "candidates": "100", "strategy": "WeightedRandom", "class": "PostgreSQLInstanceClass/production/replicated-in-three-zones", "dropped": "Cordoned=1,WeightZero=1"},
 	}
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() { _, _ = encode(r) }), 0)
+}
+func TestReadObject(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, answer string
+		want           []string
+		err            string
+	}{
+		"Fields":     {reason: "We should come to each.", answer: `{"a":[1],"\u0062":{}}`, want: []string{"a", "b"}},
+		"Empty":      {reason: "We should take an object without fields.", answer: ` {} `},
+		"Array":      {reason: "We should refuse what is no object.", answer: `[1]`, err: "must be an object"},
+		"OfTexts":    {reason: "We should not take texts for names.", answer: `["a","b"]`, err: "must be an object"},
+		"EmptyArray": {reason: "We should refuse what is no object.", answer: `[]`, err: "must be an object"},
+		"Null":       {reason: "We should take null for no fields.", answer: `null`},
+		"Number":     {reason: "We should refuse a name that is no text.", answer: `{1:2}`, err: "object member name must be a string"},
+		"Truncated":  {reason: "We should refuse what is no JSON.", answer: `{"a"`, err: "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			from := jsontext.NewDecoder(strings.NewReader(tc.answer))
+			err := readObject(from, func(name []byte) error {
+				got = append(got, string(name))
+				return from.SkipValue()
+			})
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
 }
