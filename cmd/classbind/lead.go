@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"time"
@@ -43,6 +42,7 @@ type leadership struct {
 	options      *options
 	registration *controller.Registration
 	claims       *controller.Claims
+	decider      *selector.Decider
 	// opened is closed once this replica knows all classes.
 	opened <-chan struct{}
 	// verifyServing returns an error unless this replica serves a certificate of the CA.
@@ -105,7 +105,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	if err := mgr.Add(&controller.LateBinder{
 		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(),
-		Rate: l.options.lateRate, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now},
+		Rate: l.options.lateRate, Decider: l.decider,
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}

@@ -116,6 +116,7 @@ type server struct {
 	gate         *certs.Gate
 	registration *controller.Registration
 	claims       *controller.Claims
+	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 	guard        *webhook.Guard
 }
@@ -191,6 +192,7 @@ func (s *server) addControllers() (err error) {
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
+	s.decider = &selector.Decider{Live: s.registration.Live, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now}
 	s.claims, err = controller.NewClaims(s.registration, s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
 		return err
@@ -212,7 +214,7 @@ func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
 		Snapshot: r.Inventory.Snapshot, Registered: r.Registered, Metrics: s.metrics,
-		Decider: &selector.Decider{Live: r.Live, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now},
+		Decider: s.decider,
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *server) addWebhooks() error {
 func (s *server) addRunnables() error {
 	leader := &leadership{
 		cluster: s.cluster, scheme: s.scheme, mapper: s.mgr.GetRESTMapper(), options: s.options,
-		registration: s.registration, claims: s.claims, opened: s.registration.Opened(),
+		registration: s.registration, claims: s.claims, decider: s.decider, opened: s.registration.Opened(),
 		verifyServing: func(ctx context.Context, ca []byte) error {
 			return s.gate.Verify(ctx, s.address, ca)
 		},
