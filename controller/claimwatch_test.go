@@ -66,10 +66,12 @@ func TestOwner(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newLateWatch(t)
 			addClaim(t, w, claimJSON(1, bound))
+			next, err := w.read(claimJSON(2, bound))
+			require.NoError(t, err)
 			end := make(chan struct{})
 			go w.own(func(*claimState) { <-end })
 			synctest.Wait()
-			go addClaim(t, w, claimJSON(2, bound))
+			go func() { assert.NoError(t, w.Add(next)) }()
 			synctest.Wait()
 			n, _ := w.counts()
 			assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
