@@ -155,7 +155,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	if kind.Strategy.Counted {
 		kind.Tally = c.registration.tally(k.Name)
 	}
-	old := c.watches()[k.Name]
+	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
 	if old != nil && old.kind.Revision == kind.Revision && old.resource.GroupVersion() == found.GroupVersion() {
 		_, err := old.lastError()
 		return !apierrors.IsNotFound(err), nil
