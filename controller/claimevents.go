@@ -94,7 +94,8 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
 	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1alpha1.LateEvents/2) }
 	for {
-		claims := w.takeToNotify(now, place)
+		var claims []waitingAttempt
+		w.own(func(s *claimState) { claims = s.takeToNotify(now, place) })
 		for i, claim := range claims {
 			if i > 0 && ctx.Err() != nil {
 				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
@@ -142,20 +143,18 @@ func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
 
 // retryEvent makes a claim wait again for an event that was not created.
 func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.waiting[claim.uid]; c != nil && w.binder != nil {
-		c.notified = false
-		c.awaitNotice(now)
-	}
+	w.own(func(s *claimState) {
+		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
+			c.notified = false
+			c.awaitNotice(now)
+		}
+	})
 }
 
 // takeToNotify returns the claims that have waited long enough, one of each namespace
 // that has a place for its event. It marks them as notified.
-func (w *claimWatch) takeToNotify(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name, n := range w.room.namespaces {
+func (s *claimState) takeToNotify(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
+	for name, n := range s.room.namespaces {
 		if c := n.nextToNotify(now); c != nil && place(name) {
 			n.dequeue(lineUnnotified)
 			c.notified = true

@@ -50,7 +50,7 @@ func TestPoisonedClaims(t *testing.T) {
 			got := allocated(func() { addClaim(t, w, raw) })
 			t.Logf("%d KiB allocated for %d KiB", got>>10, len(raw)>>10)
 			assert.Less(t, got, tc.times*int64(len(raw))+1<<20, tc.reason)
-			assert.Less(t, w.room.used, int64(2*v1alpha1.MaxMessageBytes+groupBytes))
+			assert.Less(t, w.state.room.used, int64(2*v1alpha1.MaxMessageBytes+groupBytes))
 		})
 	}
 }
@@ -96,7 +96,6 @@ func TestLargeClaims(t *testing.T) {
 			client, err := newClaimClient(&rest.Config{Host: s.URL, QPS: -1})
 			require.NoError(t, err)
 			w := newLateWatch(t)
-			t.Cleanup(w.stop)
 			before := heap()
 			got := allocated(func() {
 				w.start(client, func(error) {})
@@ -169,7 +168,7 @@ func TestGroupCost(t *testing.T) {
 					addClaim(t, w, claimJSON(i, spec(i), fmt.Sprint("team-", i%10)))
 				}
 				bytes = heap() - before
-				counted = w.room.used
+				counted = w.state.room.used
 				runtime.KeepAlive(w)
 				return bytes, counted
 			}
@@ -195,8 +194,8 @@ func TestRoom(t *testing.T) {
 	check := func(w *claimWatch) (held map[string]int64) {
 		t.Helper()
 		held = map[string]int64{}
-		sum := int64(0)
-		for name, n := range w.room.namespaces {
+		sum, selected := int64(0), 0
+		for name, n := range w.state.room.namespaces {
 			held[name] = n.bytes
 			of := int64(0)
 			claims := len(n.overflow.claims)
@@ -206,16 +205,20 @@ func TestRoom(t *testing.T) {
 			}
 			assert.Equal(t, of, n.bytes)
 			assert.Equal(t, n.waiting, claims, "We should lose no claim.")
-			assert.LessOrEqual(t, n.bytes, w.room.limit/namespaceShare, "We should give no namespace more than its share.")
+			assert.LessOrEqual(t, n.bytes, w.state.room.limit/namespaceShare, "We should give no namespace more than its share.")
 			sum += of
+			if n.selected || !n.checked {
+				selected += n.waiting
+			}
 		}
-		assert.Equal(t, sum, w.room.used)
-		assert.LessOrEqual(t, w.room.used, w.room.limit, "We should hold no more than there is room.")
+		assert.Equal(t, selected, w.state.selected, "We should count the claims that may be bound.")
+		assert.Equal(t, sum, w.state.room.used)
+		assert.LessOrEqual(t, w.state.room.used, w.state.room.limit, "We should hold no more than there is room.")
 		return held
 	}
 	newWatch := func() *claimWatch {
 		w := newLateWatch(t)
-		w.resize(most)
+		w.state.resize(most)
 		return w
 	}
 	t.Run("OneAuthor", func(t *testing.T) {
@@ -224,7 +227,7 @@ func TestRoom(t *testing.T) {
 		assert.Greater(t, check(w)["evil"], int64(most/namespaceShare*9/10), "We should use the share.")
 		fill(w, "honest", 10_000, 20, 20)
 		assert.Len(t, check(w), 2)
-		assert.Len(t, w.room.namespaces["honest"].groups, 20, "We should hold the selectors of others.")
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should hold the selectors of others.")
 	})
 	t.Run("ManyNamespaces", func(t *testing.T) {
 		w := newWatch()
@@ -233,27 +236,27 @@ func TestRoom(t *testing.T) {
 		}
 		fill(w, "honest", 100_000, 20, 20)
 		check(w)
-		assert.Len(t, w.room.namespaces["honest"].groups, 20, "We should have those give up some that have the most.")
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should have those give up some that have the most.")
 		for i := range 20 {
 			fill(w, fmt.Sprint("evil-", i), 200_000+i*1000, 100, 2000)
 		}
 		check(w)
-		assert.Len(t, w.room.namespaces["honest"].groups, 20, "We should not take from those that have little.")
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should not take from those that have little.")
 	})
 	t.Run("Less", func(t *testing.T) {
 		w := newWatch()
 		fill(w, "evil", 0, 300, 2000)
 		fill(w, "honest", 10_000, 20, 20)
-		w.resize(most / 8)
+		w.state.resize(most / 8)
 		check(w)
-		assert.Len(t, w.room.namespaces["honest"].groups, 20)
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20)
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.namespaces = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
+		w.state.namespaces = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
-		assert.Len(t, w.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")
+		assert.Len(t, w.state.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")
 		w.checkNamespaces(true, func(string) (bool, error) { return false, nil })
 		assert.Equal(t, map[string]int64{"unknown": 0, "kube-system": 0}, check(w), "We should hold no selector that we do not bind by.")
 		w.checkNamespaces(true, func(string) (bool, error) { return true, nil })
@@ -264,7 +267,7 @@ func TestRoom(t *testing.T) {
 		fill(w, "evil", 0, 500, 2000)
 		require.NoError(t, w.Replace(nil, ""))
 		assert.Empty(t, check(w), "We should forget what is gone.")
-		assert.Zero(t, w.room.used)
+		assert.Zero(t, w.state.room.used)
 	})
 	t.Run("ShrunkOnTheWayIn", func(t *testing.T) { // A list is read before it is put.
 		w := newWatch()
@@ -274,10 +277,10 @@ func TestRoom(t *testing.T) {
 			require.NoError(t, err)
 			all = append(all, seen)
 		}
-		w.resize(most / 4)
+		w.state.resize(most / 4)
 		require.NoError(t, w.Replace(all, ""))
 		check(w)
-		assert.Len(t, w.waiting, 400)
+		assert.Len(t, w.state.waiting, 400)
 	})
 }
 
@@ -285,14 +288,14 @@ func TestRoom(t *testing.T) {
 func TestLines(t *testing.T) {
 	w := newLateWatch(t)
 	addClaim(t, w, claimJSON(0, wantsGold))
-	w.resize(4 * groupCost("=tier=gold")) // The other selector goes to overflow.
+	w.state.resize(4 * groupCost("=tier=gold")) // The other selector goes to overflow.
 	for i := range 10_000 {
 		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
 		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
 		require.NoError(t, w.Delete(&claimSeen{uid: uidOf(i + 1)}))
 	}
-	for l, line := range w.room.namespaces["team-a"].lines {
+	for l, line := range w.state.room.namespaces["team-a"].lines {
 		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)
 	}
-	assert.Len(t, w.waiting, 1)
+	assert.Len(t, w.state.waiting, 1)
 }

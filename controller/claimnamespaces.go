@@ -6,14 +6,14 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// namespaceOf returns the namespace of a waiting claim. The caller holds mu.
-func (w *claimWatch) namespaceOf(name string) *namespace {
-	n := w.room.namespaces[name]
+// namespaceOf returns the namespace of a waiting claim.
+func (s *claimState) namespaceOf(name string) *namespace {
+	n := s.room.namespaces[name]
 	if n == nil {
 		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
 		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.selected, n.checked = w.namespaces.Known(name)
-		w.room.namespaces[name] = n
+		n.selected, n.checked = s.namespaces.Known(name)
+		s.room.namespaces[name] = n
 	}
 	return n
 }
@@ -23,15 +23,8 @@ func (w *claimWatch) namespaceOf(name string) *namespace {
 // last result until the next round. admits reads a cache, which takes microseconds, and
 // only admins create namespaces.
 func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
-	w.mu.Lock()
-	again = again || w.namespaceErr != nil
 	var names []string
-	for name, n := range w.room.namespaces {
-		if _, known := w.namespaces.Known(name); !known && (again || !n.checked) {
-			names = append(names, name)
-		}
-	}
-	w.mu.Unlock()
+	w.own(func(s *claimState) { names = s.unchecked(again) })
 	selected := make(map[string]bool, len(names))
 	var err error
 	for _, name := range names {
@@ -41,32 +34,47 @@ func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, erro
 		}
 		selected[name] = is
 	}
-	if w.recordNamespaces(selected, err) {
+	news := false
+	w.own(func(s *claimState) { news = s.recordNamespaces(selected, err) })
+	if news {
 		w.changed()
 	}
 }
 
+// unchecked returns the namespaces whose labels matter and are not checked yet, or, with
+// again or after an error, all whose labels matter.
+func (s *claimState) unchecked(again bool) (names []string) {
+	again = again || s.namespaceErr != nil
+	for name, n := range s.room.namespaces {
+		if _, known := s.namespaces.Known(name); !known && (again || !n.checked) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // recordNamespaces records which namespaces are selected, and the error of the check.
 // changed says whether an error appeared or went away.
-func (w *claimWatch) recordNamespaces(selected map[string]bool, err error) (changed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	changed = (err == nil) != (w.namespaceErr == nil)
-	w.namespaceErr = err
+func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
+	changed = (err == nil) != (s.namespaceErr == nil)
+	s.namespaceErr = err
 	for name, is := range selected {
-		n := w.room.namespaces[name]
+		n := s.room.namespaces[name]
 		if n == nil {
 			continue
 		}
 		joined := is && n.checked && !n.selected
-		w.dirty = w.dirty || !n.checked || joined
+		s.dirty = s.dirty || !n.checked || joined
+		waiting := n.waiting
+		s.count(n, -waiting)
 		n.selected, n.checked = is, true
+		s.count(n, waiting)
 		if !is {
-			w.room.shrink(n, 0)
+			s.room.shrink(n, 0)
 		}
 		if joined {
 			n.each(func(c *waitingClaim) {
-				w.offer(c)
+				s.offer(c)
 				c.awaitNotice(time.Now())
 			})
 		}

@@ -67,9 +67,8 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 	seen := head.seen()
 	ask, waits := w.judge(raw, seen)
 	if waits {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		seen.group = w.room.group(w.namespaceOf(seen.namespace), ask)
+		// At once, so that a list holds each selector once while it is read.
+		w.own(func(s *claimState) { seen.group = s.room.group(s.namespaceOf(seen.namespace), ask) })
 	}
 	return seen, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,13 +37,19 @@ type Claims struct {
 	// memory for the selectors of the waiting claims of all kinds, in bytes.
 	memory int64
 
-	mu     sync.Mutex
-	kinds  map[string]*watchedClaims
-	binder *LateBinder
+	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
+	// holds it copies or sets an entry, and waits for nobody.
+	mu    sync.Mutex
+	kinds map[string]*watchedClaims
+	// sharing is held by shareOut, so that the last to count the kinds is the last to
+	// resize their rooms. It waits for the owners of the watches, so it is not mu.
+	sharing sync.Mutex
+	// binder of the present term, nil if this replica does not lead.
+	binder atomic.Pointer[LateBinder]
 	// began is when Ready was first called. counted says that the claims have been
 	// counted.
-	began   time.Time
-	counted bool
+	began   atomic.Pointer[time.Time]
+	counted atomic.Bool
 
 	// changed listen for the names of claim kinds whose claims changed, and requeued
 	// for those of kinds to be reconciled again.
@@ -125,8 +132,8 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if w := c.watches()[name]; w != nil && w.setUnwritable(unwritable) {
-		c.changed.notify(name)
+	if w := c.watches()[name]; w != nil {
+		w.setUnwritable(unwritable)
 	}
 	switch {
 	case !served:
@@ -148,18 +155,20 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found resour
 	if kind.Strategy.Counted {
 		kind.Tally = c.registration.tally(k.Name)
 	}
-	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.notify(k.Name) })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if old := c.kinds[k.Name]; old != nil && old.watch != nil {
-		if old.watch.kind.Revision == kind.Revision && old.watch.resource == w.resource {
-			_, err := old.watch.lastError()
-			return !apierrors.IsNotFound(err), nil
-		}
-		old.watch.stop()
-		w.before = old.watch
+	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	if old != nil && old.kind.Revision == kind.Revision && old.resource.GroupVersion() == found.GroupVersion() {
+		_, err := old.lastError()
+		return !apierrors.IsNotFound(err), nil
 	}
+	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.notify(k.Name) })
+	w.metrics = c.Metrics
+	if old != nil {
+		old.stop()
+		w.before = old
+	}
+	c.mu.Lock()
 	c.kinds[k.Name] = &watchedClaims{watch: w}
+	c.mu.Unlock()
 	c.shareOut()
 	w.start(c.client, func(err error) {
 		c.changed.notify(k.Name)
@@ -175,8 +184,8 @@ func (c *Claims) drop(name string) {
 	c.mu.Lock()
 	old := c.kinds[name]
 	delete(c.kinds, name)
-	c.shareOut()
 	c.mu.Unlock()
+	c.shareOut()
 	if old != nil {
 		if old.watch != nil {
 			old.watch.withdraw()
@@ -186,16 +195,13 @@ func (c *Claims) drop(name string) {
 }
 
 // shareOut divides the memory for selectors equally among the kinds with BindLater:
-// authors of one kind take none from those of another. The caller holds mu.
+// authors of one kind take none from those of another.
 func (c *Claims) shareOut() {
-	var later []*claimWatch
-	for _, k := range c.kinds {
-		if k.watch != nil && k.watch.kind.BindLater {
-			later = append(later, k.watch)
-		}
-	}
+	c.sharing.Lock()
+	defer c.sharing.Unlock()
+	later := c.lateWatches()
 	for _, w := range later {
-		w.resize(c.memory / int64(len(later)))
+		w.own(func(s *claimState) { s.resize(c.memory / int64(len(later))) })
 	}
 }
 

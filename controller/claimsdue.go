@@ -32,85 +32,58 @@ func (c *waitingClaim) attempt() waitingAttempt {
 }
 
 // waits returns what a write needs, and whether the claim can be bound now.
-func (w *claimWatch) waits(uid types.UID) (waitingAttempt, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.waiting[uid]
-	if c == nil || c.written || !c.namespace.selected || c.group.ask.Problem() != "" || w.stopped.Err() != nil {
-		return waitingAttempt{}, false
-	}
-	return c.attempt(), true
+func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
+	w.own(func(s *claimState) {
+		c := s.waiting[uid]
+		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == ""; ok {
+			attempt = c.attempt()
+		}
+	})
+	return attempt, ok
 }
 
 // wrote records that this version of a claim was bound. A later version may be bound again.
-func (w *claimWatch) wrote(a waitingAttempt) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.waiting[a.uid]; c != nil && (c.version == a.shown || c.version == a.version) {
+func (s *claimState) wrote(a waitingAttempt) {
+	if c := s.waiting[a.uid]; c != nil && (c.version == a.shown || c.version == a.version) {
 		c.written = true
 	}
-	w.refusal = nil
+	s.refusal = nil
 }
 
 // missed records that a claim has no class any more, or that the classes are not known. If
 // the claim was read again for the write, its selector is held from now on, if there is room.
-func (w *claimWatch) missed(a waitingAttempt) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.waiting[a.uid]
+func (s *claimState) missed(a waitingAttempt) {
+	c := s.waiting[a.uid]
 	if c == nil {
 		return
 	}
 	n := c.namespace
 	if c.group == n.overflow {
-		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !w.room.spare(n, groupCost(a.ask)) {
+		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !s.room.spare(n, groupCost(a.ask)) {
 			return
 		}
-		w.join(c, w.room.group(n, a.ask))
+		s.join(c, s.room.group(n, a.ask))
 	}
-	c.group.matched, c.group.view, w.dirty = false, nil, true
+	c.group.matched, c.group.view, s.dirty = false, nil, true
 	if !c.notified { // It may have left the line while it had a class.
 		c.awaitNotice(time.Now())
 	}
 }
 
-func (w *claimWatch) refuse(err error, until time.Time) {
-	w.mu.Lock()
-	w.refusal, w.paused = err, until
-	w.mu.Unlock()
-	w.changed()
-}
-
 // pause is how long no claim may be written from now on.
-func (w *claimWatch) pause(now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.paused.Sub(now)
+func (w *claimWatch) pause(now time.Time) (paused time.Duration) {
+	w.own(func(s *claimState) { paused = s.paused.Sub(now) })
+	return paused
 }
 
-// dismiss removes the binder, unless another has replaced it.
-func (w *claimWatch) dismiss(b *LateBinder) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.binder == b {
-		w.setBinder(nil, time.Time{})
+// useBinder sets the binder, or nil. A new binder starts with all claims.
+func (s *claimState) useBinder(b *LateBinder, now time.Time) {
+	if s.binder == b {
+		return
 	}
-}
-
-// useBinder sets the binder. A new binder starts with all claims.
-func (w *claimWatch) useBinder(b *LateBinder, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.binder != b {
-		w.setBinder(b, now)
-	}
-}
-
-// setBinder sets the binder, or nil, and starts over. The caller holds mu.
-func (w *claimWatch) setBinder(b *LateBinder, now time.Time) {
-	w.binder, w.refusal, w.namespaceErr, w.paused = b, nil, nil, time.Time{}
-	w.unmatch()
-	for _, n := range w.room.namespaces {
+	s.binder, s.refusal, s.namespaceErr, s.paused = b, nil, nil, time.Time{}
+	s.unmatch()
+	for _, n := range s.room.namespaces {
 		n.clear(lineUnnotified)
 		if b == nil {
 			continue
@@ -122,17 +95,11 @@ func (w *claimWatch) setBinder(b *LateBinder, now time.Time) {
 	}
 }
 
-// startOver makes the next round that has a view ask about all claims.
-func (w *claimWatch) startOver() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unmatch()
-}
-
-// unmatch forgets the view, and which groups matched. The caller holds mu.
-func (w *claimWatch) unmatch() {
-	w.view = nil
-	for _, n := range w.room.namespaces {
+// unmatch forgets the view, and which groups matched, so that the next round that has a
+// view asks about all claims.
+func (s *claimState) unmatch() {
+	s.view = nil
+	for _, n := range s.room.namespaces {
 		n.clear(lineFresh)
 		n.clear(lineUnread)
 		n.overflow.view = nil
@@ -145,27 +112,34 @@ func (w *claimWatch) unmatch() {
 // due returns the claims that have a class now and had none before, and some of those
 // that must be read to know. It asks about each group once per view; all claims of a
 // group that matched before have been given out already. Groups that are left when the
-// context ends wait for the next call. Namespaces take turns.
-func (w *claimWatch) due(ctx context.Context, view *selector.View) []waitingItem {
-	asked, news := w.unasked(view)
+// context ends wait for the next call. Namespaces take turns. The owner does not wait
+// for the answers.
+func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitingItem) {
+	var asked []question
+	news := false
+	w.own(func(s *claimState) { asked, news = s.unasked(view) })
 	if !news {
 		return nil
 	}
 	left := false
 	for i := range asked {
 		asked[i].put(view)
+		if asked[i].failed && w.metrics != nil {
+			w.metrics.tried(w.kind.Name, latePanicked)
+		}
 		if ctx.Err() != nil {
 			asked, left = asked[:i+1], i+1 < len(asked)
 			break
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dirty = w.dirty || left
-	for _, q := range asked {
-		w.answer(q, view)
-	}
-	return append(w.dueFresh(view), w.dueUnread()...)
+	w.own(func(s *claimState) {
+		s.dirty = s.dirty || left
+		for _, q := range asked {
+			q.answer(view)
+		}
+		due = append(s.dueFresh(view), s.dueUnread()...)
+	})
+	return due
 }
 
 // question asks whether a group has a class.
@@ -191,15 +165,13 @@ func (q *question) put(view *selector.View) {
 
 // unasked returns the groups that this view has no answer for: one of each namespace,
 // then a second of each, and so on. news is false if nothing has changed.
-func (w *claimWatch) unasked(view *selector.View) (questions []question, news bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.view == view && !w.dirty {
+func (s *claimState) unasked(view *selector.View) (questions []question, news bool) {
+	if s.view == view && !s.dirty {
 		return nil, false
 	}
-	w.view, w.dirty = view, false
+	s.view, s.dirty = view, false
 	var left [][]question
-	for name, n := range w.room.namespaces {
+	for name, n := range s.room.namespaces {
 		if n.checked && !n.selected {
 			continue
 		}
@@ -222,15 +194,10 @@ func (w *claimWatch) unasked(view *selector.View) (questions []question, news bo
 	return questions, true
 }
 
-// answer records the answer to a question. The caller holds mu.
-func (w *claimWatch) answer(q question, view *selector.View) {
+// answer records the answer to a question in its group.
+func (q question) answer(view *selector.View) {
 	g := q.group
-	if q.failed {
-		g.failed = true
-		if b := w.binder; b != nil && b.Claims != nil {
-			b.Claims.Metrics.tried(w.kind.Name, latePanicked)
-		}
-	}
+	g.failed = g.failed || q.failed
 	if !g.held {
 		return
 	}
@@ -246,9 +213,9 @@ func (w *claimWatch) answer(q question, view *selector.View) {
 	g.view, g.matched = view, q.matched
 }
 
-// dueFresh returns the claims of groups that match. The caller holds mu.
-func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
-	for _, n := range w.room.namespaces {
+// dueFresh returns the claims of groups that match.
+func (s *claimState) dueFresh(view *selector.View) (due []waitingItem) {
+	for _, n := range s.room.namespaces {
 		for range n.lines[lineFresh] {
 			c := n.dequeue(lineFresh)
 			switch {
@@ -256,7 +223,7 @@ func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
 			case c.group == n.overflow, c.group.failed, c.group.ask.Problem() != "", n.checked && !n.selected:
 			case c.group.view != view, !n.checked: // There was no time to ask.
 				n.enqueue(lineFresh, c)
-				w.dirty = true
+				s.dirty = true
 			case c.group.matched:
 				due = append(due, c.item())
 			}
@@ -266,11 +233,11 @@ func (w *claimWatch) dueFresh(view *selector.View) (due []waitingItem) {
 }
 
 // dueUnread returns some of the claims that must be read: one of each namespace, then a
-// second of each, and so on. A new view makes all of them due. The caller holds mu.
-func (w *claimWatch) dueUnread() (due []waitingItem) {
-	for _, n := range w.room.namespaces {
-		if n.overflow.view != w.view {
-			n.overflow.view = w.view
+// second of each, and so on. A new view makes all of them due.
+func (s *claimState) dueUnread() (due []waitingItem) {
+	for _, n := range s.room.namespaces {
+		if n.overflow.view != s.view {
+			n.overflow.view = s.view
 			for c := range n.overflow.claims {
 				n.enqueue(lineUnread, c)
 			}
@@ -278,9 +245,9 @@ func (w *claimWatch) dueUnread() (due []waitingItem) {
 	}
 	for found := true; found; {
 		found = false
-		for _, n := range w.room.namespaces {
+		for _, n := range s.room.namespaces {
 			if len(due) == v1alpha1.LateReads {
-				w.dirty = true // There may be more.
+				s.dirty = true // There may be more.
 				return due
 			}
 			if !n.checked || !n.selected {

@@ -78,20 +78,14 @@ func (c *Claims) Ready(now time.Time) error {
 			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counted = c.registration.Inventory.Snapshot() != nil
+	c.counted.Store(c.registration.Inventory.Snapshot() != nil)
 	return nil
 }
 
 // settled says whether there is nothing left to wait for.
 func (c *Claims) settled(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.began.IsZero() {
-		c.began = now
-	}
-	return c.counted || now.Sub(c.began) >= refusalGrace
+	c.began.CompareAndSwap(nil, &now)
+	return c.counted.Load() || now.Sub(*c.began.Load()) >= refusalGrace
 }
 
 var errNotWatched = errors.New("they are not watched yet")
@@ -119,7 +113,7 @@ func (c *Claims) lateProblem(name string) error {
 		return err
 	}
 	if w := c.watches()[name]; w != nil {
-		return w.lateProblem()
+		return w.published.Load().late
 	}
 	return errNotWatched
 }
@@ -127,42 +121,43 @@ func (c *Claims) lateProblem(name string) error {
 // ClaimCounts are of one claim kind. None wait without BindLater.
 type ClaimCounts struct{ Bound, Waiting int }
 
+// claimSummary is what others read of a watch: how it was after the last change.
+type claimSummary struct {
+	counts ClaimCounts
+	synced bool
+	late   error
+}
+
+// summary has only what is at hand, because it is made after each change.
+func (s *claimState) summary() *claimSummary {
+	return &claimSummary{counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, late: s.lateProblem()}
+}
+
+// lateProblem is why waiting claims are not bound, nil if they are. Without waiting
+// claims, only unwritable is a problem.
+func (s *claimState) lateProblem() error {
+	if len(s.waiting) == 0 {
+		return s.unwritable
+	}
+	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr)
+}
+
 // counts returns how many claims there are. synced says whether that is known.
 func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.Bound = len(w.bound)
-	for _, n := range w.room.namespaces {
-		if n.selected || !n.checked {
-			c.Waiting += n.waiting
-		}
-	}
-	return c, w.synced
+	published := w.published.Load()
+	return published.counts, published.synced
 }
 
 // problem is why claims are not known, nil if they are.
 func (w *claimWatch) problem() error {
 	_, err := w.lastError()
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case err != nil:
 		return err
-	case !w.synced:
+	case !w.published.Load().synced:
 		return errNoAnswer
 	}
 	return nil
-}
-
-// lateProblem is why waiting claims are not bound, nil if they are. Without waiting
-// claims, only unwritable is a problem.
-func (w *claimWatch) lateProblem() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		return w.unwritable
-	}
-	return cmp.Or(w.unwritable, w.refusal, w.namespaceErr)
 }
 
 var errNoAnswer = errors.New("the API server has not listed the claims yet")

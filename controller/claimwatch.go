@@ -3,24 +3,22 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
 // claimWatch follows the claims of one kind. Like the watch of classes, it is the store
-// of a Reflector. It holds only what is needed: of a waiting claim, what binding reads;
-// of a bound claim, the counts that it is part of.
+// of a Reflector. One goroutine, the owner, makes all changes to what it knows of the
+// claims, one by one: those of the Reflector, and those of late binding. What others
+// read is published after each change, so they wait for none.
 type claimWatch struct {
 	kind     *selector.ClaimKind
 	resource schema.GroupVersionResource
@@ -28,54 +26,73 @@ type claimWatch struct {
 	objectKind string
 	namespaces *selector.Namespaces
 	changed    func()
-	stopped    context.Context
-	stop       context.CancelFunc
-	// before is the watch that this one replaces. Its counts stay until this one has synced.
-	before *claimWatch
+	// metrics count panics. Nil counts none.
+	metrics *ClaimMetrics
+	stopped context.Context
+	stop    context.CancelFunc
 	watchHealth
 
-	mu      sync.Mutex // guards all below
-	synced  bool
-	bound   map[types.UID]classCounts
-	waiting map[types.UID]*waitingClaim
-	room    room
+	changes   chan claimChange
+	published atomic.Pointer[claimSummary]
+	// ended is closed when the owner has ended, after the watch was stopped.
+	ended chan struct{}
 
-	// binder of the waiting claims, nil if there is none. The fields below are for it.
-	binder *LateBinder
-	view   *selector.View
-	// dirty says that claims may be due though the view is the same.
-	dirty bool
-	// refusal is why a claim could not be written. No other is tried until paused.
-	refusal error
-	paused  time.Time
-	// unwritable says why claims can be watched but not written.
-	unwritable error
-	// namespaceErr says why namespaces cannot be checked.
-	namespaceErr error
+	// The fields below are the owner's, and once it has ended, withdraw's.
+
+	state *claimState
+	// before is the watch that this one replaces. Its counts stay until this one has synced.
+	before *claimWatch
 }
 
-// classCounts are the counts that a bound claim is part of.
-type classCounts [2]*selector.Count
-
-func (c classCounts) unbind() {
-	for _, count := range c {
-		if count != nil {
-			count.Unbind()
-		}
-	}
+// claimChange is a change for the owner. It sends the error of a panic to done, or nil.
+type claimChange struct {
+	do   func(*claimState)
+	done chan error
 }
 
+// newClaimWatch returns a watch with an owner, which ends when the watch is stopped.
 func newClaimWatch(
 	ctx context.Context, kind *selector.ClaimKind, of resource, namespaces *selector.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed,
-		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
-		room: room{limit: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
+		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind.Tally),
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
+	w.published.Store(w.state.summary())
+	go w.run()
 	return w
+}
+
+// run is the owner.
+func (w *claimWatch) run() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.stopped.Done():
+			return
+		case change := <-w.changes:
+			err := recovered(func() error { change.do(w.state); return nil })
+			w.published.Store(w.state.summary())
+			change.done <- err
+		}
+	}
+}
+
+// own has the owner make a change, and waits until it is made. It does nothing once the
+// watch is stopped. A panic ends this change alone, and goes on in the caller. A change
+// must not call own, for the owner would wait for itself.
+func (w *claimWatch) own(change func(*claimState)) {
+	done := make(chan error, 1)
+	select {
+	case <-w.stopped.Done():
+		return
+	case w.changes <- claimChange{change, done}:
+	}
+	if err := <-done; err != nil {
+		panic(err)
+	}
 }
 
 // start follows the claims until the watch is stopped.
@@ -111,7 +128,7 @@ func (w *claimWatch) Add(object any) error {
 	if err != nil {
 		return err
 	}
-	w.update(func() { w.put(seen) })
+	w.update(func(s *claimState) { s.put(seen) })
 	return nil
 }
 
@@ -124,51 +141,22 @@ func (w *claimWatch) Delete(object any) error {
 	if err != nil {
 		return err
 	}
-	w.update(func() {
-		w.unbind(seen.uid)
-		w.unwait(seen.uid)
-	})
+	w.update(func(s *claimState) { s.remove(seen.uid) })
 	return nil
 }
 
 // Replace all claims.
-func (w *claimWatch) Replace(all []any, _ string) error {
-	there := make(map[types.UID]struct{}, len(all))
-	for _, object := range all {
-		s, err := w.seen(object)
-		if err != nil {
+func (w *claimWatch) Replace(objects []any, _ string) error {
+	all := make([]*claimSeen, len(objects))
+	for i, object := range objects {
+		var err error
+		if all[i], err = w.seen(object); err != nil {
 			return err
 		}
-		there[s.uid] = struct{}{}
 	}
-	w.update(func() {
-		// Count the listed claims before the others are taken off, so that no
-		// concurrent choice sees an empty class.
-		for _, object := range all {
-			w.put(object.(*claimSeen))
-		}
-		for uid := range w.bound {
-			if _, ok := there[uid]; !ok {
-				w.unbind(uid)
-			}
-		}
-		for uid := range w.waiting {
-			if _, ok := there[uid]; !ok {
-				w.unwait(uid)
-			}
-		}
-		for _, n := range w.room.namespaces { // Groups of claims that changed before the list ended.
-			for _, g := range n.groups {
-				w.disband(g)
-			}
-			w.room.vacate(n)
-		}
-		// The listed claims may have taken the room of others.
-		w.synced, w.dirty = true, true
-		if w.before != nil {
-			w.before.withdraw()
-			w.before = nil
-		}
+	w.update(func(s *claimState) {
+		s.replace(all)
+		w.withdrawBefore()
 	})
 	return nil
 }
@@ -184,162 +172,37 @@ func (w *claimWatch) seen(object any) (*claimSeen, error) {
 // Resync does nothing.
 func (w *claimWatch) Resync() error { return nil }
 
-// update applies a change under mu. Its callers recover from panics, so a panic must not leave mu locked.
-func (w *claimWatch) update(change func()) {
-	func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.stopped.Err() == nil {
-			change()
-		}
-	}()
+// update makes a change that others are told about.
+func (w *claimWatch) update(change func(*claimState)) {
+	w.own(change)
 	w.changed()
-}
-
-// put stores a claim as bound or as waiting. The caller holds mu.
-func (w *claimWatch) put(s *claimSeen) {
-	if s.bound {
-		w.bind(s)
-		w.unwait(s.uid)
-		return
-	}
-	w.unbind(s.uid)
-	if s.group == nil {
-		w.unwait(s.uid)
-		return
-	}
-	c := w.waiting[s.uid]
-	if c != nil && c.version == s.version {
-		return
-	}
-	n := w.namespaceOf(s.namespace)
-	if c == nil {
-		c = &waitingClaim{uid: s.uid, name: s.name, namespace: n}
-		n.waiting++
-		w.waiting[s.uid] = c
-		if w.binder != nil {
-			c.awaitNotice(time.Now())
-		}
-	}
-	w.join(c, w.groupOf(n, s))
-	c.version, c.parents, c.written = s.version, s.parents, false
-	w.offer(c)
-}
-
-// groupOf returns the group for a claim that was read. Its own may have been forgotten
-// since. The caller holds mu.
-func (w *claimWatch) groupOf(n *namespace, s *claimSeen) *group {
-	switch g := s.group; {
-	case g.dropped || g == g.namespace.overflow:
-		return n.overflow
-	case !g.held:
-		return w.room.group(n, g.ask)
-	default:
-		return g
-	}
-}
-
-// join moves a claim into a group. The caller holds mu.
-func (w *claimWatch) join(c *waitingClaim, g *group) {
-	if c.group != nil {
-		delete(c.group.claims, c)
-		if c.group != g {
-			w.disband(c.group)
-		}
-	}
-	c.group = g
-	g.claims[c] = struct{}{}
-}
-
-// offer queues a claim for the binder, if there is one. The caller holds mu.
-func (w *claimWatch) offer(c *waitingClaim) {
-	if w.binder == nil {
-		return
-	}
-	l := lineFresh
-	if c.group == c.namespace.overflow {
-		l = lineUnread
-	}
-	c.namespace.enqueue(l, c)
-	w.dirty = true
-}
-
-// bind counts a bound claim. The caller holds mu.
-func (w *claimWatch) bind(s *claimSeen) {
-	before, known := w.bound[s.uid]
-	var counts classCounts
-	if tally := w.kind.Tally; tally != nil {
-		counts = classCounts{tally.Bind(s.classes[0]), tally.Bind(s.classes[1])}
-		if !known {
-			defer tally.Seen(s.namespace, s.name, s.generateName, s.classes)
-		}
-	}
-	before.unbind()
-	w.bound[s.uid] = counts
-}
-
-// unbind takes a claim off the counts. The caller holds mu.
-func (w *claimWatch) unbind(uid types.UID) {
-	w.bound[uid].unbind()
-	delete(w.bound, uid)
-}
-
-// unwait forgets a waiting claim. The caller holds mu.
-func (w *claimWatch) unwait(uid types.UID) {
-	c := w.waiting[uid]
-	if c == nil {
-		return
-	}
-	c.gone = true
-	delete(w.waiting, uid)
-	delete(c.group.claims, c)
-	c.namespace.waiting--
-	w.disband(c.group)
-	w.room.vacate(c.namespace)
-}
-
-// disband forgets a group that has no claims. The caller holds mu.
-func (w *claimWatch) disband(g *group) {
-	if g.held && len(g.claims) == 0 {
-		w.room.forget(g)
-	}
-}
-
-// resize sets the room for selectors, in bytes.
-func (w *claimWatch) resize(bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.room.resize(bytes)
-	w.dirty = true
 }
 
 // withdraw stops the watch and takes its claims off the counts.
 func (w *claimWatch) withdraw() {
 	w.stop()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for uid := range w.bound {
-		w.unbind(uid)
+	<-w.ended
+	for uid := range w.state.bound {
+		w.state.unbind(uid)
 	}
+	w.withdrawBefore()
+}
+
+func (w *claimWatch) withdrawBefore() {
 	if w.before != nil {
 		w.before.withdraw()
 		w.before = nil
 	}
 }
 
-// setUnwritable sets why claims cannot be written, nil if they can. changed says
-// whether they can be written now and could not before, or the reverse.
-func (w *claimWatch) setUnwritable(why error) (changed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	changed = (w.unwritable == nil) != (why == nil)
-	w.unwritable = why
-	return changed
-}
-
-// writable says whether claims can be written.
-func (w *claimWatch) writable() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unwritable == nil
+// setUnwritable sets why claims cannot be written, nil if they can.
+func (w *claimWatch) setUnwritable(why error) {
+	news := false
+	w.own(func(s *claimState) {
+		news = (s.unwritable == nil) != (why == nil)
+		s.unwritable = why
+	})
+	if news {
+		w.changed()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,6 @@ func TestEndedWatches(t *testing.T) {
 	client, err := newClaimClient(&rest.Config{Host: s.URL, QPS: -1})
 	require.NoError(t, err)
 	w := newLateWatch(t)
-	t.Cleanup(w.stop)
 	w.start(client, func(error) {})
 	eventually(t, "We should see all claims.", func(c *assert.CollectT) {
 		n, synced := w.counts()
@@ -56,5 +56,44 @@ func TestEndedWatches(t *testing.T) {
 	eventually(t, "We should see all claims go.", func(c *assert.CollectT) {
 		n, _ := w.counts()
 		assert.Zero(c, n.Waiting)
+	})
+}
+
+// TestOwner has a change take long, and a watch be replaced.
+func TestOwner(t *testing.T) {
+	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
+	t.Run("LongChange", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newLateWatch(t)
+			addClaim(t, w, claimJSON(1, bound))
+			next, err := w.read(claimJSON(2, bound))
+			require.NoError(t, err)
+			end := make(chan struct{})
+			go w.own(func(*claimState) { <-end })
+			synctest.Wait()
+			go func() { assert.NoError(t, w.Add(next)) }()
+			synctest.Wait()
+			n, _ := w.counts()
+			assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
+			close(end)
+			synctest.Wait()
+			n, _ = w.counts()
+			assert.Equal(t, ClaimCounts{Bound: 2}, n, "We should make the next change then.")
+		})
+	})
+	t.Run("Replaced", func(t *testing.T) {
+		first, second := newLateWatch(t), newLateWatch(t)
+		addClaim(t, first, claimJSON(1, bound))
+		first.stop()
+		<-first.ended
+		addClaim(t, first, claimJSON(2, bound))
+		n, _ := first.counts()
+		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
+		second.before = first
+		assert.Len(t, first.state.bound, 1, "We should count its claims until the next watch has.")
+		require.NoError(t, second.Replace(nil, ""))
+		assert.Empty(t, first.state.bound, "We should count no claim twice.")
+		second.withdraw()
+		second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
 	})
 }

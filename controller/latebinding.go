@@ -125,10 +125,14 @@ func (b *LateBinder) syncWriters(ctx context.Context, watches []*claimWatch) {
 // round queues the claims of a kind that became bindable since the last round, and
 // events on those that still wait. asking is its share of lateAsking.
 func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
-	view := b.view(w)
-	w.useBinder(b, time.Now())
-	if view == nil || !w.writable() {
-		w.startOver()
+	view, ready := b.view(w), false
+	w.own(func(s *claimState) {
+		s.useBinder(b, time.Now())
+		if ready = view != nil && s.unwritable == nil; !ready {
+			s.unmatch()
+		}
+	})
+	if !ready {
 		return
 	}
 	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
@@ -175,31 +179,24 @@ func (b *LateBinder) admits(ctx context.Context, w *claimWatch, name string) (bo
 	return err == nil && w.namespaces.Select(name, n.Labels), nil
 }
 
-func (c *Claims) leading() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.binder != nil
-}
+func (c *Claims) leading() bool { return c.binder.Load() != nil }
 
 // lead begins a term: claims of kinds with BindLater are watched.
 func (c *Claims) lead(ctx context.Context, b *LateBinder) error {
-	c.mu.Lock()
-	c.binder = b
-	c.mu.Unlock()
+	c.binder.Store(b)
 	return c.requeueAll(ctx)
 }
 
 // resign ends a term: these claims are not watched any more, unless the next term has
 // begun, which does not wait for the end of this one.
 func (c *Claims) resign(ctx context.Context, b *LateBinder) {
-	c.mu.Lock()
-	last := c.binder == b
-	if last {
-		c.binder = nil
-	}
-	c.mu.Unlock()
+	last := c.binder.CompareAndSwap(b, nil)
 	for _, w := range c.watches() {
-		w.dismiss(b)
+		w.own(func(s *claimState) {
+			if s.binder == b {
+				s.useBinder(nil, time.Time{})
+			}
+		})
 	}
 	if !last {
 		return

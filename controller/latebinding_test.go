@@ -333,7 +333,7 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	}
 	serve()
 	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
-	r.claims.binder = r.binder // The term has begun.
+	r.claims.binder.Store(r.binder) // The term has begun.
 	reconcile := func() ctrl.Result {
 		result, err := r.claims.reconcile(t.Context(), lateKind)
 		require.NoError(t, err)
@@ -375,16 +375,14 @@ func TestTermsOverlap(t *testing.T) {
 	r.lead(t)
 	w := r.claims.watches()[lateKind]
 	eventually(t, "We should begin the next term.", func(c *assert.CollectT) {
-		r.claims.mu.Lock()
-		defer r.claims.mu.Unlock()
-		assert.True(c, r.claims.binder == &next) //nolint:testifylint // Same would print a binder that runs.
+		assert.True(c, r.claims.binder.Load() == &next) //nolint:testifylint // Same would print a binder that runs.
 	})
 	old()
 	assert.True(t, r.claims.leading(), "We should not end the next term with the last.")
 	eventually(t, "We should serve the next term.", func(c *assert.CollectT) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		assert.True(c, w.binder == &next) //nolint:testifylint // Same would print a binder that runs.
+		w.own(func(s *claimState) {
+			assert.True(c, s.binder == &next) //nolint:testifylint // Same would print a binder that runs.
+		})
 	})
 }
 
@@ -412,8 +410,10 @@ func TestLateBindingRefused(t *testing.T) {
 	s.refuse("patch", 0)
 	w := r.claims.watches()[lateKind]
 	assert.Positive(t, w.pause(time.Now()), "We should try again after a while.")
-	w.refuse(w.refusal, time.Time{}) // It is over.
-	w.startOver()
+	w.own(func(s *claimState) {
+		s.paused = time.Time{} // It is over.
+		s.unmatch()
+	})
 	r.awaitCounts(t, ClaimCounts{Bound: 50})
 	assert.Equal(t, metav1.ConditionTrue, condition().Status, "We should say that all is well: %s", condition().Message)
 }
@@ -517,9 +517,7 @@ func TestNoMatchingClass(t *testing.T) {
 		r.lead(t)
 		w := r.claims.watches()[lateKind]
 		eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			assert.NotNil(c, w.view)
+			w.own(func(s *claimState) { assert.NotNil(c, s.view) })
 		})
 		view := r.binder.view(w)
 		r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now())
@@ -546,9 +544,7 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	r.lead(t)
 	w := r.claims.watches()[lateKind]
 	eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		assert.NotNil(c, w.view)
+		w.own(func(s *claimState) { assert.NotNil(c, s.view) })
 	})
 	later := time.Now()
 	notify := func(view *selector.View) {
@@ -703,7 +699,8 @@ func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
 	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
-	w.useBinder(&LateBinder{}, time.Now())
+	t.Cleanup(w.stop)
+	w.state.useBinder(&LateBinder{}, time.Now())
 	return w
 }
 
@@ -768,14 +765,14 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	for i := range 100 {
 		add(i, fmt.Sprintf(`{"matchLabels":{"tier":"%d"}}`, i%4))
 	}
-	require.Len(t, w.room.namespaces["team-a"].groups, 4, "We should hold each selector once.")
+	require.Len(t, w.state.room.namespaces["team-a"].groups, 4, "We should hold each selector once.")
 	golds := newClassKind("golds.example.org", "Gold")
 	view := func(classes ...string) *selector.View {
 		return selector.NewView(w.kind, []*selector.Classes{labelled(golds, classes...)})
 	}
 	none := view()
 	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
-	assert.Empty(t, w.room.namespaces["team-a"].lines[lineFresh])
+	assert.Empty(t, w.state.room.namespaces["team-a"].lines[lineFresh])
 	one := view("one tier=1")
 	assert.Len(t, w.due(t.Context(), one), 25, "We should find the claims of the selector that matches now.")
 	assert.Empty(t, w.due(t.Context(), one), "We should give out no claim twice for the same classes.")
@@ -784,7 +781,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
 	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
-	w.missed(waitingAttempt{uid: uidOf(1)})
+	w.state.missed(waitingAttempt{uid: uidOf(1)})
 	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
 	assert.Empty(t, w.due(t.Context(), none))
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")

@@ -39,14 +39,14 @@ func TestClaimsOverflow(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	r.awaitCounts(t, ClaimCounts{Waiting: claims + 2})
 	w := r.claims.watches()[lateKind]
-	w.resize(2000)
+	w.own(func(s *claimState) { s.resize(2000) })
 	r.lead(t)
 	eventually(t, "We should read each of them once.", func(c *assert.CollectT) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		assert.GreaterOrEqual(c, s.reads, claims)
 	})
-	assert.Less(t, w.room.used, int64(2000))
+	w.own(func(s *claimState) { assert.Less(t, s.room.used, int64(2000)) })
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold", "seven only-000007="+strings.Repeat("x", 60)))
 	r.awaitCounts(t, ClaimCounts{Bound: 3, Waiting: claims - 1})
 	bound := s.classes()
@@ -78,7 +78,7 @@ func TestWrote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t)
-			w.resize(1)
+			w.state.resize(1)
 			addClaim(t, w, version(4, wantsGold))
 			attempt, waits := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
@@ -86,7 +86,7 @@ func TestWrote(t *testing.T) {
 			for _, raw := range tc.shown {
 				addClaim(t, w, raw)
 			}
-			w.wrote(attempt)
+			w.state.wrote(attempt)
 			_, waits = w.waits(uidOf(1))
 			assert.Equal(t, tc.waits, waits, tc.reason)
 		})
@@ -96,7 +96,7 @@ func TestWrote(t *testing.T) {
 // TestUnreadTakeTurns checks that namespaces take turns, and that a round reads no more than it may.
 func TestUnreadTakeTurns(t *testing.T) {
 	w := newLateWatch(t)
-	w.resize(1)
+	w.state.resize(1)
 	for i := range 1000 {
 		addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
 	}
@@ -148,6 +148,7 @@ func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *cla
 		compiled := selector.NewClaimKind(k)
 		inventory.SetClaimKind(compiled)
 		w := newClaimWatch(t.Context(), compiled, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+		t.Cleanup(w.stop)
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w
 	}
@@ -255,7 +256,7 @@ func TestAskingTakesTurns(t *testing.T) {
 		addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
 	}
 	first := map[string]bool{}
-	questions, _ := w.unasked(selector.NewView(w.kind, nil))
+	questions, _ := w.state.unasked(selector.NewView(w.kind, nil))
 	for _, q := range questions[:4] {
 		first[q.namespace] = true
 	}
@@ -284,8 +285,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			end()
-			assert.False(t, claims.waiting[uidOf(0)].written)
-			assert.True(t, claims.waiting[uidOf(1)].written && claims.waiting[uidOf(2)].written, "We should bind the other claims.")
+			assert.False(t, claims.state.waiting[uidOf(0)].written)
+			assert.True(t, claims.state.waiting[uidOf(1)].written && claims.state.waiting[uidOf(2)].written, "We should bind the other claims.")
 			assert.Positive(t, calls)
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(b.Claims.Metrics)
@@ -310,13 +311,15 @@ func TestPanicsAreSurvived(t *testing.T) {
 		w := newLateWatch(t)
 		w.kind = &selector.ClaimKind{BindLater: true} // Without its paths.
 		addClaim(t, w, claimJSON(0, wantsGold))
-		attempt := w.waiting[uidOf(0)].attempt()
+		attempt := w.state.waiting[uidOf(0)].attempt()
 		assert.Equal(t, panicText, attempt.ask.Problem(), "We should say so to who waits.")
 	})
-	t.Run("TakingIn", func(t *testing.T) { // A lock that stays locked would make the replica hang.
+	t.Run("TakingIn", func(t *testing.T) { // An owner that ends, or a lock that stays locked, would make the replica hang.
 		w := newLateWatch(t)
-		require.Panics(t, func() { w.update(func() { panic("a poisoned claim") }) })
-		assert.True(t, w.mu.TryLock(), "We should go on with the other claims.")
+		require.Panics(t, func() { w.own(func(*claimState) { panic("a poisoned claim") }) }, "We should tell who made the change.")
+		addClaim(t, w, claimJSON(1, wantsGold))
+		n, _ := w.counts()
+		assert.Equal(t, 1, n.Waiting, "We should go on with the other claims.")
 		golds := newClassKind("golds.example.org", "Gold")
 		from := &registered{}
 		r := &Registration{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
@@ -335,7 +338,7 @@ func TestWhoIsNotified(t *testing.T) {
 	golds := newClassKind("golds.example.org", "Gold")
 	notified := func(w *claimWatch) (names []string) {
 		for {
-			claims := w.takeToNotify(time.Now(), func(string) bool { return true })
+			claims := w.state.takeToNotify(time.Now(), func(string) bool { return true })
 			if len(claims) == 0 {
 				return names
 			}
@@ -354,7 +357,7 @@ func TestWhoIsNotified(t *testing.T) {
 			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
 			attempt, waits := w.waits(uidOf(0))
 			require.True(t, waits)
-			w.missed(attempt) // Its class went before it was written.
+			w.state.missed(attempt) // Its class went before it was written.
 			assert.Empty(t, w.due(t.Context(), none))
 			time.Sleep(2 * noticeDelay)
 			assert.Equal(t, []string{"=tier=gold"}, notified(w), "We should tell it in the end.")

@@ -113,7 +113,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	}
 	if decision.Class == nil {
-		w.missed(claim)
+		w.own(func(s *claimState) { s.missed(claim) })
 		return "", 0, nil
 	}
 	kind := decision.View.Kind
@@ -121,7 +121,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
-		w.wrote(claim)
+		w.own(func(s *claimState) { s.wrote(claim) })
 		log.Info("Bound a waiting claim",
 			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
 			"candidates", decision.Candidates, "dropped", decision.DroppedText())
@@ -133,7 +133,8 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
 		// Readers of a ClaimKind must not learn the names of claims and namespaces.
-		w.refuse(apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(retryAfter))
+		refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(retryAfter)
+		w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
 		return lateFailed, retryAfter, nil
 	}
 	return lateFailed, 0, err

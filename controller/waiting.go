@@ -142,7 +142,6 @@ func (n *namespace) each(visit func(*waitingClaim)) {
 
 // room is the memory for the selectors of one kind's waiting claims, in bytes. A claim
 // whose selector finds no room waits without it, and is read again when its turn comes.
-// claimWatch.mu guards it.
 type room struct {
 	limit, used int64
 	namespaces  map[string]*namespace

@@ -48,7 +48,8 @@ func FuzzWaitingClaim(f *testing.F) {
 	kind := selector.NewClaimKind(lateClaimKind())
 	namespaces := namespacesOf(f, v1alpha1.NamespaceSelector{})
 	w := newClaimWatch(context.Background(), kind, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespaces, func() {})
-	w.binder = &LateBinder{} // So that the claims stand in the lines of their namespaces.
+	f.Cleanup(w.stop)
+	w.state.binder = &LateBinder{} // So that the claims stand in the lines of their namespaces.
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
 			text = claim(reference.SelectorJSON(string(text)), "")
@@ -56,10 +57,10 @@ func FuzzWaitingClaim(f *testing.F) {
 		u := &unstructured.Unstructured{}
 		isObject := kjson.Unmarshal(text, &u.Object) == nil && u.Object != nil
 		meter.Measure(t, len(text), func() {
-			w.room.namespaces, w.room.used = map[string]*namespace{}, 0
+			w.state.room.namespaces, w.state.room.used = map[string]*namespace{}, 0
 			_, _ = w.read(text)
 		}, text)
-		w.room.namespaces, w.room.used = map[string]*namespace{}, 0
+		w.state.room.namespaces, w.state.room.used = map[string]*namespace{}, 0
 		if !isObject || odd(u.Object["metadata"]) {
 			return // The API server stores no such object.
 		}
@@ -75,8 +76,8 @@ func FuzzWaitingClaim(f *testing.F) {
 		if t.Failed() {
 			return
 		}
-		if w.Add(seen) != nil || (len(w.waiting) > 0) != (seen.group != nil) || w.Delete(seen) != nil || len(w.waiting)+len(w.bound)+len(w.room.namespaces) > 0 || w.room.used != 0 {
-			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.waiting), len(w.bound), len(w.room.namespaces), w.room.used)
+		if w.Add(seen) != nil || (len(w.state.waiting) > 0) != (seen.group != nil) || w.Delete(seen) != nil || len(w.state.waiting)+len(w.state.bound)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
+			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound), len(w.state.room.namespaces), w.state.room.used)
 		}
 	})
 }
