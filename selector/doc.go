@@ -26,6 +26,9 @@
 //	several                                    Bound to the one that the strategy draws
 //	several, marked default                    the same, and [Decision.Warning] names them
 //
+// A [Gate] may refuse the class that is drawn. Then the next in the order of the draw is
+// the claim's. [Decider] has the whole order.
+//
 // # The draw
 //
 // Weighted rendezvous hashing (Thaler and Ravishankar 1998, "Using name-based
