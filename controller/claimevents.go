@@ -101,7 +101,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
 				continue
 			}
-			note, matched := claim.note(view)
+			note, matched := claim.note(ctx, view)
 			if matched { // It is about to be bound, unless the class goes before that.
 				w.retryEvent(claim, now)
 				continue
@@ -122,7 +122,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 }
 
 // note says why a claim waits. matched says that it has a class now.
-func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
+func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, matched bool) {
 	if problem := a.ask.Problem(); problem != "" || a.unread {
 		return cmp.Or(problem, noteOverflow), false
 	}
@@ -131,7 +131,7 @@ func (a waitingAttempt) note(view *selector.View) (note string, matched bool) {
 		if err != nil {
 			return err
 		}
-		d, err := preview(view, claim)
+		d, err := preview(ctx, view, claim)
 		note, matched = d.Warning(), d.Class != nil
 		return err
 	})

@@ -123,7 +123,7 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitin
 	}
 	left := false
 	for i := range asked {
-		asked[i].put(view)
+		asked[i].put(ctx, view)
 		if asked[i].failed && w.metrics != nil {
 			w.metrics.tried(w.kind.Name, latePanicked)
 		}
@@ -151,13 +151,13 @@ type question struct {
 }
 
 // put answers the question from a view. A selector that causes a panic matches nothing.
-func (q *question) put(view *selector.View) {
+func (q *question) put(ctx context.Context, view *selector.View) {
 	q.failed = recovered(func() error {
 		claim, err := q.ask.Claim(q.namespace, "")
 		if err != nil {
 			return err
 		}
-		d, err := preview(view, claim)
+		d, err := preview(ctx, view, claim)
 		q.matched = d.Class != nil
 		return err
 	}) != nil

@@ -149,8 +149,8 @@ func (b *LateBinder) round(ctx context.Context, w *claimWatch, askAgain bool, as
 
 // preview decides on a claim from what is known, without any effect and without asking
 // others: only the writers do.
-func preview(view *selector.View, claim selector.Claim) (selector.Decision, error) {
-	return new(selector.Decider).Decide(context.Background(), view, selector.Intake{Claim: claim}, selector.Explain)
+func preview(ctx context.Context, view *selector.View, claim selector.Claim) (selector.Decision, error) {
+	return new(selector.Decider).Decide(ctx, view, selector.Intake{Claim: claim}, selector.Explain)
 }
 
 // view returns the classes for a watch, nil if none fit it now.

@@ -660,7 +660,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 		return d
 	}
 	d := choose("gold-2", "We should choose the class with the fewest claims.")
-	_, err := r.binder.Decider.Decide(t.Context(), d.View, d.Intake, selector.Admit)
+	_, err := r.binder.Decider.Decide(t.Context(), d.View, d.Claim, selector.Admit)
 	require.NoError(t, err)
 	bound("four", "gold-2")
 	r.awaitCounts(t, ClaimCounts{Bound: 4})
@@ -833,7 +833,7 @@ func TestReadyWaitsForCounts(t *testing.T) {
 
 func previewed(t *testing.T, view *selector.View, claim selector.Claim) selector.Decision {
 	t.Helper()
-	d, err := preview(view, claim)
+	d, err := preview(t.Context(), view, claim)
 	require.NoError(t, err)
 	return d
 }

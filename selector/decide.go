@@ -66,7 +66,7 @@ type Gate struct {
 // Decide on a claim. An error is not the claim's: it is a *Fault of its registration, or
 // others did not answer.
 func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) (decision Decision, err error) {
-	decision.View, decision.Intake = view, in
+	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
 		return decision, view.Fault
 	}
@@ -76,10 +76,10 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	asking := asking{ctx: ctx, limit: d.Deadline}
 	defer asking.end()
 	began := d.now()
-	err = d.draw(&asking, view, &decision, mode)
+	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	decision.Took = d.now().Sub(began)
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
-		err = d.drawLive(&asking, &decision, mode)
+		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
 	return decision, err
 }
@@ -88,7 +88,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 // read: the decision keeps its view, for texts that say among how many they were.
 func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error {
 	began := d.now()
-	live, err := d.Live(asking.context(), decision.View, decision.Claim)
+	live, err := d.Live(asking.context(), decision.View, decision.Claim.Claim)
 	decision.ReadTook = d.now().Sub(began)
 	if err != nil {
 		decision.Read = ReadFailed
@@ -105,7 +105,7 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 // draw a class from a view. If the mode commits, the memory of the strategy may have
 // changed meanwhile: then it draws again.
 func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode) error {
-	claim, memory := decision.Claim, view.Kind.memory
+	claim, memory := decision.Claim.Claim, view.Kind.memory
 	for {
 		draw := draw{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
 		best := draw.first(decision)
@@ -196,8 +196,8 @@ type Refusal struct {
 // Decision is the class of a claim, and why.
 type Decision struct {
 	View *View
-	// Intake is the claim. If it is left alone, or has problems, nothing was decided.
-	Intake
+	// Claim, if it is left alone or has problems, was not decided on.
+	Claim Intake
 	// Class is nil if the claim is unmatched.
 	Class *Class
 	// Candidates is how many classes the filters left.
@@ -216,21 +216,21 @@ type Decision struct {
 
 // Drawn says whether there was a draw, with or without a candidate.
 func (d *Decision) Drawn() bool {
-	return d.View != nil && d.View.Fault == nil && d.LeftAlone == "" && len(d.Problems) == 0
+	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
 // Reason of the decision in a word, for programs.
 func (d *Decision) Reason() string {
 	switch {
-	case d.LeftAlone != "":
-		return d.LeftAlone
-	case len(d.Problems) > 0:
+	case d.Claim.LeftAlone != "":
+		return d.Claim.LeftAlone
+	case len(d.Claim.Problems) > 0:
 		return "MalformedClaim"
-	case d.Class == nil && d.Selector == nil:
+	case d.Class == nil && d.Claim.Selector == nil:
 		return "NoDefaultClass"
 	case d.Class == nil:
 		return "NoMatchingClass"
-	case d.Selector == nil:
+	case d.Claim.Selector == nil:
 		return "DefaultClass"
 	}
 	return "MatchingClass"

@@ -97,7 +97,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 
 // drops says why the claim may not get a class, nil if it may.
 func (d *Decision) drops(c *Class) *Drop {
-	if i, err := d.View.Kind.dropping(d.Claim, c); i >= 0 {
+	if i, err := d.View.Kind.dropping(d.Claim.Claim, c); i >= 0 {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {
@@ -149,7 +149,7 @@ func (s Strategy) setOdds(candidates []Candidate) {
 // addDefaults adds the defaults of all namespaces if the claim's namespace has its own,
 // and counts the classes that are not default.
 func (e *Explanation) addDefaults(asked map[*Class]bool) {
-	claim, view := e.Decision.Claim, e.Decision.View
+	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	for _, s := range view.Classes {
 		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {
 			switch {
@@ -166,7 +166,7 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 
 // addMisses adds the classes that the selector does not match.
 func (e *Explanation) addMisses(asked map[*Class]bool) {
-	claim, view := e.Decision.Claim, e.Decision.View
+	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	requirements, _ := claim.Selector.Requirements()
 	distances := map[*Class]int{}
 	for _, s := range view.Classes {

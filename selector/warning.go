@@ -19,8 +19,8 @@ func (d *Decision) Warning() string {
 		return ""
 	}
 	var first []*Class // There may be thousands.
-	d.View.each(d.Claim, func(c *Class) {
-		if i, _ := d.View.Kind.dropping(d.Claim, c); i < 0 {
+	d.View.each(d.Claim.Claim, func(c *Class) {
+		if i, _ := d.View.Kind.dropping(d.Claim.Claim, c); i < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, compare)
 			first = slices.Insert(first, i, c)
 			first = first[:min(len(first), maxListed)]

@@ -110,12 +110,12 @@ func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.Vi
 
 // answer to the creation of a claim.
 func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
-	if d.LeftAlone != "" {
-		return untouched(d.LeftAlone)
+	if d.Claim.LeftAlone != "" {
+		return untouched(d.Claim.LeftAlone)
 	}
-	if len(d.Problems) > 0 {
+	if len(d.Claim.Problems) > 0 {
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, d.Problems), d.Reason())
+		return denied(apierrors.NewInvalid(kind, request.Name, d.Claim.Problems), d.Reason())
 	}
 	logDecision(ctx, request, d)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
@@ -128,7 +128,7 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 		response.Warnings = []string{warning}
 	}
 	if d.Class != nil {
-		response.Patch = selector.Patch(d.View.Kind.AddReference(d.Parents, d.Class))
+		response.Patch = selector.Patch(d.View.Kind.AddReference(d.Claim.Parents, d.Class))
 		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
 	response.AuditAnnotations = auditAnnotations(d)

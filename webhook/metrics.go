@@ -202,9 +202,9 @@ func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, er
 	switch {
 	case err != nil:
 		return unavailableForClaim
-	case d.View == nil || d.LeftAlone != "":
+	case d.View == nil || d.Claim.LeftAlone != "":
 		return leftAlone
-	case len(d.Problems) > 0:
+	case len(d.Claim.Problems) > 0:
 		return malformedClaim
 	case d.Class != nil:
 		return bound

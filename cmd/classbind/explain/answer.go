@@ -51,7 +51,7 @@ func (o *options) answer(ctx context.Context, r *registry, d document, namespace
 	}
 	decider := &selector.Decider{Fresh: o.fresh}
 	e, err := decider.Explain(ctx, v.View, v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object))
-	claim, fault := e.Decision.Intake, (*selector.Fault)(nil)
+	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
 	case errors.As(err, &fault):
 		return item.undecided(k, fault), nil
