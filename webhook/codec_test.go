@@ -118,6 +118,7 @@ func TestEncodeAllocatesOnce(t *testing.T) {
 	}
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() { _, _ = encode(r) }), 0)
 }
+
 func TestReadObject(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, answer string
