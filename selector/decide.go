@@ -58,8 +58,9 @@ func (m Mode) Commits() bool { return m == Admit || m == Later }
 type Gate struct {
 	// Reason is one word, for programs. Text reads after a number of classes.
 	Reason, Text string
-	// Admits may ask others, until the context ends. An error ends the decision, because
-	// nobody knows then. It may reserve something only if the mode commits.
+	// Admits may ask others, until the context ends, and may be asked about a class again.
+	// An error ends the decision, because nobody knows then. It may reserve something only
+	// if the mode commits.
 	Admits func(context.Context, Mode, *View, Claim, *Class) (bool, error)
 }
 
