@@ -3,11 +3,9 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -124,19 +122,4 @@ type cachedStatus struct {
 func (s *cachedStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	s.cached.updated = append(s.cached.updated, o)
 	return s.cached.updateErr
-}
-
-// secrets are a live reader of nothing but Secrets: the data of each, by "namespace/name".
-type secrets map[string]map[string][]byte
-
-func (s secrets) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	if secret, ok := o.(*corev1.Secret); ok && s[k.String()] != nil {
-		secret.Data = s[k.String()]
-		return nil
-	}
-	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
-}
-
-func (s secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return errors.New("unexpected")
 }

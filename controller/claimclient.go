@@ -25,8 +25,12 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
-const pageTimeout = time.Minute
+const (
+	// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
+	pageTimeout = time.Minute
+	// applyTimeout limits one write of a claim's class.
+	applyTimeout = 30 * time.Second
+)
 
 // claimClient reads claims as bytes, one at a time. Authors decide how large a claim
 // is: decoded whole, it takes fifty times its length, and a page of such claims more

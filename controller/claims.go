@@ -10,14 +10,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -30,6 +28,7 @@ type Claims struct {
 	Metrics *ClaimMetrics
 
 	registration *Registration
+	reader       client.Reader // from the cache
 	client       claimClient
 	// own is classbind's namespace.
 	own string
@@ -55,41 +54,36 @@ type watchedClaims struct {
 	err   error
 }
 
-// NewClaims returns Claims for the registered kinds. own is classbind's namespace.
-// memory is for the selectors of waiting claims, in bytes.
-func NewClaims(r *Registration, cluster *rest.Config, own string, memory int64) (*Claims, error) {
+// NewClaims returns Claims for the registered kinds, which it reads from a cache. own is
+// classbind's namespace. memory is for the selectors of waiting claims, in bytes.
+func NewClaims(r *Registration, cache client.Reader, cluster *rest.Config, own string, memory int64) (*Claims, error) {
 	client, err := newClaimClient(cluster)
 	if err != nil {
 		return nil, err
 	}
-	c := &Claims{registration: r, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
+	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
 	c.Metrics = NewClaimMetrics(c.Counts)
 	return c, nil
 }
 
-// SetupWithManager adds the controller of the watches, and a loop that forgets claims in flight.
+// SetupWithManager adds the controller of the watches.
 func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
-		WatchesRawSource(requestsFrom(&c.requeued, 0)).
+		WatchesRawSource(requestsFrom(c.requeued.add, 0)).
 		Complete(byName(c.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the watches of claims: %w", err)
 	}
-	return mgr.Add(everywhere{manager.RunnableFunc(func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(context.Context) {
-			_ = recovered(func() error { c.registration.expireInFlight(time.Now()); return nil })
-		}, time.Second)
-		return nil
-	})})
+	return nil
 }
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1alpha1.ClaimKind{}
 	// A ClaimKind that is gone is empty here, and needs no watch.
-	if err := c.registration.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
+	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
 	verbs := []string{"list", "watch"}
@@ -221,6 +215,18 @@ func (c *Claims) Counts() map[string]ClaimCounts {
 	return counts
 }
 
+// CountsOf returns the claims of one kind, if they are known.
+func (c *Claims) CountsOf(claimKind string) (counts ClaimCounts, known bool) {
+	if w := c.watches()[claimKind]; w != nil {
+		return w.counts()
+	}
+	return counts, false
+}
+
+// OnChange calls a function with the name of each claim kind whose claims changed, until
+// the context ends.
+func (c *Claims) OnChange(ctx context.Context, call func(claimKind string)) { c.changed.add(ctx, call) }
+
 func (c *Claims) watches() map[string]*claimWatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,26 +248,4 @@ func (c *Claims) lateWatches() (later []*claimWatch) {
 		}
 	}
 	return later
-}
-
-// tally returns the tally of a claim kind, which outlives its watches and registrations.
-func (r *Registration) tally(claimKind string) *selector.Tally {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tallies == nil {
-		r.tallies = map[string]*selector.Tally{}
-	}
-	if r.tallies[claimKind] == nil {
-		r.tallies[claimKind] = &selector.Tally{}
-	}
-	return r.tallies[claimKind]
-}
-
-func (r *Registration) expireInFlight(now time.Time) {
-	r.mu.Lock()
-	tallies := slices.Collect(maps.Values(r.tallies))
-	r.mu.Unlock()
-	for _, t := range tallies {
-		t.Expire(now)
-	}
 }

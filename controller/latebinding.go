@@ -205,7 +205,7 @@ func (c *Claims) resign(ctx context.Context, b *LateBinder) {
 
 func (c *Claims) requeueAll(ctx context.Context) error {
 	kinds := &v1alpha1.ClaimKindList{}
-	if err := c.registration.reader.List(ctx, kinds); err != nil {
+	if err := c.reader.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	for i := range kinds.Items {

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -106,8 +105,10 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	t.Helper()
 	events, err := eventsclient.NewForConfig(s.config())
 	require.NoError(t, err)
-	registration := &Registration{Inventory: selector.NewInventory(), reader: &cached{kinds: []v1alpha1.ClaimKind{*k}}}
-	claims, err := NewClaims(registration, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
+	reader := &cached{kinds: []v1alpha1.ClaimKind{*k}}
+	registration, err := NewRegistration(s.config(), reader, reader)
+	require.NoError(t, err)
+	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, kind: k, golds: newClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
@@ -290,18 +291,16 @@ func TestNamespacesUnreadable(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Waiting: 10})
 	r.lead(t)
-	status := &v1alpha1.ClaimKindStatus{}
 	eventually(t, "We should say what we cannot read.", func(c *assert.CollectT) {
-		r.claims.describe(r.kind, status)
-		assert.Contains(c, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding).Message, "cannot read the labels of namespaces: ")
-		assert.EqualValues(c, 10, *status.WaitingClaims, "We should not take what we cannot read for what is not selected.")
-		assert.True(c, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should count the claims all the same.")
+		assert.ErrorContains(c, r.claims.lateProblem(lateKind), "cannot read the labels of namespaces: ")
+		n, _ := r.claims.CountsOf(lateKind)
+		assert.Equal(c, 10, n.Waiting, "We should not take what we cannot read for what is not selected.")
+		assert.NoError(c, r.claims.problem(lateKind), "We should count the claims all the same.")
 	})
 	assert.Less(t, cache.reads.Load(), int64(5), "We should wait for one read alone in each round.")
 	cache.filled.Store(1)
 	r.awaitCounts(t, ClaimCounts{Bound: 5})
-	r.claims.describe(r.kind, status)
-	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should say that all is well: %v", status.Conditions)
+	assert.NoError(t, r.claims.lateProblem(lateKind), "We should say that all is well.")
 }
 
 // TestRefusalIsOver checks that a refusal ends when no claim waits, though none was written.
@@ -327,9 +326,10 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	claims := metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
 	serve := func() {
-		var err error
-		r.registration.resolver, err = newResolver(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(claims)}))
+		serving, err := NewRegistration(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(claims)}), r.claims.reader, nil)
 		require.NoError(t, err)
+		serving.Inventory = r.registration.Inventory
+		r.claims.registration = serving
 	}
 	serve()
 	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
@@ -340,12 +340,10 @@ func TestCountedThoughNotWritable(t *testing.T) {
 		return result
 	}
 	assert.Equal(t, retryAfter, reconcile().RequeueAfter, "We should look again.")
-	status := &v1alpha1.ClaimKindStatus{}
-	r.claims.describe(r.kind, status)
-	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should go on counting.")
-	late := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding)
-	assert.Equal(t, v1alpha1.ReasonUnsuitable, late.Reason)
-	assert.Contains(t, late.Message, `"patch"`, "We should say what is missing.")
+	assert.NoError(t, r.claims.problem(lateKind), "We should go on counting.")
+	late := r.claims.lateProblem(lateKind)
+	require.ErrorIs(t, late, errUnsuitable)
+	assert.ErrorContains(t, late, `"patch"`, "We should say what is missing.")
 	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
 	assert.Empty(t, r.binder.writers, "We should queue nothing that we cannot write.")
 
@@ -360,7 +358,7 @@ func TestCountedThoughNotWritable(t *testing.T) {
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	reader, ok := r.registration.reader.(*cached)
+	reader, ok := r.claims.reader.(*cached)
 	require.True(t, ok)
 	reader.listErr = errors.New("the cache has stopped")
 	require.Error(t, r.binder.Start(t.Context()))
@@ -398,14 +396,10 @@ func TestLateBindingRefused(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	r.lead(t)
-	condition := func() *metav1.Condition {
-		status := &v1alpha1.ClaimKindStatus{}
-		r.claims.describe(r.kind, status)
-		return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLateBinding)
-	}
-	eventually(t, "We should say that we may not, and how to permit it, and name no claim.", func(c *assert.CollectT) {
-		assert.Equal(c, v1alpha1.ReasonNotPermitted, condition().Reason)
-		assert.Equal(c, "claims without a class are not bound later: claims.example.org is forbidden: the API server does not let classbind patch any: label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true", condition().Message)
+	eventually(t, "We should say that we may not, and name no claim.", func(c *assert.CollectT) {
+		why := r.claims.lateProblem(lateKind)
+		assert.True(c, apierrors.IsForbidden(why))
+		assert.EqualError(c, why, "claims.example.org is forbidden: the API server does not let classbind patch any")
 	})
 	assert.Never(t, func() bool { return s.tried() > lateWorkers }, lateRound, lateRound/10, "We should not try one claim after the other where none may be written.")
 
@@ -415,7 +409,7 @@ func TestLateBindingRefused(t *testing.T) {
 	w.refuse(w.refusal, time.Time{}) // It is over.
 	w.startOver()
 	r.awaitCounts(t, ClaimCounts{Bound: 50})
-	assert.Equal(t, metav1.ConditionTrue, condition().Status, "We should say that all is well: %s", condition().Message)
+	assert.NoError(t, r.claims.lateProblem(lateKind), "We should say that all is well.")
 }
 
 // TestLateBindingDenied has another webhook deny a few claims, with any code, and then none.
@@ -434,9 +428,7 @@ func TestLateBindingDenied(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold"))
 	r.lead(t)
 	r.awaitCounts(t, ClaimCounts{Bound: 40, Waiting: 40})
-	status := &v1alpha1.ClaimKindStatus{}
-	r.claims.describe(r.kind, status)
-	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "We should go on with the others: %v", status.Conditions)
+	assert.NoError(t, r.claims.lateProblem(lateKind), "We should go on with the others.")
 	eventually(t, "We should have tried all.", func(c *assert.CollectT) { assert.GreaterOrEqual(c, s.tried(), 80) })
 	for i := range codes {
 		s.deny(fmt.Sprintf("team-%d", i), 0)
@@ -484,25 +476,17 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	s.refuse("watchlist", http.StatusUnprocessableEntity)
 	s.refuse("list", http.StatusForbidden)
 	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
-	status := &v1alpha1.ClaimKindStatus{}
 	eventually(t, "We should say that we may not list the claims.", func(c *assert.CollectT) {
-		r.claims.describe(r.kind, status)
-		assert.Nil(c, status.WaitingClaims)
-		for _, condition := range []string{v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted} {
-			assert.Equal(c, v1alpha1.ReasonNotPermitted, meta.FindStatusCondition(status.Conditions, condition).Reason)
-		}
+		_, known := r.claims.CountsOf(lateKind)
+		assert.False(c, known)
+		assert.True(c, apierrors.IsForbidden(r.claims.lateProblem(lateKind)))
+		assert.True(c, apierrors.IsForbidden(r.claims.problem(lateKind)))
 	})
 	require.NoError(t, r.claims.Ready(time.Now()), "We should not hold up a replica for what we are refused.")
 	s.refuse("list", 0)
 	r.awaitCounts(t, ClaimCounts{Waiting: claims})
 	assert.Equal(t, claims/v1alpha1.LateListPage, s.pages, "We should list by pages.")
-	eventually(t, "We should say that all is well.", func(c *assert.CollectT) {
-		r.claims.describe(r.kind, status)
-		assert.EqualValues(c, claims, *status.WaitingClaims)
-		assert.True(c, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionLateBinding), "%v", status.Conditions)
-	})
-	r.claims.describe(newClaimKind(lateKind), status)
-	assert.Empty(t, status.Conditions, "We should say nothing of what does not apply.")
+	eventually(t, "We should say that all is well.", func(c *assert.CollectT) { assert.NoError(c, r.claims.lateProblem(lateKind)) })
 }
 
 // TestNoMatchingClass sends one event for each claim that stays unbound, over two terms.
@@ -645,10 +629,6 @@ func TestLeastClaimsCounted(t *testing.T) {
 	}))
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold-1 tier=gold", "gold-2 tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
-	status := &v1alpha1.ClaimKindStatus{WaitingClaims: new(int32(1))}
-	r.claims.describe(r.kind, status)
-	assert.EqualValues(t, 3, *status.BoundClaims)
-	assert.Nil(t, status.WaitingClaims, "We should not say that claims wait for what does not come.")
 	require.NoError(t, r.claims.Ready(time.Now()))
 	n := 0
 	choose := func(class, reason string) selector.Decision {
@@ -815,17 +795,10 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })
 	r := newLateReplica(t, s, k)
 	now := time.Now()
-	unwatched, err := NewClaims(r.registration, s.config(), "", v1alpha1.DefaultLateMemory)
+	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1alpha1.DefaultLateMemory)
 	require.NoError(t, err)
 	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
-	status := &v1alpha1.ClaimKindStatus{}
-	unwatched.describe(k, status)
-	assert.Equal(t, v1alpha1.ReasonNotSynced, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClaimsCounted).Reason, "We should say that we do not watch yet.")
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionClaimsCounted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched})
-	status.BoundClaims = new(int32(7))
-	unwatched.describe(k, status)
-	assert.True(t, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionClaimsCounted), "We should let stand what another leader wrote until we know better.")
-	assert.EqualValues(t, 7, *status.BoundClaims, "We should let stand what another leader counted until we have.")
+	assert.True(t, notYet(unwatched.problem(lateKind)), "We should say that we do not watch yet.")
 	require.NoError(t, unwatched.Ready(now.Add(refusalGrace)), "We should not wait for ever.")
 	r.awaitCounts(t, ClaimCounts{})
 	require.NoError(t, r.claims.Ready(now), "We should be ready when they are.")

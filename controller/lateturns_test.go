@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -138,9 +137,11 @@ func patched(r *http.Request) *http.Response {
 // claims.example.org and others.example.org.
 func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *claimWatch) {
 	t.Helper()
-	inventory := selector.NewInventory()
-	registration := &Registration{Inventory: inventory, reader: &cached{}}
-	all, err := NewClaims(registration, &rest.Config{Host: "http://none", QPS: -1, Transport: transport}, "", v1alpha1.DefaultLateMemory)
+	config, reader := &rest.Config{Host: "http://none", QPS: -1, Transport: transport}, &cached{}
+	registration, err := NewRegistration(config, reader, reader)
+	require.NoError(t, err)
+	inventory := registration.Inventory
+	all, err := NewClaims(registration, reader, config, "", v1alpha1.DefaultLateMemory)
 	require.NoError(t, err)
 	golds := selector.NewClassKind(&v1alpha1.ClassKind{Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{lateKind, "others.example.org"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	add := func(name string) *claimWatch {
@@ -317,18 +318,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 		w := newLateWatch(t)
 		require.Panics(t, func() { w.update(func() { panic("a poisoned claim") }) })
 		assert.True(t, w.mu.TryLock(), "We should go on with the other claims.")
-		golds := newClassKind("golds.example.org", "Gold")
-		from := &registered{}
-		r := &Registration{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
-		require.Panics(t, func() { r.publish(from, labelled(golds)) })
-		assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
-	})
-	t.Run("Error", func(t *testing.T) {
-		assert.ErrorIs(t, recovered(func() error { return errNotYetThere }), errNotYetThere)
 	})
 }
-
-var errNotYetThere = errors.New("not yet there")
 
 // TestWhoIsNotified checks which claims get the event that there is no class, while classes come and go.
 func TestWhoIsNotified(t *testing.T) {

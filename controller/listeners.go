@@ -51,9 +51,9 @@ func requests(listen func(ctx context.Context, request func(name string, after t
 	})
 }
 
-// requestsFrom is a source of reconciliations of the objects whose names listeners get.
-func requestsFrom(names *listeners[string], after time.Duration) source.Source {
+// requestsFrom is a source of reconciliations of the objects whose names a listener gets.
+func requestsFrom(listen func(ctx context.Context, call func(name string)), after time.Duration) source.Source {
 	return requests(func(ctx context.Context, request func(string, time.Duration)) {
-		names.add(ctx, func(name string) { request(name, after) })
+		listen(ctx, func(name string) { request(name, after) })
 	})
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
@@ -27,29 +26,6 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
-
-func newClassKind(name, kind string) *selector.ClassKind {
-	return selector.NewClassKind(&v1alpha1.ClassKind{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.ClassKindSpec{
-			ClaimKinds: []string{"claims.example.org"},
-			Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
-		},
-	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
-}
-
-// newClasses returns classes without labels, each with annotations given as key, value.
-func newClasses(kind *selector.ClassKind, classes map[string][]string) *selector.Classes {
-	var all []*selector.Class
-	for name, annotations := range classes {
-		m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
-		for i := 0; i < len(annotations); i += 2 {
-			m.Annotations[annotations[i]] = annotations[i+1]
-		}
-		all = append(all, kind.NewClass(m, nil))
-	}
-	return selector.NewClasses(kind, all)
-}
 
 // heldReads are reads that the test ends.
 type heldReads struct {

@@ -3,8 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,29 +17,6 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
-
-// scraped is all our metrics. A key is the name without classbind_, and the values of
-// the labels; their names are obvious.
-func scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := from.Gather()
-	require.NoError(t, err)
-	values := map[string]float64{}
-	for _, family := range families {
-		name, ours := strings.CutPrefix(family.GetName(), "classbind_")
-		if !ours {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			key := name
-			for _, l := range m.GetLabel() {
-				key += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
-			}
-			values[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return values
-}
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, testMetrics) // For a clock that we control.
@@ -115,29 +90,4 @@ func TestRegisterMetrics(t *testing.T) {
 	t.Cleanup(func() { metrics.Registry.Unregister(registrationMetrics{r}) })
 	assert.Equal(t, map[string]float64{"default_classes claim_kind=claims.example.org": 0}, scraped(t, metrics.Registry), "We should be in what controller-runtime serves.")
 	assert.Error(t, r.RegisterMetrics(), "We should not count twice.")
-}
-
-func TestClaimMetrics(t *testing.T) {
-	counts := map[string]ClaimCounts{}
-	m := NewClaimMetrics(func() map[string]ClaimCounts { return counts })
-	require.NoError(t, m.Register())
-	t.Cleanup(func() { metrics.Registry.Unregister(m) })
-	assert.Empty(t, scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")
-
-	counts["claims.example.org"] = ClaimCounts{Bound: 7, Waiting: 3}
-	want := map[string]float64{
-		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
-		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
-		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
-	}
-	assert.Equal(t, want, scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
-
-	m.tried("claims.example.org", lateBound)
-	m.tried("claims.example.org", lateBound)
-	m.tried("claims.example.org", lateFailed)
-	clear(counts)
-	assert.Equal(t, map[string]float64{
-		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
-		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
-	}, scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
 }

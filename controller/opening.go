@@ -176,18 +176,18 @@ func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 	}
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
-		if s := r.state(k.Name); pending(k, s) {
+		if s := r.state(k.Name); s.Pending(k) {
 			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.message})
 		}
 	}
 	return a, nil
 }
 
-// pending says whether a class kind has yet to join the view. A replica waits for it if
+// Pending says whether a class kind has yet to join the view. A replica waits for it if
 // its status says that other replicas offered its classes, so that a restart never
 // narrows the view. It stops waiting if the API server says for good that it does not
 // serve the resource, or not to us.
-func pending(k *v1alpha1.ClassKind, s state) bool {
+func (s state) Pending(k *v1alpha1.ClassKind) bool {
 	if !meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
 		return false
 	}

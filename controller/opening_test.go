@@ -48,7 +48,7 @@ func TestPending(t *testing.T) {
 				if tc.ready != "" {
 					k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
 				}
-				assert.Equal(t, tc.want, pending(k, state{reason: tc.state, refused: tc.refused, since: time.Now().Add(-tc.age)}), tc.reason)
+				assert.Equal(t, tc.want, state{reason: tc.state, refused: tc.refused, since: time.Now().Add(-tc.age)}.Pending(k), tc.reason)
 			})
 		})
 	}

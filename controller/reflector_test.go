@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +11,13 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -53,16 +57,15 @@ func followGolds(t *testing.T, n *noted, h *watchHealth) {
 	t.Helper()
 	server := &classServer{}
 	server.serves("gold")
-	client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+	client, err := metadata.NewForConfig(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
 	require.NoError(t, err)
-	kind := newClassKind("golds.example.org", "Gold")
 	o := objects{
-		name: kind.Name, client: client.metadata,
+		name: "golds.example.org", client: client,
 		list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return nil, errors.New("not reached")
 		},
 		watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return client.watch(ctx, kind, o)
+			return client.Resource(schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "golds"}).Watch(ctx, o)
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -139,4 +142,41 @@ func (l *listed) Replace(objects []any, _ string) error {
 		objects[i] = o.(*metav1.PartialObjectMetadata).Name
 	}
 	return l.note(objects...)
+}
+
+func TestObserve(t *testing.T) {
+	h := &watchHealth{}
+	refused, forbidden := errors.New("connection refused"), errors.New("forbidden")
+	for _, step := range []struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		{"It is no news that all is well.", nil, false},
+		{"An error is news.", refused, true},
+		{"The same error again is none.", errors.New("connection refused"), false},
+		{"Another error is news.", forbidden, true},
+		{"That we were stopped is none.", fmt.Errorf("cannot list: %w", context.Canceled), false},
+		{"That all is well again is news.", nil, true},
+	} {
+		assert.Equal(t, step.want, h.observe(step.err), step.reason)
+	}
+}
+
+func TestRefusedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // For a clock that we control.
+		h := &watchHealth{}
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
+		since := func() time.Duration {
+			at, _ := h.lastError()
+			return time.Since(at)
+		}
+		h.observe(errors.New("connection refused"))
+		time.Sleep(time.Hour)
+		h.observe(forbidden)
+		assert.Zero(t, since(), "We should count from the refusal, however long there was no answer before.")
+		time.Sleep(time.Second)
+		h.observe(forbidden)
+		assert.Equal(t, time.Second, since(), "We should count from the first refusal.")
+	})
 }

@@ -11,17 +11,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -71,18 +66,19 @@ type Registration struct {
 	requeued listeners[string]
 }
 
-// NewRegistration reads registrations and classes from the manager's API server.
-func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
-	classes, err := newClassClient(mgr.GetConfig())
+// NewRegistration reads registrations from a cache, and classes from the API server. live
+// reads registrations from the API server itself.
+func NewRegistration(cluster *rest.Config, cache, live client.Reader) (*Registration, error) {
+	classes, err := newClassClient(cluster)
 	if err != nil {
 		return nil, err
 	}
-	resolver, err := newResolver(mgr.GetConfig())
+	resolver, err := newResolver(cluster)
 	if err != nil {
 		return nil, err
 	}
 	r := &Registration{
-		Inventory: selector.NewInventory(), reader: mgr.GetClient(), api: mgr.GetAPIReader(),
+		Inventory: selector.NewInventory(), reader: cache, api: live,
 		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
 		gets: newGets(),
 	}
@@ -90,22 +86,8 @@ func NewRegistration(mgr ctrl.Manager) (*Registration, error) {
 	return r, nil
 }
 
-// CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
-func CRD() *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	return o
-}
-
-// revisionChanged ignores updates of status and metadata, but not those in which a
-// recreated object replaces the old one.
-var revisionChanged = builder.WithPredicates(revisionPredicate)
-
-var revisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-}}
-
-// SetupWithManager adds the two controllers, for claim kinds and for class kinds.
+// SetupWithManager adds the two controllers, for claim kinds and for class kinds, and the
+// loops that open the inventory and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
@@ -118,12 +100,20 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: maxLookUps}).
 		For(&v1alpha1.ClassKind{}, revisionChanged).
 		WatchesMetadata(CRD(), &handler.EnqueueRequestForObject{}).
-		WatchesRawSource(requestsFrom(&r.requeued, 0)).
+		WatchesRawSource(requestsFrom(r.requeued.add, 0)).
 		Complete(byName(r.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
-	return mgr.Add(everywhere{manager.RunnableFunc(r.openWhenComplete)})
+	return errors.Join(
+		mgr.Add(everywhere{manager.RunnableFunc(r.openWhenComplete)}),
+		mgr.Add(everywhere{manager.RunnableFunc(r.expireInFlight)}))
+}
+
+// OnChange calls a function with each class kind whose state or classes changed, until
+// the context ends.
+func (r *Registration) OnChange(ctx context.Context, call func(*selector.ClassKind)) {
+	r.changed.add(ctx, call)
 }
 
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
@@ -195,15 +185,13 @@ func (r *Registration) lookUp(ctx context.Context, name string, verbs ...string)
 	}
 }
 
-// everywhere runs something on every replica, leader or not.
-type everywhere struct{ manager.Runnable }
-
-// NeedLeaderElection is asked by the manager.
-func (everywhere) NeedLeaderElection() bool { return false }
-
-// byName calls f with the name of a cluster-scoped object.
-func byName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {
-	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-		return f(ctx, request.Name)
-	})
+// reasonFor is the reason of a condition for an error of lookUp.
+func reasonFor(err error) string {
+	switch {
+	case errors.Is(err, errNotInstalled):
+		return v1alpha1.ReasonNotInstalled
+	case errors.Is(err, errUnsuitable):
+		return v1alpha1.ReasonUnsuitable
+	}
+	return v1alpha1.ReasonNotSynced
 }

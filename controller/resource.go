@@ -26,6 +26,13 @@ var errNotInstalled = errors.New("the API server serves no such resource: instal
 // errUnsuitable says that the resource is served, but without the verbs needed.
 var errUnsuitable = errors.New("the resource is not suited")
 
+// CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
+func CRD() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return o
+}
+
 // resource is a registered resource as the API server serves it.
 type resource struct {
 	schema.GroupVersionKind

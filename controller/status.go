@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,10 +30,36 @@ const countsDelay = time.Second
 
 // StatusWriter writes the status of registrations, for admins. It runs on the leader.
 type StatusWriter struct {
-	Registration *Registration
-	Claims       *Claims
-	Configurator *WebhookConfigurator
-	Client       client.Client
+	// Snapshot returns what is known now; nil means nothing yet.
+	Snapshot func() selector.Snapshot
+	// Registration is a *registry.Registration, and Claims are a *latebinding.Claims.
+	Registration registration
+	Claims       claims
+	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
+	ClaimEntries, ClassEntries entries
+	Client                     client.Client
+}
+
+// registration knows the registered kinds.
+type registration interface {
+	state(classKind string) state
+	lookUp(ctx context.Context, name string, verbs ...string) (resource, error)
+	OnChange(ctx context.Context, call func(*selector.ClassKind))
+}
+
+// claims knows the watched claims.
+type claims interface {
+	CountsOf(claimKind string) (counts ClaimCounts, known bool)
+	problem(claimKind string) error
+	lateProblem(claimKind string) error
+	OnChange(ctx context.Context, call func(claimKind string))
+}
+
+// entries says what became of the entries of a webhook configuration.
+type entries interface {
+	Problem() string
+	TooLarge(kind string) string
+	OnChange(ctx context.Context, call func(kind string))
 }
 
 // SetupWithManager adds the two controllers.
@@ -43,6 +68,7 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ClassKind{}, revisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
+		WatchesRawSource(requestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		Complete(byName(s.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
@@ -51,7 +77,8 @@ func (s *StatusWriter) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ClaimKind{}, revisionChanged).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
-		WatchesRawSource(requestsFrom(&s.Claims.changed, countsDelay)).
+		WatchesRawSource(requestsFrom(s.ClaimEntries.OnChange, statusDelay)).
+		WatchesRawSource(requestsFrom(s.Claims.OnChange, countsDelay)).
 		Complete(byName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
@@ -79,7 +106,7 @@ func (s *StatusWriter) all(kind client.ObjectList) handler.EventHandler {
 // changes is a source of requests for the objects that a changed class kind touches.
 func (s *StatusWriter) changes(touched func(*selector.ClassKind) []string) source.Source {
 	return requests(func(ctx context.Context, request func(string, time.Duration)) {
-		s.Registration.changed.add(ctx, func(k *selector.ClassKind) {
+		s.Registration.OnChange(ctx, func(k *selector.ClassKind) {
 			for _, name := range touched(k) {
 				request(name, statusDelay)
 			}
@@ -93,7 +120,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := s.Registration.state(name)
-	if pending(k, state) {
+	if state.Pending(k) {
 		// The status stays until we know: replicas that start wait because of it, as this one does.
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
@@ -121,7 +148,7 @@ func (s *StatusWriter) reconcileClassKind(ctx context.Context, name string) (ctr
 	}
 	setCondition(&status.Conditions, guarded, k.Generation)
 	result := ctrl.Result{}
-	if s.Configurator.classes.sharedProblem() != "" {
+	if s.ClassEntries.Problem() != "" {
 		result.RequeueAfter = retryAfter // No event tells when the problem passes.
 	}
 	if equality.Semantic.DeepEqual(&k.Status, status) {
@@ -145,8 +172,8 @@ func (s *StatusWriter) guarded(ctx context.Context, classKind string) (metav1.Co
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonConfigured
 		c.Message = "a second default class, or a malformed weight, is refused"
 	}
-	problem := s.Configurator.classes.sharedProblem()
-	tooLarge := s.Configurator.classes.tooLarge(classKind)
+	problem := s.ClassEntries.Problem()
+	tooLarge := s.ClassEntries.TooLarge(classKind)
 	switch {
 	case tooLarge != "" && c.Status == metav1.ConditionFalse:
 		c.Reason, c.Message = v1alpha1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
@@ -163,7 +190,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	snapshot := s.Registration.Inventory.Snapshot()
+	snapshot := s.Snapshot()
 	if snapshot == nil {
 		return ctrl.Result{RequeueAfter: retryCRDAfter}, nil
 	}
@@ -181,7 +208,7 @@ func (s *StatusWriter) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, err
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
-	s.Claims.describe(k, status)
+	s.describeClaims(k, status)
 	result := ctrl.Result{}
 	if ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = retryAfter
@@ -202,12 +229,12 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	}
 	if claimEntryOf(configuration, claimKind) != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
-		if problem := s.Configurator.claims.sharedProblem(); problem != "" {
+		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
 		return nil
 	}
-	if problem := s.Configurator.claims.tooLarge(claimKind); problem != "" {
+	if problem := s.ClaimEntries.TooLarge(claimKind); problem != "" {
 		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+problem
 		return nil
 	}
@@ -215,21 +242,10 @@ func (s *StatusWriter) webhookReady(ctx context.Context, claimKind string, ready
 	ready.Reason, ready.Message = reasonFor(err), "the webhook configuration has no entry for it yet"
 	if err != nil {
 		ready.Message = err.Error()
-	} else if problem := s.Configurator.claims.sharedProblem(); problem != "" {
+	} else if problem := s.ClaimEntries.Problem(); problem != "" {
 		ready.Message += ": " + problem
 	}
 	return nil
-}
-
-// reasonFor is the reason of a condition for an error of a look-up.
-func reasonFor(err error) string {
-	switch {
-	case errors.Is(err, errNotInstalled):
-		return v1alpha1.ReasonNotInstalled
-	case errors.Is(err, errUnsuitable):
-		return v1alpha1.ReasonUnsuitable
-	}
-	return v1alpha1.ReasonNotSynced
 }
 
 func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {

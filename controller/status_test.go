@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,16 +100,6 @@ func TestSetDefaults(t *testing.T) {
 			assert.EqualValues(t, 7, c.ObservedGeneration)
 		})
 	}
-}
-
-// defaultsOf returns default classes of a namespaced kind, each NAMESPACE/NAME.
-func defaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
-	var all []*selector.Class
-	for _, n := range names {
-		namespace, name, _ := strings.Cut(n, "/")
-		all = append(all, kind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}, nil))
-	}
-	return selector.NewClasses(kind, all)
 }
 
 func TestLabelsHeld(t *testing.T) {
@@ -217,18 +209,40 @@ func writtenReady(t *testing.T, c *cached) *statusOf {
 	return nil
 }
 
+// fixed is a registration with one state of all class kinds. Every resource can be created, and no more.
+type fixed struct{ of state }
+
+func (f fixed) state(string) state { return f.of }
+
+func (fixed) lookUp(_ context.Context, _ string, verbs ...string) (resource, error) {
+	if !slices.Equal(verbs, []string{"create"}) {
+		return resource{}, errUnsuitable
+	}
+	return resource{}, nil
+}
+
+func (fixed) OnChange(context.Context, func(*selector.ClassKind)) {}
+
+// said is what became of all entries.
+type said struct{ problem, tooLarge string }
+
+func (s said) Problem() string { return s.problem }
+
+func (s said) TooLarge(string) string { return s.tooLarge }
+
+func (said) OnChange(context.Context, func(string)) {}
+
 func TestReconcileClassKindStatus(t *testing.T) {
 	const name = "golds.example.org"
-	watched := func(uid types.UID, generation int64, since time.Time, err error, index bool) *registered {
-		kind := newClassKind(name, "Gold")
-		kind.Revision = selector.Revision{UID: uid, Generation: generation}
-		r := &registered{watch: &watch{kind: kind, watchHealth: watchHealth{since: since, err: err}}}
-		if index {
-			r.classes, r.synced = newClasses(kind, nil), true
+	served := func(uid types.UID, generation int64) state {
+		return state{
+			reason: v1alpha1.ReasonServed, classes: newClasses(newClassKind(name, "Gold"), nil), revision: selector.Revision{UID: uid, Generation: generation},
 		}
-		return r
 	}
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule"))
+	refused := func(since time.Time) state {
+		return state{reason: v1alpha1.ReasonNotPermitted, revision: selector.Revision{UID: "5e1f", Generation: 7}, refused: true, since: since}
+	}
+	notLookedUp := state{reason: v1alpha1.ReasonNotSynced}
 	long := time.Now().Add(-2 * refusalGrace)
 	type want struct {
 		again   time.Duration
@@ -237,46 +251,47 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	for tcName, tc := range map[string]struct {
 		reason string
 		ready  bool // before
-		kind   *registered
+		state  state
 		want   want
 	}{
 		"Watched": {
 			reason: "We should say what became of this generation.",
-			kind:   watched("5e1f", 7, long, nil, true),
+			state:  served("5e1f", 7),
 			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
 		},
 		"OlderWatched": {
 			reason: "We should not say of this generation what is known of the one before, and look again.",
-			kind:   watched("5e1f", 6, long, nil, true),
+			state:  served("5e1f", 6),
 			want:   want{again: retryCRDAfter},
 		},
 		"PredecessorWatched": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			kind:   watched("c0ffee", 7, long, nil, true),
+			state:  served("c0ffee", 7),
 			want:   want{again: retryCRDAfter},
 		},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.",
-			kind:   &registered{err: errNotInstalled},
+			state:  state{reason: v1alpha1.ReasonNotInstalled},
 			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotInstalled, 7}},
 		},
 		"NotLookedUp": {
 			reason: "We should say that we have not looked at a new one yet.",
+			state:  notLookedUp,
 			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}},
 		},
 		"NotLookedUpYetReady": {
 			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
-			ready:  true,
-			want:   want{again: retryCRDAfter},
+			ready:  true, state: notLookedUp,
+			want: want{again: retryCRDAfter},
 		},
 		"JustRefused": {
 			reason: "We should let the status stand until we believe the refusal.",
-			ready:  true, kind: watched("5e1f", 7, time.Now(), forbidden, false),
+			ready:  true, state: refused(time.Now()),
 			want: want{again: retryCRDAfter},
 		},
 		"Refused": {
 			reason: "We should say that we may not list what we could list before.",
-			ready:  true, kind: watched("5e1f", 7, long, forbidden, false),
+			ready:  true, state: refused(long),
 			want: want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, 7}},
 		},
 	} {
@@ -286,11 +301,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 			}
 			c := &cached{classKinds: []v1alpha1.ClassKind{k}}
-			r := &Registration{kinds: map[string]*registered{}}
-			if tc.kind != nil {
-				r.kinds[name] = tc.kind
-			}
-			result, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), name)
+			result, err := (&StatusWriter{Registration: fixed{tc.state}, ClassEntries: said{}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
@@ -316,8 +327,8 @@ func TestStatusWriteFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cached{updateErr: tc.err, classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
-			r := &Registration{kinds: map[string]*registered{"golds.example.org": {err: errNotInstalled}}}
-			result, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: &WebhookConfigurator{}, Client: c}).reconcileClassKind(t.Context(), "golds.example.org")
+			s := &StatusWriter{Registration: fixed{state{reason: v1alpha1.ReasonNotInstalled}}, ClassEntries: said{}, Client: c}
+			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.ErrorIs(t, err, tc.want, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
 			assert.Len(t, c.updated, 1)
@@ -366,13 +377,11 @@ func TestGuarded(t *testing.T) {
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
-			kind := newClassKind(name, "Gold")
-			kind.Revision = selector.Revision{UID: "5e1f", Generation: 7}
+			served := state{
+				reason: v1alpha1.ReasonServed, classes: newClasses(newClassKind(name, "Gold"), nil), revision: selector.Revision{UID: "5e1f", Generation: 7},
+			}
 			c := &cached{guarding: tc.configuration, classKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
-			r := &Registration{kinds: map[string]*registered{name: {watch: &watch{kind: kind}, classes: newClasses(kind, nil), synced: true}}}
-			configurator := &WebhookConfigurator{}
-			configurator.classes.shared.Store(&tc.problem)
-			_, err := (&StatusWriter{Claims: &Claims{}, Registration: r, Configurator: configurator, Client: c}).reconcileClassKind(t.Context(), name)
+			_, err := (&StatusWriter{Registration: fixed{served}, ClassEntries: said{problem: tc.problem}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.updated, 1, tc.reason)
 			got := meta.FindStatusCondition(c.updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
@@ -382,7 +391,7 @@ func TestGuarded(t *testing.T) {
 		})
 	}
 	refused := errors.New("connection refused")
-	_, err := (&StatusWriter{Claims: &Claims{}, Client: &cached{err: refused}}).guarded(t.Context(), name)
+	_, err := (&StatusWriter{Client: &cached{err: refused}}).guarded(t.Context(), name)
 	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
 }
 
@@ -402,7 +411,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		closed  bool
 		view    *selector.Revision
 		entries []admissionregistrationv1.MutatingWebhook
-		problem string
+		said    said
 		want    want
 	}{
 		"Viewed": {
@@ -432,10 +441,18 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.",
-			view:   revision("5e1f", 7), problem: "this replica does not serve yet",
+			view:   revision("5e1f", 7), said: said{problem: "this replica does not serve yet"},
 			want: want{
 				again: retryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
 				message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
+			},
+		},
+		"TooLarge": {
+			reason: "We should say that there is no room for an entry, and look again.",
+			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
+			want: want{
+				again: retryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonTooLarge, 7},
+				message: "claims are not bound: it would count as too many bytes",
 			},
 		},
 	} {
@@ -443,11 +460,6 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			k := newClaimKind(name)
 			k.UID, k.Generation = "5e1f", 7
 			c := &cached{kinds: []v1alpha1.ClaimKind{*k}, configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
-			resolver, err := newResolver(newAPIServer(t, map[string]any{
-				"/apis/example.org":    apiGroup("v1"),
-				"/apis/example.org/v1": apiResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
-			}))
-			require.NoError(t, err)
 			inventory := selector.NewInventory()
 			if tc.view != nil {
 				viewed := newClaimKind(name)
@@ -458,9 +470,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			configurator := &WebhookConfigurator{}
-			configurator.claims.shared.Store(&tc.problem)
-			s := &StatusWriter{Claims: &Claims{}, Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c}, Configurator: configurator, Client: c}
+			s := &StatusWriter{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &Claims{}, ClaimEntries: tc.said, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

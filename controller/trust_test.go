@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,11 +17,29 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
+
+// secrets are a live reader of nothing but Secrets: the data of each, by "namespace/name".
+type secrets map[string]map[string][]byte
+
+func (s secrets) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if secret, ok := o.(*corev1.Secret); ok && s[k.String()] != nil {
+		secret.Data = s[k.String()]
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
+}
+
+func (s secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected")
+}
 
 // newCA returns a CA in PEM, which expires in a day or at the given time. All have the
 // same name, as CAs have that classbind makes one after the other.

@@ -1,17 +1,11 @@
 package controller
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,43 +13,6 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
-
-func TestObserve(t *testing.T) {
-	w := &watch{}
-	refused, forbidden := errors.New("connection refused"), errors.New("forbidden")
-	for _, step := range []struct {
-		reason string
-		err    error
-		want   bool
-	}{
-		{"It is no news that all is well.", nil, false},
-		{"An error is news.", refused, true},
-		{"The same error again is none.", errors.New("connection refused"), false},
-		{"Another error is news.", forbidden, true},
-		{"That we were stopped is none.", fmt.Errorf("cannot list: %w", context.Canceled), false},
-		{"That all is well again is news.", nil, true},
-	} {
-		assert.Equal(t, step.want, w.observe(step.err), step.reason)
-	}
-}
-
-func TestRefusedSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // For a clock that we control.
-		w := &watch{}
-		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
-		since := func() time.Duration {
-			at, _ := w.lastError()
-			return time.Since(at)
-		}
-		w.observe(errors.New("connection refused"))
-		time.Sleep(time.Hour)
-		w.observe(forbidden)
-		assert.Zero(t, since(), "We should count from the refusal, however long there was no answer before.")
-		time.Sleep(time.Second)
-		w.observe(forbidden)
-		assert.Equal(t, time.Second, since(), "We should count from the first refusal.")
-	})
-}
 
 func TestTransformer(t *testing.T) {
 	w := &watch{kind: newClassKind("golds.example.org", "Gold")}

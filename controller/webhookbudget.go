@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -82,28 +81,4 @@ func leftOut(entries []sizedEntry) map[string]string {
 		}
 	}
 	return out
-}
-
-// setLeftOut records which kinds have no entry, and notifies of each kind for which
-// that changed.
-func (r *configurationState) setLeftOut(out map[string]string, notify func(kind string)) {
-	before := r.leftOut.Swap(&out)
-	if before == nil {
-		before = &map[string]string{}
-	}
-	changed := maps.Clone(out)
-	maps.Copy(changed, *before)
-	for kind := range changed {
-		if (*before)[kind] != out[kind] {
-			notify(kind)
-		}
-	}
-}
-
-// tooLarge says why there is no room for a kind's entry, empty if there is.
-func (r *configurationState) tooLarge(kind string) string {
-	if out := r.leftOut.Load(); out != nil {
-		return (*out)[kind]
-	}
-	return ""
 }

@@ -112,10 +112,11 @@ func TestTooManyEntries(t *testing.T) {
 	}
 	w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
 	var err error
-	w.Registration.resolver, err = newResolver(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(resources...)}))
+	w.Registration, err = NewRegistration(newAPIServer(t, map[string]any{"/apis/example.org": apiGroup("v1"), "/apis/example.org/v1": apiResources(resources...)}), c, nil)
 	require.NoError(t, err)
+	w.Registration.Inventory = inventory
 	var notified []string
-	w.Registration.changed.add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	w.ClaimEntries().OnChange(t.Context(), func(kind string) { notified = append(notified, kind) })
 
 	result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.NoError(t, err)
@@ -134,19 +135,13 @@ func TestTooManyEntries(t *testing.T) {
 	first := len(c.kinds) - len(entries)
 	assert.Equal(t, fmt.Sprintf("kind%02d.example.org.bind.classbind.io", first), *entries[0].Name, "We should leave out the newest.")
 	for i := range c.kinds {
-		assert.Equal(t, i < first, w.claims.tooLarge(c.kinds[i].Name) != "", "We should say of which kinds there is no entry.")
+		assert.Equal(t, i < first, w.claims.TooLarge(c.kinds[i].Name) != "", "We should say of which kinds there is no entry.")
 	}
 	assert.Len(t, notified, first, "We should have the status of those written.")
 
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.NoError(t, err)
 	assert.Len(t, notified, first, "We should have it written once.")
-
-	s := &StatusWriter{Claims: &Claims{}, Registration: w.Registration, Configurator: w, Client: c}
-	ready := metav1.Condition{Status: metav1.ConditionFalse}
-	require.NoError(t, s.webhookReady(t.Context(), c.kinds[0].Name, &ready))
-	assert.Equal(t, v1alpha1.ReasonTooLarge, ready.Reason, "We should say so in the status.")
-	assert.Equal(t, metav1.ConditionFalse, ready.Status)
 
 	c.kinds = c.kinds[first:]
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)

@@ -24,14 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
 const (
-	// applyTimeout limits one write of a claim's class.
-	applyTimeout = 30 * time.Second
-
 	// roundTimeout limits one round of the configurator. It is longer than an API
 	// server takes for its two writes (34 s each): when one match condition changes, it
 	// compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
@@ -66,27 +62,9 @@ type WebhookConfigurator struct {
 	// ServiceDelay is how long the Service takes to route to a replica that serves.
 	ServiceDelay time.Duration
 
-	claims, classes configurationState
+	claims, classes Entries
 	trust           trust
 	serving         atomic.Pointer[time.Time]
-}
-
-// configurationState is the state of one configuration after the last round.
-type configurationState struct {
-	// problem of the last round, and since when. shared is what of it concerns all entries.
-	problem string
-	since   time.Time
-	shared  atomic.Pointer[string]
-	// leftOut has the kinds for whose entry there is no room, with the reason.
-	leftOut atomic.Pointer[map[string]string]
-}
-
-// sharedProblem says why the configuration as a whole is not as it should be, empty if it is.
-func (r *configurationState) sharedProblem() string {
-	if p := r.shared.Load(); p != nil {
-		return *p
-	}
-	return ""
 }
 
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.
@@ -111,8 +89,14 @@ func (w *WebhookConfigurator) SetupWithManager(mgr ctrl.Manager) error {
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
 }
 
+// ClaimEntries are those of claim kinds, in the MutatingWebhookConfiguration.
+func (w *WebhookConfigurator) ClaimEntries() *Entries { return &w.claims }
+
+// ClassEntries are those of class kinds, in the ValidatingWebhookConfiguration.
+func (w *WebhookConfigurator) ClassEntries() *Entries { return &w.classes }
+
 func (w *WebhookConfigurator) setUp(
-	mgr ctrl.Manager, name string, r *configurationState, write func(context.Context) error,
+	mgr ctrl.Manager, name string, e *Entries, write func(context.Context) error,
 	configuration, registration client.Object, changed builder.Predicates,
 ) error {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
@@ -134,7 +118,7 @@ func (w *WebhookConfigurator) setUp(
 				})
 			}, outdatedEvery)
 		})).
-		Complete(byName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, r, write) }))
+		Complete(byName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, e, write) }))
 	if err != nil {
 		return fmt.Errorf("cannot set up the %s: %w", name, err)
 	}
@@ -156,7 +140,7 @@ func ready(k *v1alpha1.ClassKind) bool {
 }
 
 func (w *WebhookConfigurator) reconcile(
-	ctx context.Context, r *configurationState, write func(context.Context) error,
+	ctx context.Context, e *Entries, write func(context.Context) error,
 ) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
@@ -165,8 +149,8 @@ func (w *WebhookConfigurator) reconcile(
 	if err != nil {
 		problem, shared = err.Error(), err.Error()
 	}
-	if problem != r.problem {
-		r.problem, r.since = problem, time.Now()
+	if problem != e.problem {
+		e.problem, e.since = problem, time.Now()
 	}
 	result := ctrl.Result{}
 	if wait := (*retryLater)(nil); errors.As(err, &wait) {
@@ -175,11 +159,11 @@ func (w *WebhookConfigurator) reconcile(
 			shared = ""
 		}
 		result.RequeueAfter, err = wait.after, nil
-		if time.Since(r.since) > refusalGrace { // A long problem is not worth a round a second.
+		if time.Since(e.since) > refusalGrace { // A long problem is not worth a round a second.
 			result.RequeueAfter = retryAfter
 		}
 	}
-	r.shared.Store(&shared)
+	e.shared.Store(&shared)
 	return result, err
 }
 
@@ -218,7 +202,7 @@ func (w *WebhookConfigurator) writeClaims(ctx context.Context) error {
 		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, claimEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.claims.setLeftOut(out, func(kind string) { w.Registration.changed.notify(&selector.ClassKind{ClaimKinds: []string{kind}}) })
+	w.claims.setLeftOut(out)
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
 	})
@@ -272,7 +256,7 @@ func (w *WebhookConfigurator) writeClasses(ctx context.Context) error {
 		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, classEntryOf(current, k.Name) != nil, size})
 	}
 	out := leftOut(sizes)
-	w.classes.setLeftOut(out, func(kind string) { w.Registration.changed.notify(&selector.ClassKind{Name: kind}) })
+	w.classes.setLeftOut(out)
 	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
 	})

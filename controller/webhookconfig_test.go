@@ -30,14 +30,15 @@ func newConfigurator(t *testing.T, c *cached, live client.Reader, inventory *sel
 	served := func(plural string, verbs ...string) metav1.APIResource {
 		return metav1.APIResource{Name: plural, Kind: plural, Namespaced: plural != "c", Verbs: append(verbs, "create", "list")}
 	}
-	resolver, err := newResolver(newAPIServer(t, map[string]any{
+	registration, err := NewRegistration(newAPIServer(t, map[string]any{
 		"/apis/example.org":      apiGroup("v1"),
 		"/apis/example.org/v1":   apiResources(served("a", "watch"), served("b", "watch"), served("c", "watch"), served("d")),
 		"/apis/down.example.org": failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
-	}))
+	}), c, live)
 	require.NoError(t, err)
+	registration.Inventory = inventory
 	return &WebhookConfigurator{
-		Registration: &Registration{Inventory: inventory, resolver: resolver, reader: c},
+		Registration: registration,
 		Client:       c, Live: live, Namespace: "own", Service: "classbind",
 		Serving: func(_ context.Context, given []byte) error {
 			if len(given) == 0 {
@@ -180,11 +181,11 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			if tc.want.problem == "" {
-				assert.Empty(t, w.claims.sharedProblem(), tc.reason)
+				assert.Empty(t, w.claims.Problem(), tc.reason)
 			} else {
 				assert.Contains(t, w.claims.problem, tc.want.problem, "We should know what is the matter.")
 				ofOneKind := strings.HasPrefix(tc.want.problem, `"`)
-				assert.Equal(t, ofOneKind, w.claims.sharedProblem() == "", "We should not lay one kind's problem at the door of the others.")
+				assert.Equal(t, ofOneKind, w.claims.Problem() == "", "We should not lay one kind's problem at the door of the others.")
 			}
 			if !tc.want.applied {
 				assert.Empty(t, tc.client.applied, tc.reason)
@@ -481,7 +482,7 @@ func TestReconcileTrusts(t *testing.T) {
 	w.Live = &cached{err: refused}
 	_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.ErrorIs(t, err, refused, "We should not take a CA for gone when we could not look.")
-	assert.Contains(t, w.claims.sharedProblem(), "cannot get the CA: ", "We should say in each status what is the matter.")
+	assert.Contains(t, w.claims.Problem(), "cannot get the CA: ", "We should say in each status what is the matter.")
 	w.Live, w.Client = live, noClasses{c, refused}
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.ErrorIs(t, err, refused, "We should not go on when we could not see what all entries trust: what a replica serves may be of a CA that those of the classes alone carry.")

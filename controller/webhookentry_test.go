@@ -15,16 +15,6 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-func newClaimKind(name string) *v1alpha1.ClaimKind {
-	return &v1alpha1.ClaimKind{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.ClaimKindSpec{
-			Paths:         v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
-			FailurePolicy: v1alpha1.Fail,
-		},
-	}
-}
-
 func TestClaimEntry(t *testing.T) {
 	const (
 		// That of a Service, with the placeholder %s for what differs.

@@ -108,7 +108,10 @@ func (l *leadership) term(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}
-	status := &controller.StatusWriter{Registration: l.registration, Claims: l.claims, Configurator: configurator, Client: mgr.GetClient()}
+	status := &controller.StatusWriter{
+		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
+		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Client: mgr.GetClient(),
+	}
 	if err := status.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -184,13 +184,13 @@ func (s *server) addCertificates() (err error) {
 }
 
 func (s *server) addControllers() (err error) {
-	if s.registration, err = controller.NewRegistration(s.mgr); err != nil {
+	if s.registration, err = controller.NewRegistration(s.mgr.GetConfig(), s.mgr.GetClient(), s.mgr.GetAPIReader()); err != nil {
 		return err
 	}
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
-	s.claims, err = controller.NewClaims(s.registration, s.cluster, s.options.namespace, s.options.lateMemory.Value())
+	s.claims, err = controller.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
 		return err
 	}

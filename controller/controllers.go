@@ -1,0 +1,33 @@
+package controller
+
+import (
+	"context"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// revisionChanged ignores updates of status and metadata, but not those in which a
+// recreated object replaces the old one.
+var revisionChanged = builder.WithPredicates(revisionPredicate)
+
+var revisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+}}
+
+// everywhere runs something on every replica, leader or not.
+type everywhere struct{ manager.Runnable }
+
+// NeedLeaderElection is asked by the manager.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// byName calls f with the name of a cluster-scoped object.
+func byName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+		return f(ctx, request.Name)
+	})
+}
