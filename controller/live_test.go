@@ -275,22 +275,22 @@ func TestLive(t *testing.T) {
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: unavailable}}, classes: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: forbidden}}, classes: known, synced: true},
+			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known, synced: true},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: forbidden}}, classes: known},
+			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers, watchHealth: watchHealth{err: unavailable}}, classes: known},
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known},
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {

@@ -35,7 +35,9 @@ func testMetrics(t *testing.T) {
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
 		x := newClasses(kind, classes)
-		r.kinds[kind.Name] = &registered{watch: &watch{kind: kind, watchHealth: watchHealth{err: err, confirmed: time.Now()}}, classes: x, synced: true}
+		w := watching(kind, err)
+		w.confirm(time.Now())
+		r.kinds[kind.Name] = &registered{watch: w, classes: x, synced: true}
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")

@@ -21,6 +21,13 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
+// watching is a watch to which the API server answered with an error, or nil.
+func watching(kind *selector.ClassKind, err error) *watch {
+	w := &watch{kind: kind}
+	w.observe(err)
+	return w
+}
+
 func TestState(t *testing.T) {
 	golds := newClassKind("golds.example.org", "Gold")
 	golds.Revision = selector.Revision{UID: "5e1f", Generation: 7}
@@ -29,10 +36,9 @@ func TestState(t *testing.T) {
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
 	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
-	watching := func(err error) *watch { return &watch{kind: golds, watchHealth: watchHealth{since: since, err: err}} }
 	watched := func(reason, message string, none *selector.Classes) state {
 		no := reason == v1alpha1.ReasonNotPermitted
-		return state{reason: reason, message: message, classes: none, revision: golds.Revision, refused: no, since: since}
+		return state{reason: reason, message: message, classes: none, revision: golds.Revision, refused: no}
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -65,45 +71,45 @@ func TestState(t *testing.T) {
 		},
 		"NotAnswered": {
 			reason: "We should say that the first list is under way.",
-			kind:   &registered{watch: watching(nil)},
+			kind:   &registered{watch: watching(golds, nil)},
 			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
 		},
 		"NotSynced": {
 			reason: "We should say why the first list failed.",
-			kind:   &registered{watch: watching(refused)},
+			kind:   &registered{watch: watching(golds, refused)},
 			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
 		},
 		"NotPermitted": {
 			reason: "We should say how to permit it.",
-			kind:   &registered{watch: watching(forbidden)},
+			kind:   &registered{watch: watching(golds, forbidden)},
 			want:   watched(v1alpha1.ReasonNotPermitted, permit, nil),
 		},
 		"Served": {
 			reason: "We should say that all is well.",
-			kind:   &registered{watch: watching(nil), classes: none, synced: true},
+			kind:   &registered{watch: watching(golds, nil), classes: none, synced: true},
 			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", none),
 		},
 		"Stale": {
 			reason: "We should say that we offer what we last knew, and why.",
-			kind:   &registered{watch: watching(refused), classes: none, synced: true},
+			kind:   &registered{watch: watching(golds, refused), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
 				"the last known classes are offered, because the API server does not answer for them any more: connection refused", none),
 		},
 		"StaleForbidden": {
 			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			kind:   &registered{watch: watching(forbidden), classes: none, synced: true},
+			kind:   &registered{watch: watching(golds, forbidden), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
 				"the last known classes are offered, because the API server does not answer for them any more: "+permit, none),
 		},
 		"ChangedAndNotAnswered": {
 			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
-			kind:   &registered{watch: watching(nil), classes: none},
+			kind:   &registered{watch: watching(golds, nil), classes: none},
 			want: watched(v1alpha1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
 			reason: "We should say why what was known before a change of the registration is still offered.",
-			kind:   &registered{watch: watching(forbidden), classes: none},
+			kind:   &registered{watch: watching(golds, forbidden), classes: none},
 			want: watched(v1alpha1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, none),
 		},
@@ -112,6 +118,9 @@ func TestState(t *testing.T) {
 			r := &Registration{kinds: map[string]*registered{}}
 			if tc.kind != nil {
 				r.kinds[golds.Name] = tc.kind
+				if tc.kind.watch != nil {
+					tc.want.since, _ = tc.kind.watch.lastError()
+				}
 			}
 			assert.Equal(t, tc.want, r.state(golds.Name), tc.reason)
 		})
