@@ -56,8 +56,8 @@ type watchedClaims struct {
 
 // NewClaims returns Claims for the registered kinds, which it reads from a cache. own is
 // classbind's namespace. memory is for the selectors of waiting claims, in bytes.
-func NewClaims(r *Registration, cache client.Reader, cluster *rest.Config, own string, memory int64) (*Claims, error) {
-	client, err := newClaimClient(cluster)
+func NewClaims(r *Registration, cache client.Reader, config *rest.Config, own string, memory int64) (*Claims, error) {
+	client, err := newClaimClient(config)
 	if err != nil {
 		return nil, err
 	}

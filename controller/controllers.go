@@ -20,10 +20,12 @@ var revisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 }}
 
 // everywhere runs something on every replica, leader or not.
-type everywhere struct{ manager.Runnable }
+func everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{r} }
+
+type onEveryReplica struct{ manager.Runnable }
 
 // NeedLeaderElection is asked by the manager.
-func (everywhere) NeedLeaderElection() bool { return false }
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // byName calls f with the name of a cluster-scoped object.
 func byName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {

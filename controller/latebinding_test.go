@@ -122,7 +122,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	for _, f := range change {
 		f(r.binder)
 	}
-	served, err := r.claims.follow(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
+	served, err := r.claims.follow(t.Context(), k, resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, namespaced: true})
 	require.NoError(t, err)
 	require.True(t, served)
 	t.Cleanup(func() { r.claims.drop(k.Name) })
@@ -657,7 +657,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 
 	again := *r.kind
 	again.Generation = 2
-	_, err := r.claims.follow(t.Context(), &again, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true})
+	_, err := r.claims.follow(t.Context(), &again, resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, namespaced: true})
 	require.NoError(t, err)
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
 	choose("gold-2", "We should count no claim twice after a change of the registration.")
@@ -681,7 +681,7 @@ func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
-	w := newClaimWatch(t.Context(), k, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+	w := newClaimWatch(t.Context(), k, resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, namespaced: true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 	w.useBinder(&LateBinder{}, time.Now())
 	return w
 }

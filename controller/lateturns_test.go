@@ -148,7 +148,7 @@ func bubble(t *testing.T, transport patches) (b *LateBinder, claims, others *cla
 		k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
 		inventory.SetClaimKind(compiled)
-		w := newClaimWatch(t.Context(), compiled, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+		w := newClaimWatch(t.Context(), compiled, resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, namespaced: true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w
 	}

@@ -68,12 +68,12 @@ type Registration struct {
 
 // NewRegistration reads registrations from a cache, and classes from the API server. live
 // reads registrations from the API server itself.
-func NewRegistration(cluster *rest.Config, cache, live client.Reader) (*Registration, error) {
-	classes, err := newClassClient(cluster)
+func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registration, error) {
+	classes, err := newClassClient(config)
 	if err != nil {
 		return nil, err
 	}
-	resolver, err := newResolver(cluster)
+	resolver, err := newResolver(config)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
 	return errors.Join(
-		mgr.Add(everywhere{manager.RunnableFunc(r.openWhenComplete)}),
-		mgr.Add(everywhere{manager.RunnableFunc(r.expireInFlight)}))
+		mgr.Add(everywhere(manager.RunnableFunc(r.openWhenComplete))),
+		mgr.Add(everywhere(manager.RunnableFunc(r.expireInFlight))))
 }
 
 // OnChange calls a function with each class kind whose state or classes changed, until

@@ -47,7 +47,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	meter := cost.NewMeter(f)
 	kind := selector.NewClaimKind(lateClaimKind())
 	namespaces := namespacesOf(f, v1alpha1.NamespaceSelector{})
-	w := newClaimWatch(context.Background(), kind, resource{schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, true}, namespaces, func() {})
+	w := newClaimWatch(context.Background(), kind, resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, namespaced: true}, namespaces, func() {})
 	w.binder = &LateBinder{} // So that the claims stand in the lines of their namespaces.
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
