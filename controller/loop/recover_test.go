@@ -1,0 +1,16 @@
+package loop
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestRecovered(t *testing.T) {
+	errNotYetThere := errors.New("not yet there")
+	assert.ErrorIs(t, Recovered(func() error { return errNotYetThere }), errNotYetThere, "We should pass an error on.")
+	err := Recovered(func() error { panic("a poisoned claim") })
+	assert.ErrorIs(t, err, ErrPanic, "We should turn a panic into an error.")
+	assert.EqualError(t, err, "panic: a poisoned claim")
+}
