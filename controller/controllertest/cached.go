@@ -54,7 +54,8 @@ func (c *Cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 			return nil
 		}
 	case *metav1.PartialObjectMetadata:
-		if o.Kind == "CustomResourceDefinition" && slices.Contains(c.CRDs, k.Name) || o.Kind == "Namespace" && slices.Contains(c.Namespaces, k.Name) {
+		names := map[string][]string{"CustomResourceDefinition": c.CRDs, "Namespace": c.Namespaces}[o.Kind]
+		if slices.Contains(names, k.Name) {
 			return nil
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:

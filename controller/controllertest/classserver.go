@@ -38,20 +38,20 @@ func (s *ClassServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	const (
+		list   = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":[%s]}`
+		events = `{"type":"ADDED","object":%s}{"type":"BOOKMARK","object":%s}`
 		object = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q,"resourceVersion":"7"%s}}`
 		synced = `,"annotations":{"k8s.io/initial-events-end":"true"}`
 	)
 	class := fmt.Sprintf(object, answer.class, "")
 	if r.URL.Query().Get("watch") == "" {
-		response.Body = io.NopCloser(strings.NewReader(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":[` + class + `]}`))
+		response.Body = io.NopCloser(strings.NewReader(fmt.Sprintf(list, class)))
 		return response, nil
 	}
-	events, body := io.Pipe() // It stays open until the watch is stopped.
-	response.Body = events
+	stream, body := io.Pipe() // It stays open until the watch is stopped.
+	response.Body = stream
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		go func() {
-			_, _ = io.WriteString(body, `{"type":"ADDED","object":`+class+`}`+`{"type":"BOOKMARK","object":`+fmt.Sprintf(object, "", synced)+`}`)
-		}()
+		go func() { _, _ = fmt.Fprintf(body, events, class, fmt.Sprintf(object, "", synced)) }()
 	}
 	return response, nil
 }

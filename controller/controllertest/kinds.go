@@ -50,7 +50,8 @@ func DefaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
 	var all []*selector.Class
 	for _, n := range names {
 		namespace, name, _ := strings.Cut(n, "/")
-		all = append(all, kind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}, nil))
+		m := &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}
+		all = append(all, kind.NewClass(m, nil))
 	}
 	return selector.NewClasses(kind, all)
 }

@@ -1,7 +1,6 @@
 package controllertest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -22,11 +21,11 @@ func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			key := name
+			key := []string{name}
 			for _, l := range m.GetLabel() {
-				key += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+				key = append(key, l.GetName()+"="+l.GetValue())
 			}
-			values[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return values

@@ -295,7 +295,7 @@ func TestNamespacesUnreadable(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Waiting: 10})
 	r.lead(t)
 	eventually(t, "We should say what we cannot read.", func(c *assert.CollectT) {
-		assert.ErrorContains(c, r.claims.LateProblem(lateKind), "cannot read the labels of namespaces: ")
+		require.ErrorContains(c, r.claims.LateProblem(lateKind), "cannot read the labels of namespaces: ")
 		n, _ := r.claims.CountsOf(lateKind)
 		assert.Equal(c, 10, n.Waiting, "We should not take what we cannot read for what is not selected.")
 		assert.NoError(c, r.claims.Problem(lateKind), "We should count the claims all the same.")
@@ -343,10 +343,10 @@ func TestCountedThoughNotWritable(t *testing.T) {
 		return result
 	}
 	assert.Equal(t, registry.RetryAfter, reconcile().RequeueAfter, "We should look again.")
-	assert.NoError(t, r.claims.Problem(lateKind), "We should go on counting.")
+	require.NoError(t, r.claims.Problem(lateKind), "We should go on counting.")
 	late := r.claims.LateProblem(lateKind)
 	require.ErrorIs(t, late, cluster.ErrUnsuitable)
-	assert.ErrorContains(t, late, `"patch"`, "We should say what is missing.")
+	require.ErrorContains(t, late, `"patch"`, "We should say what is missing.")
 	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
 	assert.Empty(t, r.binder.writers, "We should queue nothing that we cannot write.")
 
@@ -431,7 +431,7 @@ func TestLateBindingDenied(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold"))
 	r.lead(t)
 	r.awaitCounts(t, ClaimCounts{Bound: 40, Waiting: 40})
-	assert.NoError(t, r.claims.LateProblem(lateKind), "We should go on with the others.")
+	require.NoError(t, r.claims.LateProblem(lateKind), "We should go on with the others.")
 	eventually(t, "We should have tried all.", func(c *assert.CollectT) { assert.GreaterOrEqual(c, s.tried(), 80) })
 	for i := range codes {
 		s.deny(fmt.Sprintf("team-%d", i), 0)

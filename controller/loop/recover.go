@@ -16,6 +16,7 @@ import (
 // longestStack is how much of a panic's stack is logged, in bytes.
 const longestStack = 8 << 10
 
+// ErrPanic is what a panic becomes.
 var ErrPanic = errors.New("panic")
 
 // Recovered runs do in a goroutine of ours, where a panic would end the process: the
