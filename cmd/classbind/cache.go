@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/latebinding"
 )
 
 // byName limits the cache to the object with the name.
@@ -33,7 +34,7 @@ func cacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1alpha1.WebhookConfiguration),
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1alpha1.WebhookConfiguration),
-		controller.CRD(): {Transform: stripMetadata},
+		cluster.CRD(): {Transform: stripMetadata},
 	}}
 }
 
@@ -42,6 +43,6 @@ func cacheOptions() cache.Options {
 func leaderCacheOptions(namespace, secret string) cache.Options {
 	o := cacheOptions()
 	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(secret).Field}}}
-	o.ByObject[controller.Namespace()] = cache.ByObject{Transform: stripMetadata}
+	o.ByObject[latebinding.Namespace()] = cache.ByObject{Transform: stripMetadata}
 	return o
 }

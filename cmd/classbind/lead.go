@@ -18,7 +18,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/status"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -40,8 +43,8 @@ type leadership struct {
 	scheme       *runtime.Scheme
 	mapper       meta.RESTMapper
 	options      *options
-	registration *controller.Registration
-	claims       *controller.Claims
+	registration *registry.Registration
+	claims       *latebinding.Claims
 	decider      *selector.Decider
 	// opened is closed once this replica knows all classes.
 	opened <-chan struct{}
@@ -85,7 +88,7 @@ func (l *leadership) term(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
-	configurator := &controller.WebhookConfigurator{
+	configurator := &webhookconfig.Configurator{
 		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
 		Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service,
 	}
@@ -103,14 +106,17 @@ func (l *leadership) term(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
-	if err := mgr.Add(&controller.LateBinder{
-		Claims: l.claims, Events: controller.NewEvents(events, instance), Namespaces: mgr.GetClient(),
+	if err := mgr.Add(&latebinding.Binder{
+		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
 		Rate: l.options.lateRate, Decider: l.decider,
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}
-	status := &controller.StatusWriter{Registration: l.registration, Claims: l.claims, Configurator: configurator, Client: mgr.GetClient()}
-	if err := status.SetupWithManager(mgr); err != nil {
+	writer := &status.Writer{
+		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
+		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Client: mgr.GetClient(),
+	}
+	if err := writer.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

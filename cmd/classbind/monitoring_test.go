@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/certs"
-	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
 )
@@ -75,15 +76,15 @@ var (
 func ourMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	// The recorder sees everything that registers itself.
-	registry := metrics.Registry
-	recorded := &recorder{RegistererGatherer: registry}
+	before := metrics.Registry
+	recorded := &recorder{RegistererGatherer: before}
 	metrics.Registry = recorded
-	t.Cleanup(func() { metrics.Registry = registry })
+	t.Cleanup(func() { metrics.Registry = before })
 	inventory := selector.NewInventory()
-	require.NoError(t, (&controller.Registration{Inventory: inventory}).RegisterMetrics())
+	require.NoError(t, (&registry.Registration{Inventory: inventory}).RegisterMetrics())
 	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
-	require.NoError(t, controller.NewClaimMetrics(nil).Register())
+	require.NoError(t, latebinding.NewMetrics(nil).Register())
 	require.NoError(t, newLogWriter(io.Discard).RegisterMetrics())
 
 	all := map[string][]string{}

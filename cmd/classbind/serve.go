@@ -30,7 +30,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs"
-	"github.com/classbind/classbind/controller"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
 	"github.com/classbind/classbind/webhook/onedefault"
@@ -114,8 +116,8 @@ type server struct {
 
 	source       certs.Source
 	gate         *certs.Gate
-	registration *controller.Registration
-	claims       *controller.Claims
+	registration *registry.Registration
+	claims       *latebinding.Claims
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 	guard        *webhook.Guard
@@ -180,20 +182,20 @@ func (s *server) addCertificates() (err error) {
 	if s.source, err = s.options.certificates(s.cluster); err != nil {
 		return err
 	}
-	bundles := func(ctx context.Context) ([][]byte, error) { return controller.Bundles(ctx, s.mgr.GetClient()) }
+	bundles := func(ctx context.Context) ([][]byte, error) { return webhookconfig.Bundles(ctx, s.mgr.GetClient()) }
 	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
 	return nil
 }
 
 func (s *server) addControllers() (err error) {
-	if s.registration, err = controller.NewRegistration(s.mgr); err != nil {
+	if s.registration, err = registry.NewRegistration(s.mgr.GetConfig(), s.mgr.GetClient(), s.mgr.GetAPIReader()); err != nil {
 		return err
 	}
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
 	s.decider = &selector.Decider{Live: s.registration.Live, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now}
-	s.claims, err = controller.NewClaims(s.registration, s.cluster, s.options.namespace, s.options.lateMemory.Value())
+	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
 		return err
 	}

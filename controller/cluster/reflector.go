@@ -1,0 +1,189 @@
+// Package cluster reads what the API server serves: which resources there are, and the
+// objects of one, followed and cut to what is read of them.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// listTimeout limits one page of a list. It is longer than an API server's own limit
+// (60 s), so that only a server that never answers is asked again.
+const listTimeout = 90 * time.Second
+
+// Objects are what a Reflector lists and watches.
+type Objects struct {
+	Name  string
+	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
+	// Client says whether it can list by a watch.
+	Client any
+}
+
+// Follow keeps ours up to date with the objects until the context ends. It calls
+// answered, from a goroutine of its own, when the API server's answer to a list or a
+// watch differs from the last one.
+func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, answered func(error)) {
+	observe := func(err error) {
+		if ctx.Err() == nil && health.Observe(err) {
+			answered(err)
+		}
+	}
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			list, err := o.List(ctx, options)
+			if err = brief.Error(err); err != nil { // Only the watch reports recovery.
+				observe(err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			events, err := o.Watch(ctx, options)
+			err = brief.Error(err)
+			observe(err)
+			return events, err
+		},
+	}, o.Client)
+	watched := &store{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx)}
+	reflector := cache.NewReflectorWithOptions(lw, nil, watched, cache.ReflectorOptions{
+		Name: o.Name, TypeDescription: o.Name,
+		// Notices a role that a vendor grants later within seconds. The default may
+		// wait for a minute.
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second},
+	})
+	go reflector.RunWithContext(ctx)
+}
+
+// Transformer is a store that says what it keeps of an object.
+type Transformer interface {
+	cache.ReflectorStore
+	Transformer() cache.TransformFunc
+}
+
+// store wraps ours for the Reflector. It turns panics into errors, and records when the
+// API server last confirmed the objects.
+type store struct {
+	// Store is nil. A Reflector transforms streamed objects only if its store is a
+	// whole cache.Store, but then calls only the methods below.
+	cache.Store
+	ours   Transformer
+	health *Health
+	name   string
+	log    logr.Logger
+}
+
+// Add is called by the Reflector, as are the others. It returns no error, because the
+// Reflector would log it with the whole object.
+func (s *store) Add(object any) error { return s.take(func() error { return s.ours.Add(object) }) }
+
+// Update an object.
+func (s *store) Update(object any) error {
+	return s.take(func() error { return s.ours.Update(object) })
+}
+
+// Delete an object.
+func (s *store) Delete(object any) error {
+	return s.take(func() error { return s.ours.Delete(object) })
+}
+
+func (s *store) take(change func() error) error {
+	if err := loop.Recovered(change); err != nil {
+		s.log.Error(err, "Cannot take in a change of an object", "resource", s.name)
+	}
+	return nil
+}
+
+// Replace all objects.
+func (s *store) Replace(objects []any, version string) error {
+	err := loop.Recovered(func() error { return s.ours.Replace(objects, version) })
+	if err == nil {
+		s.health.Confirm(time.Now())
+	}
+	return err
+}
+
+// Resync does nothing.
+func (s *store) Resync() error { return nil }
+
+// UpdateResourceVersion is called after each event, and after each bookmark, by which
+// the API server says from time to time that nothing changed.
+func (s *store) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
+
+// Transformer removes what nobody reads from an object.
+func (s *store) Transformer() cache.TransformFunc {
+	transform := s.ours.Transformer()
+	return func(object any) (transformed any, err error) {
+		err = loop.Recovered(func() (err error) {
+			transformed, err = transform(object)
+			return err
+		})
+		if err != nil {
+			return object, nil //nolint:nilerr // Taking it in fails, too, and is logged.
+		}
+		return transformed, nil
+	}
+}
+
+// Health says whether the API server answers a watch, and how recently.
+type Health struct {
+	mu sync.Mutex // guards all below
+	// err is the API server's last error, nil if it served the objects. since is when
+	// it last began or ceased to refuse them (403).
+	err   error
+	since time.Time
+	// confirmed is when the API server last said how the objects are.
+	confirmed time.Time
+}
+
+// Observe records the API server's answer, and says whether it differs from the last one.
+func (h *Health) Observe(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if apierrors.IsForbidden(err) != apierrors.IsForbidden(h.err) {
+		h.since = time.Now()
+	}
+	news := (err == nil) != (h.err == nil) || err != nil && err.Error() != h.err.Error()
+	h.err = err
+	return news
+}
+
+// LastError returns the API server's last error, and since when it refuses the objects,
+// or does not.
+func (h *Health) LastError() (since time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.err
+}
+
+// Confirm records that the API server said how the objects are.
+func (h *Health) Confirm(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.confirmed = now
+}
+
+// LastConfirmed is when the API server last said how the objects are; zero means never.
+func (h *Health) LastConfirmed() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.confirmed
+}

@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+// noted is a store that notes the names of objects, and panics at one of them.
+type noted struct {
+	poison string
+	names  chan []string
+}
+
+func (n *noted) note(objects ...any) error {
+	var names []string
+	for _, o := range objects {
+		name := o.(string)
+		if name == n.poison {
+			panic("poison")
+		}
+		names = append(names, name)
+	}
+	n.names <- names
+	return nil
+}
+
+func (n *noted) Add(o any) error                       { return n.note(o) }
+func (n *noted) Update(o any) error                    { return n.note(o) }
+func (n *noted) Delete(o any) error                    { return n.note(o) }
+func (n *noted) Replace(objects []any, _ string) error { return n.note(objects...) }
+func (n *noted) Resync() error                         { return nil }
+func (n *noted) Transformer() (transform cache.TransformFunc) {
+	return func(o any) (any, error) { return o.(*metav1.PartialObjectMetadata).Name, nil }
+}
+
+var _ cache.TransformingStore = &store{}
+
+// followGolds follows golds until the test ends, in its bubble.
+func followGolds(t *testing.T, n *noted, h *Health) {
+	t.Helper()
+	server := &controllertest.ClassServer{}
+	server.Serves("gold")
+	client, err := metadata.NewForConfig(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+	require.NoError(t, err)
+	o := Objects{
+		Name: "golds.example.org", Client: client,
+		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return nil, errors.New("not reached")
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.Resource(schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "golds"}).Watch(ctx, o)
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	o.Follow(ctx, n, h, func(error) {})
+}
+
+func TestStreamsAreTransformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, h := &noted{names: make(chan []string, 1)}, &Health{}
+		assert.Zero(t, h.LastConfirmed())
+		followGolds(t, n, h)
+		assert.Equal(t, []string{"gold"}, <-n.names, "We should hold of each object what is read of it, while others are streamed, too.")
+		synctest.Wait()
+		assert.Zero(t, time.Since(h.LastConfirmed()), "We should note when we last heard of the objects.")
+	})
+}
+
+func TestStoreRecovers(t *testing.T) {
+	n, h := &noted{poison: "bad", names: make(chan []string, 9)}, &Health{}
+	s := &store{ours: n, health: h, log: logr.Discard()}
+	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
+	assert.Zero(t, h.LastConfirmed(), "We should not say that we know the objects.")
+	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
+		require.NoError(t, change("bad"), "We should return no error, which would be logged with the whole object.")
+		require.NoError(t, change("good"))
+		assert.Equal(t, []string{"good"}, <-n.names)
+	}
+	same, err := s.Transformer()("no object")
+	require.NoError(t, err)
+	assert.Equal(t, "no object", same, "We should have it fail where it is taken in.")
+	s.UpdateResourceVersion("2")
+	assert.False(t, h.LastConfirmed().IsZero(), "We should note that the API server said that nothing happened.")
+}
+
+// TestListHasADeadline has an API server that never answers a list.
+func TestListHasADeadline(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	synctest.Test(t, func(t *testing.T) {
+		n, h := &noted{names: make(chan []string, 1)}, &Health{}
+		start, lists := time.Now(), 0
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		Objects{
+			Name: "golds.example.org",
+			List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+				if lists++; lists == 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}}}, nil
+			},
+			Watch:  func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
+			Client: noStreams{},
+		}.Follow(ctx, &listed{n}, h, func(error) {})
+		assert.Equal(t, []string{"gold"}, <-n.names, "We should ask again.")
+		assert.Equal(t, 2, lists)
+		assert.Less(t, time.Since(start), 2*listTimeout)
+	})
+}
+
+// noStreams is a client that cannot list by a watch.
+type noStreams struct{}
+
+func (noStreams) IsWatchListSemanticsUnSupported() bool { return true }
+
+// listed accepts objects that were not transformed.
+type listed struct{ *noted }
+
+func (l *listed) Replace(objects []any, _ string) error {
+	for i, o := range objects {
+		objects[i] = o.(*metav1.PartialObjectMetadata).Name
+	}
+	return l.note(objects...)
+}
+
+func TestObserve(t *testing.T) {
+	h := &Health{}
+	refused, forbidden := errors.New("connection refused"), errors.New("forbidden")
+	for _, step := range []struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		{"It is no news that all is well.", nil, false},
+		{"An error is news.", refused, true},
+		{"The same error again is none.", errors.New("connection refused"), false},
+		{"Another error is news.", forbidden, true},
+		{"That we were stopped is none.", fmt.Errorf("cannot list: %w", context.Canceled), false},
+		{"That all is well again is news.", nil, true},
+	} {
+		assert.Equal(t, step.want, h.Observe(step.err), step.reason)
+	}
+}
+
+func TestRefusedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // For a clock that we control.
+		h := &Health{}
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
+		since := func() time.Duration {
+			at, _ := h.LastError()
+			return time.Since(at)
+		}
+		h.Observe(errors.New("connection refused"))
+		time.Sleep(time.Hour)
+		h.Observe(forbidden)
+		assert.Zero(t, since(), "We should count from the refusal, however long there was no answer before.")
+		time.Sleep(time.Second)
+		h.Observe(forbidden)
+		assert.Equal(t, time.Second, since(), "We should count from the first refusal.")
+	})
+}

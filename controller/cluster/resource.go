@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// ErrNotInstalled says that the API server answered that it serves no such resource.
+var ErrNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
+
+// ErrUnsuitable says that the resource is served, but without the verbs needed.
+var ErrUnsuitable = errors.New("the resource is not suited")
+
+// CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
+func CRD() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return o
+}
+
+// Resource is a registered resource as the API server serves it.
+type Resource struct {
+	schema.GroupVersionKind
+	Namespaced bool
+}
+
+// Resolver looks up resources by name, <plural>.<group>, in the API server's discovery.
+// It asks for one group and caches nothing, because old answers are wrong once a CRD
+// comes, goes or changes. It tells an aggregated API server that is down from a group
+// that does not exist.
+type Resolver struct {
+	client rest.Interface
+}
+
+// NewResolver returns a Resolver of a cluster.
+func NewResolver(config *rest.Config) (Resolver, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return Resolver{}, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	return Resolver{client: d.RESTClient()}, nil
+}
+
+// Resolve returns the resource in the version that the API server prefers
+// among those that serve it with all of the verbs.
+func (r Resolver) Resolve(ctx context.Context, name string, verbs ...string) (Resource, error) {
+	plural, group, _ := strings.Cut(name, ".")
+	versions, err := r.versions(ctx, group)
+	if err != nil {
+		return Resource{}, err
+	}
+	result := ErrNotInstalled
+	for _, v := range versions {
+		list := &metav1.APIResourceList{}
+		err := r.get(ctx, list, prefix(group), v)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return Resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
+		}
+		i := slices.IndexFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == plural })
+		if i < 0 {
+			continue
+		}
+		found := list.APIResources[i]
+		served := func(verb string) bool { return slices.Contains(found.Verbs, verb) }
+		if missing := slices.DeleteFunc(slices.Clone(verbs), served); len(missing) > 0 {
+			result = fmt.Errorf("%w: the API server does not serve it with the verbs %q", ErrUnsuitable, missing)
+			continue
+		}
+		return Resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced}, nil
+	}
+	return Resource{}, result
+}
+
+// versions returns the versions of a group, the preferred one first.
+func (r Resolver) versions(ctx context.Context, group string) ([]string, error) {
+	if group == "" {
+		return []string{"v1"}, nil
+	}
+	g := &metav1.APIGroup{}
+	err := r.get(ctx, g, prefix(group))
+	if apierrors.IsNotFound(err) {
+		return nil, ErrNotInstalled
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up the API group %q: %w", group, err)
+	}
+	versions := []string{g.PreferredVersion.Version}
+	for _, v := range g.Versions {
+		if v.Version != g.PreferredVersion.Version {
+			versions = append(versions, v.Version)
+		}
+	}
+	return versions, nil
+}
+
+// get reads one answer into an object, up to a limit: an aggregated API server is a
+// vendor's, and may answer at any length.
+func (r Resolver) get(ctx context.Context, object any, path ...string) error {
+	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+	if err != nil {
+		return brief.Error(err)
+	}
+	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
+	answer, err := io.ReadAll(io.LimitReader(body, v1alpha1.MaxDiscoveryBytes+1))
+	if err != nil {
+		return brief.Error(err)
+	}
+	if len(answer) > v1alpha1.MaxDiscoveryBytes {
+		return fmt.Errorf("the API server answered with more than %d bytes", v1alpha1.MaxDiscoveryBytes)
+	}
+	return brief.Error(json.Unmarshal(answer, object))
+}
+
+func prefix(group string) string {
+	if group == "" {
+		return "/api"
+	}
+	return "/apis/" + group
+}

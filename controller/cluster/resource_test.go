@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+func TestResolve(t *testing.T) {
+	golds := metav1.APIResource{Name: "golds", Kind: "Gold", Verbs: metav1.Verbs{"create", "get", "list", "watch"}}
+	status := metav1.APIResource{Name: "golds/status", Kind: "Gold", Verbs: metav1.Verbs{"get"}}
+	silvers := metav1.APIResource{Name: "silvers", Kind: "Silver", Verbs: metav1.Verbs{"list", "watch"}}
+	namespaced := golds
+	namespaced.Namespaced = true
+	listOnly := golds
+	listOnly.Verbs = metav1.Verbs{"list"}
+	unavailable := controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	gold := func(version string) Resource {
+		return Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Gold"}}
+	}
+
+	type want struct {
+		resource Resource
+		err      error // one of the sentinels
+		text     string
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		name    string
+		answers map[string]any
+		want    want
+	}{
+		"Preferred": {
+			reason: "We should take the version that the API server prefers.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(status, golds), "/apis/example.org/v2": controllertest.APIResources(golds),
+			},
+			want: want{resource: gold("v1")},
+		},
+		"Namespaced": {
+			reason:  "We should say that a resource is namespaced.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(namespaced)},
+			want:    want{resource: Resource{GroupVersionKind: gold("v1").GroupVersionKind, Namespaced: true}},
+		},
+		"Core": {
+			reason:  "We should find a resource of the core group.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": controllertest.APIResources(golds)},
+			want:    want{resource: Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
+		},
+		"Fallback": {
+			reason: "We should take another version where the preferred one does not have the resource.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(silvers), "/apis/example.org/v2": controllertest.APIResources(golds),
+			},
+			want: want{resource: gold("v2")},
+		},
+		"FallbackForVerbs": {
+			reason: "We should take another version where the preferred one lacks a verb.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(listOnly), "/apis/example.org/v2": controllertest.APIResources(golds),
+			},
+			want: want{resource: gold("v2")},
+		},
+		"VersionGone": {
+			reason:  "We should pass over a version that went between two requests.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v2": controllertest.APIResources(golds)},
+			want:    want{resource: gold("v2")},
+		},
+		"NoGroup": {
+			reason: "We should say that it is not installed where there is no such group.",
+			name:   "golds.example.org",
+			want:   want{err: ErrNotInstalled, text: "install its CRD"},
+		},
+		"NoPlural": {
+			reason:  "We should say that it is not installed where the group has other resources.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(silvers, status)},
+			want:    want{err: ErrNotInstalled, text: "install its CRD"},
+		},
+		"NoCorePlural": {
+			reason:  "We should say that it is not installed where the core group has other resources.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": controllertest.APIResources(silvers)},
+			want:    want{err: ErrNotInstalled, text: "install its CRD"},
+		},
+		"MissingVerbs": {
+			reason:  "We should name the verbs that are missing.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(listOnly)},
+			want:    want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`},
+		},
+		"GroupUnavailable": {
+			reason:  "We should not take an API server that is down for a resource that is not there.",
+			name:    "golds.example.org",
+			answers: map[string]any{"/apis/example.org": unavailable},
+			want:    want{text: `cannot look up the API group "example.org": `},
+		},
+		"VersionUnavailable": {
+			reason: "We should not take the next version because the preferred one's API server is down.",
+			name:   "golds.example.org",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": unavailable, "/apis/example.org/v2": controllertest.APIResources(golds),
+			},
+			want: want{text: `cannot look up "golds.example.org": `},
+		},
+		"CoreUnavailable": {
+			reason:  "We should not take an API server that is down for a resource that is not there.",
+			name:    "golds",
+			answers: map[string]any{"/api/v1": unavailable},
+			want:    want{text: `cannot look up "golds": `},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := NewResolver(controllertest.NewAPIServer(t, tc.answers))
+			require.NoError(t, err)
+			found, err := r.Resolve(t.Context(), tc.name, "list", "watch")
+			assert.Equal(t, tc.want.resource, found, tc.reason)
+			if tc.want.text == "" {
+				assert.NoError(t, err, tc.reason)
+				return
+			}
+			require.ErrorContains(t, err, tc.want.text, tc.reason)
+			for _, sentinel := range []error{ErrNotInstalled, ErrUnsuitable} {
+				if sentinel == tc.want.err { //nolint:errorlint // Which of the sentinels is wanted.
+					assert.ErrorIs(t, err, sentinel, tc.reason)
+				} else {
+					assert.NotErrorIs(t, err, sentinel, tc.reason)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package controllertest
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// NewClaimKind returns a claim kind with a path to skip by.
+func NewClaimKind(name string) *v1alpha1.ClaimKind {
+	return &v1alpha1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ClaimKindSpec{
+			Paths:         v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
+			FailurePolicy: v1alpha1.Fail,
+		},
+	}
+}
+
+// NewClassKind returns a class kind of example.org, with annotations for default and weight.
+func NewClassKind(name, kind string) *selector.ClassKind {
+	return selector.NewClassKind(&v1alpha1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ClassKindSpec{
+			ClaimKinds: []string{"claims.example.org"},
+			Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+		},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
+}
+
+// NewClasses returns classes without labels, each with annotations given as key, value.
+func NewClasses(kind *selector.ClassKind, classes map[string][]string) *selector.Classes {
+	var all []*selector.Class
+	for name, annotations := range classes {
+		m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
+		for i := 0; i < len(annotations); i += 2 {
+			m.Annotations[annotations[i]] = annotations[i+1]
+		}
+		all = append(all, kind.NewClass(m, nil))
+	}
+	return selector.NewClasses(kind, all)
+}
+
+// DefaultsOf returns default classes of a namespaced kind, each NAMESPACE/NAME.
+func DefaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
+	var all []*selector.Class
+	for _, n := range names {
+		namespace, name, _ := strings.Cut(n, "/")
+		m := &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}
+		all = append(all, kind.NewClass(m, nil))
+	}
+	return selector.NewClasses(kind, all)
+}

@@ -1,0 +1,229 @@
+package latebinding
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
+	pageTimeout = time.Minute
+	// applyTimeout limits one write of a claim's class.
+	applyTimeout = 30 * time.Second
+)
+
+// claimClient reads claims as bytes, one at a time. Authors decide how large a claim
+// is: decoded whole, it takes fifty times its length, and a page of such claims more
+// memory than a replica may have.
+type claimClient struct{ rest rest.Interface }
+
+func newClaimClient(config *rest.Config) (claimClient, error) {
+	config = cluster.Shallowed(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // It decodes the API server's errors.
+	c, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return claimClient{}, fmt.Errorf("cannot make a client for claims: %w", err)
+	}
+	return claimClient{c}, nil
+}
+
+func claimPath(of schema.GroupVersionResource, namespace string, name ...string) []string {
+	path := []string{"/apis", of.Group, of.Version}
+	if of.Group == "" {
+		path = []string{"/api", of.Version}
+	}
+	if namespace != "" {
+		path = append(path, "namespaces", namespace)
+	}
+	return append(append(path, of.Resource), name...)
+}
+
+func (c claimClient) stream(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions,
+) (io.ReadCloser, *jsontext.Decoder, error) {
+	body, err := c.rest.Get().AbsPath(claimPath(of, namespace)...).
+		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return body, jsontext.NewDecoder(body, asStored), nil
+}
+
+// asStored accepts what the API server accepts in an object.
+var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// list reads all claims of all namespaces, page by page. It fails if that takes so long
+// that the API server forgets the version of the first page.
+func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
+	o := metav1.ListOptions{Limit: v1alpha1.LateListPage}
+	for {
+		page, err := c.page(ctx, of, "", o, each)
+		if err != nil || page.Continue == "" {
+			return page.ResourceVersion, err
+		}
+		o.Continue = page.Continue
+	}
+}
+
+// page reads one page of a list. The bytes passed to each are valid until its next call.
+func (c claimClient) page(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error,
+) (page metav1.ListMeta, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	body, decoder, err := c.stream(ctx, of, namespace, o)
+	if err != nil {
+		return page, brief.Error(err)
+	}
+	defer func() { _ = body.Close() }()
+	list := struct {
+		Metadata *metav1.ListMeta `json:"metadata"`
+		Items    elements         `json:"items"`
+	}{&page, each}
+	if err := json.UnmarshalDecode(decoder, &list, asStored); err != nil {
+		return page, fmt.Errorf("cannot read a list of %q: %w", of.Resource, brief.Error(err))
+	}
+	if list.Metadata == nil {
+		return page, fmt.Errorf("cannot read a list of %q: it has no metadata", of.Resource)
+	}
+	return page, nil
+}
+
+// elements of an array are passed on one by one, and not kept.
+type elements func(raw []byte) error
+
+// UnmarshalJSONFrom is called by package json.
+func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if decoder.PeekKind() != jsontext.KindBeginArray {
+		return decoder.SkipValue()
+	}
+	if _, err := decoder.ReadToken(); err != nil {
+		return err
+	}
+	for decoder.PeekKind() != jsontext.KindEndArray {
+		raw, err := decoder.ReadValue()
+		if err != nil {
+			return err
+		}
+		if err := (*e)(raw); err != nil {
+			return err
+		}
+	}
+	_, err := decoder.ReadToken()
+	return err
+}
+
+// get returns a claim as it is now, nil if there is none. It reads a list of one,
+// because classbind may list claims already.
+func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
+	_, err = c.page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
+		claim = append([]byte(nil), raw...)
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return claim, err
+}
+
+// eventReader reads the object of an event from its JSON.
+type eventReader func(event apiwatch.EventType, raw []byte) (runtime.Object, error)
+
+// watch streams claims. It calls read for each before it receives the next.
+func (c claimClient) watch(
+	ctx context.Context, of schema.GroupVersionResource, o metav1.ListOptions, read eventReader,
+) (apiwatch.Interface, error) {
+	o.Watch = true
+	body, decoder, err := c.stream(ctx, of, "", o)
+	if err != nil {
+		return nil, err
+	}
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+	return apiwatch.NewStreamWatcher(&claimEvents{decoder, body, read}, reporter), nil
+}
+
+// claimEvents decodes the events of a watch.
+type claimEvents struct {
+	decoder *jsontext.Decoder
+	body    io.Closer
+	read    eventReader
+}
+
+// Decode returns the next event.
+func (e *claimEvents) Decode() (apiwatch.EventType, runtime.Object, error) {
+	raw, err := e.decoder.ReadValue()
+	if err != nil {
+		return "", nil, err
+	}
+	event := struct {
+		Type   apiwatch.EventType `json:"type"`
+		Object jsontext.Value     `json:"object"`
+	}{}
+	if err := json.Unmarshal(raw, &event, asStored); err != nil {
+		return "", nil, err
+	}
+	if event.Type == apiwatch.Error {
+		status := &metav1.Status{}
+		return event.Type, status, stdjson.Unmarshal(event.Object, status)
+	}
+	object, err := e.read(event.Type, event.Object)
+	return event.Type, object, err
+}
+
+// Close closes the connection.
+func (e *claimEvents) Close() { _ = e.body.Close() }
+
+// patch changes a claim and returns the result.
+func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
+	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
+		Param("fieldManager", v1alpha1.FieldManager).Body(patch).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, brief.Error(err)
+	}
+	return result.Raw()
+}
+
+// claimHead is the metadata that is read of every object.
+type claimHead struct {
+	Metadata struct {
+		UID             types.UID `json:"uid"`
+		Namespace       string    `json:"namespace"`
+		Name            string    `json:"name"`
+		GenerateName    string    `json:"generateName"`
+		ResourceVersion string    `json:"resourceVersion"`
+		Annotations     struct {
+			InitialEventsEnd string `json:"k8s.io/initial-events-end"`
+		} `json:"annotations"`
+	} `json:"metadata"`
+}
+
+func readHead(raw []byte) (head claimHead, err error) {
+	if err := json.Unmarshal(raw, &head, asStored); err != nil {
+		return head, fmt.Errorf("cannot read the metadata of a claim: %w", err)
+	}
+	if head.Metadata.ResourceVersion == "" {
+		return head, errors.New("cannot read the metadata of a claim: it has no resourceVersion")
+	}
+	return head, nil
+}

@@ -1,0 +1,205 @@
+package latebinding
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// eventTimeout limits the creation of one event.
+	eventTimeout = 10 * time.Second
+	// longestNote is the longest note that the API server accepts, in bytes.
+	longestNote = 1024
+	// noteOverflow is for claims whose selectors are not held.
+	noteOverflow = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: " +
+		"it reads the claim again from time to time, and binds it when a class matches"
+)
+
+// Events creates events on claims. The name of an event is made of its reason and its
+// claim, so the API server refuses a second one, whichever leader sends it, for as long
+// as it keeps events (an hour by default). client-go's recorders know only the events
+// that they sent themselves, and drop events under load.
+type Events struct {
+	client   eventsclient.EventsV1Interface
+	instance string
+	queue    *boundedQueue[*queuedEvent]
+}
+
+// queuedEvent is an event to be created. failed is called if that fails.
+type queuedEvent struct {
+	watch              *claimWatch
+	claim              waitingAttempt
+	kind, reason, note string
+	suffix             string
+	failed             func()
+}
+
+// NewEvents returns Events that this instance of classbind reports.
+func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
+	namespaceOf := func(e *queuedEvent) string { return e.claim.namespace }
+	return Events{client: client, instance: instance, queue: newBoundedQueue(v1alpha1.LateEvents, namespaceOf)}
+}
+
+// run creates the queued events until the context ends. It runs in the background, so
+// that binding a claim does not wait for the event of another.
+func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
+	for limiter.Wait(ctx) == nil {
+		event, ok := e.queue.pop(ctx)
+		if !ok {
+			return
+		}
+		_ = loop.Recovered(func() error { e.create(ctx, event); return nil })
+	}
+}
+
+func (e Events) create(ctx context.Context, queued *queuedEvent) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	event := e.event(queued)
+	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		queued.failed()
+		logf.FromContext(ctx).V(1).Info("Cannot create an event",
+			"reason", event.Reason, "claim", event.Regarding.Name, "because", brief.Error(err).Error())
+	}
+}
+
+// bound queues the event that a claim was bound. It drops the event if there is no place for it.
+func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
+	e.queue.push(&queuedEvent{
+		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
+		note: fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates), failed: func() {},
+	}, v1alpha1.LateEvents)
+}
+
+// notifyWaiting queues one event for each claim that has waited for noticeDelay and
+// matches no class. Namespaces take turns. It handles at least one claim, even if the
+// context has ended, and leaves the rest for the next call.
+func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
+	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1alpha1.LateEvents/2) }
+	for {
+		var claims []waitingAttempt
+		w.own(func(s *claimState) { claims = s.takeToNotify(now, place) })
+		for i, claim := range claims {
+			if i > 0 && ctx.Err() != nil {
+				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
+				continue
+			}
+			note, matched := claim.note(ctx, view)
+			if matched { // It is about to be bound, unless the class goes before that.
+				w.retryEvent(claim, now)
+				continue
+			}
+			claim.ask = "" // It may be long, and is not needed any more.
+			queued := e.queue.push(&queuedEvent{
+				watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: note,
+				failed: func() { w.retryEvent(claim, time.Now()) },
+			}, v1alpha1.LateEvents/2)
+			if !queued {
+				w.retryEvent(claim, now)
+			}
+		}
+		if len(claims) == 0 || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// note says why a claim waits. matched says that it has a class now.
+func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, matched bool) {
+	if problem := a.ask.Problem(); problem != "" || a.unread {
+		return cmp.Or(problem, noteOverflow), false
+	}
+	err := loop.Recovered(func() error {
+		claim, err := a.ask.Claim(a.namespace, a.name)
+		if err != nil {
+			return err
+		}
+		d, err := preview(ctx, view, claim)
+		note, matched = d.Warning(), d.Class != nil
+		return err
+	})
+	if err != nil {
+		return textFor(err), false
+	}
+	return strings.Clone(brief.Text(note, longestNote)), matched
+}
+
+// retryEvent makes a claim wait again for an event that was not created.
+func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
+	w.own(func(s *claimState) {
+		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
+			c.notified = false
+			c.awaitNotice(now)
+		}
+	})
+}
+
+// takeToNotify returns the claims that have waited long enough, one of each namespace
+// that has a place for its event. It marks them as notified.
+func (s *claimState) takeToNotify(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
+	for name, n := range s.room.namespaces {
+		if c := n.nextToNotify(now); c != nil && place(name) {
+			n.dequeue(lineUnnotified)
+			c.notified = true
+			claims = append(claims, c.attempt())
+		}
+	}
+	return claims
+}
+
+// nextToNotify returns the claim of a namespace that is due for its event, or nil.
+func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
+	for c := n.first(lineUnnotified); c != nil; c = n.first(lineUnnotified) {
+		switch {
+		case !n.selected && !n.checked, now.Sub(time.Unix(0, c.since)) < noticeDelay:
+			return nil
+		case n.selected && !c.notified && !c.group.matched && !c.written:
+			return c
+		}
+		n.dequeue(lineUnnotified)
+	}
+	return nil
+}
+
+func (e Events) event(a *queuedEvent) *eventsv1.Event {
+	w, claim := a.watch, a.claim
+	namespace := claim.namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // Events on cluster-scoped objects are there.
+	}
+	now := metav1.NowMicro()
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, a.reason) + a.suffix},
+		EventTime:           now,
+		ReportingController: v1alpha1.EventController,
+		ReportingInstance:   e.instance,
+		Type:                a.kind, Reason: a.reason, Action: "Bind",
+		Note: brief.Text(a.note, longestNote),
+		Regarding: corev1.ObjectReference{
+			APIVersion: w.resource.GroupVersion().String(), Kind: w.objectKind,
+			Namespace: claim.namespace, Name: claim.name, UID: claim.uid, ResourceVersion: claim.version,
+		},
+	}
+}
+
+func eventName(claim types.UID, reason string) string {
+	return strings.ToLower(reason) + "." + string(claim)
+}

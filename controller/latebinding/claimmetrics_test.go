@@ -1,0 +1,36 @@
+package latebinding
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+func TestClaimMetrics(t *testing.T) {
+	counts := map[string]ClaimCounts{}
+	m := NewMetrics(func() map[string]ClaimCounts { return counts })
+	require.NoError(t, m.Register())
+	t.Cleanup(func() { metrics.Registry.Unregister(m) })
+	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")
+
+	counts["claims.example.org"] = ClaimCounts{Bound: 7, Waiting: 3}
+	want := map[string]float64{
+		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
+		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
+	}
+	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
+
+	m.tried("claims.example.org", lateBound)
+	m.tried("claims.example.org", lateBound)
+	m.tried("claims.example.org", lateFailed)
+	clear(counts)
+	assert.Equal(t, map[string]float64{
+		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
+		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
+	}, controllertest.Scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
+}

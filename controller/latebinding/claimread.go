@@ -1,0 +1,99 @@
+package latebinding
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+)
+
+// claimSeen is what read takes from a claim for the store.
+type claimSeen struct {
+	uid             types.UID
+	namespace, name string
+	version         string
+	bound           bool
+	classes         [2]uint64
+	generateName    string
+	group           *group // nil if the claim is left alone
+	parents         int8
+	// endsList says that it is not a claim: the API server sends it after the last one.
+	endsList bool
+}
+
+// GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
+func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the same object, because no caller changes it.
+func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
+
+// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would
+// take more memory than all else.
+func (s *claimSeen) GetObjectMeta() metav1.Object {
+	m := &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.version}
+	if s.endsList {
+		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return m
+}
+
+// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not
+// a claim, it reads only the metadata.
+func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Object, error) {
+	if event == apiwatch.Added || event == apiwatch.Modified {
+		return w.read(raw)
+	}
+	head, err := readHead(raw)
+	return head.seen(), err
+}
+
+func (h claimHead) seen() *claimSeen {
+	m := h.Metadata
+	return &claimSeen{
+		uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion, generateName: m.GenerateName,
+		endsList: m.Annotations.InitialEventsEnd == "true",
+	}
+}
+
+// read returns the few fields of a claim that are held, and its group.
+func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
+	head, err := readHead(raw)
+	if err != nil {
+		return nil, err
+	}
+	seen := head.seen()
+	ask, waits := w.judge(raw, seen)
+	if waits {
+		// At once, so that a list holds each selector once while it is read.
+		w.own(func(s *claimState) { seen.group = s.room.group(s.namespaceOf(seen.namespace), ask) })
+	}
+	return seen, nil
+}
+
+// judge says whether a claim waits for a class, and returns what it asks for. A
+// claim that cannot be read waits, and an event tells its author.
+func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
+	err := loop.Recovered(func() error {
+		object, err := w.kind.Decode(raw)
+		if err != nil {
+			return err
+		}
+		if seen.classes, seen.bound = w.kind.BoundTo(seen.namespace, object); seen.bound || !w.kind.BindLater {
+			return nil
+		}
+		claim := w.kind.Read(seen.namespace, seen.name, object)
+		if waits = claim.LeftAlone == ""; waits {
+			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
+			ask = claim.Ask()
+		}
+		return nil
+	})
+	if err != nil {
+		return selector.AskWith(textFor(err)), w.kind.BindLater
+	}
+	return ask, waits
+}

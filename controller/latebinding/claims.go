@@ -1,0 +1,262 @@
+// Package latebinding watches claims. It counts those that are bound, for the strategies
+// that count claims, and on the leader it binds those that had to wait for a class.
+package latebinding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// Claims watches the claims of kinds that need it: on every replica, kinds whose
+// strategy counts claims; on the leader, also kinds with BindLater.
+type Claims struct {
+	// Metrics of the watched claims.
+	Metrics *Metrics
+
+	registration *registry.Registration
+	reader       client.Reader // from the cache
+	client       claimClient
+	// own is classbind's namespace.
+	own string
+	// memory for the selectors of the waiting claims of all kinds, in bytes.
+	memory int64
+
+	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
+	// holds it copies or sets an entry, and waits for nobody.
+	mu    sync.Mutex
+	kinds map[string]*watchedClaims
+	// sharing is held by shareOut, so that the last to count the kinds is the last to
+	// resize their rooms. It waits for the owners of the watches, so it is not mu.
+	sharing sync.Mutex
+	// binder of the present term, nil if this replica does not lead.
+	binder atomic.Pointer[Binder]
+	// began is when Ready was first called. counted says that the claims have been
+	// counted.
+	began   atomic.Pointer[time.Time]
+	counted atomic.Bool
+
+	// changed listen for the names of claim kinds whose claims changed, and requeued
+	// for those of kinds to be reconciled again.
+	changed, requeued loop.Listeners[string]
+}
+
+// watchedClaims has the watch of a kind's claims, or the reason why there is none.
+type watchedClaims struct {
+	watch *claimWatch
+	err   error
+}
+
+// NewClaims returns Claims for the registered kinds, which it reads from a cache. own is
+// classbind's namespace. memory is for the selectors of waiting claims, in bytes.
+func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Config, own string, memory int64) (*Claims, error) {
+	client, err := newClaimClient(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
+	c.Metrics = NewMetrics(c.Counts)
+	return c, nil
+}
+
+// SetupWithManager adds the controller of the watches.
+func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
+		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
+		Complete(loop.ByName(c.reconcile))
+	if err != nil {
+		return fmt.Errorf("cannot set up the watches of claims: %w", err)
+	}
+	return nil
+}
+
+func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClaimKind{}
+	// A ClaimKind that is gone is empty here, and needs no watch.
+	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+	}
+	verbs := []string{"list", "watch"}
+	later := k.Spec.WhenUnmatched == v1alpha1.BindLater && c.leading()
+	if later {
+		verbs = append(verbs, "patch")
+	}
+	counted := selector.CountsClaims(k.Spec.Strategy)
+	if !later && !counted {
+		c.drop(name)
+		return ctrl.Result{}, nil
+	}
+	found, err := c.registration.LookUp(ctx, name, verbs...)
+	var unwritable error
+	if later && counted && errors.Is(err, cluster.ErrUnsuitable) {
+		// Claims that cannot be written can still be counted.
+		unwritable = err
+		found, err = c.registration.LookUp(ctx, name, "list", "watch")
+	}
+	switch {
+	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
+		c.drop(name)
+		c.unwatched(name, err)
+		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil
+	case errors.Is(err, registry.ErrCRDNotServed):
+		c.unwatched(name, err)
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+	case err != nil:
+		c.unwatched(name, err)
+		return ctrl.Result{}, err
+	}
+	served, err := c.follow(ctx, k, found)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if w := c.watches()[name]; w != nil {
+		w.setUnwritable(unwritable)
+	}
+	switch {
+	case !served:
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+	case unwritable != nil:
+		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil //nolint:nilerr // The status says so, and the claims are still counted.
+	}
+	return ctrl.Result{}, nil
+}
+
+// follow watches the claims of a kind, and starts again if its registration changed.
+// served is false if the API server answers the watch with 404.
+func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluster.Resource) (served bool, err error) {
+	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, c.own)
+	if err != nil {
+		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
+	}
+	kind := selector.NewClaimKind(k)
+	if kind.Strategy.Counted {
+		kind.Tally = c.registration.Tally(k.Name)
+	}
+	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	if old != nil && old.kind.Revision == kind.Revision && old.resource.GroupVersion() == found.GroupVersion() {
+		_, err := old.LastError()
+		return !apierrors.IsNotFound(err), nil
+	}
+	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.Notify(k.Name) })
+	w.metrics = c.Metrics
+	if old != nil {
+		old.stop()
+		w.before = old
+	}
+	c.mu.Lock()
+	c.kinds[k.Name] = &watchedClaims{watch: w}
+	c.mu.Unlock()
+	c.shareOut()
+	w.start(c.client, func(err error) {
+		c.changed.Notify(k.Name)
+		if apierrors.IsNotFound(err) {
+			c.requeued.Notify(k.Name)
+		}
+	})
+	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
+	return true, nil
+}
+
+func (c *Claims) drop(name string) {
+	c.mu.Lock()
+	old := c.kinds[name]
+	delete(c.kinds, name)
+	c.mu.Unlock()
+	c.shareOut()
+	if old != nil {
+		if old.watch != nil {
+			old.watch.withdraw()
+		}
+		c.changed.Notify(name)
+	}
+}
+
+// shareOut divides the memory for selectors equally among the kinds with BindLater:
+// authors of one kind take none from those of another.
+func (c *Claims) shareOut() {
+	c.sharing.Lock()
+	defer c.sharing.Unlock()
+	later := c.lateWatches()
+	for _, w := range later {
+		w.own(func(s *claimState) { s.resize(c.memory / int64(len(later))) })
+	}
+}
+
+// unwatched records why a kind has no watch. An existing watch stays.
+func (c *Claims) unwatched(name string, why error) {
+	c.mu.Lock()
+	if old := c.kinds[name]; old == nil || old.watch == nil {
+		c.kinds[name] = &watchedClaims{err: why}
+	}
+	c.mu.Unlock()
+	c.changed.Notify(name)
+}
+
+// Counts returns the claims of every kind whose claims are known. Only the leader
+// counts waiting claims, except for kinds whose claims every replica counts.
+func (c *Claims) Counts() map[string]ClaimCounts {
+	counts := map[string]ClaimCounts{}
+	for name, w := range c.watches() {
+		if n, synced := w.counts(); synced {
+			counts[name] = n
+		}
+	}
+	return counts
+}
+
+// CountsOf returns the claims of one kind, if they are known.
+func (c *Claims) CountsOf(claimKind string) (counts ClaimCounts, known bool) {
+	if w := c.watches()[claimKind]; w != nil {
+		return w.counts()
+	}
+	return counts, false
+}
+
+// OnChange calls a function with the name of each claim kind whose claims changed, until
+// the context ends.
+func (c *Claims) OnChange(ctx context.Context, call func(claimKind string)) { c.changed.Add(ctx, call) }
+
+func (c *Claims) watches() map[string]*claimWatch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watches := map[string]*claimWatch{}
+	for name, k := range c.kinds {
+		if k.watch != nil {
+			watches[name] = k.watch
+		}
+	}
+	return watches
+}
+
+// lateWatches returns the watches of kinds with BindLater, sorted by name.
+func (c *Claims) lateWatches() (later []*claimWatch) {
+	watches := c.watches()
+	for _, name := range slices.Sorted(maps.Keys(watches)) {
+		if w := watches[name]; w.kind.BindLater {
+			later = append(later, w)
+		}
+	}
+	return later
+}

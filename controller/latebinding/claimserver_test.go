@@ -1,0 +1,371 @@
+package latebinding
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+// claimServer is the part of an API server that claims need: it lists in pages and by a
+// watch, watches, patches with the library of kube-apiserver, and takes events.
+type claimServer struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	version  int
+	claims   map[string]*unstructured.Unstructured
+	watchers map[chan map[string]any]struct{}
+	// deaf watches show no changes.
+	deaf    bool
+	events  map[string]*eventsv1.Event
+	patches map[string]int // accepted ones, by claim
+	tries   int
+	created int // events, refused ones included
+	// refuses requests with a code, by verb.
+	refuses map[string]int
+	// denies are the codes with which another webhook denies writes, by namespace.
+	denies map[string]int
+	// pages are lists, and reads of one claim.
+	pages, reads int
+	// delay of each patch.
+	delay time.Duration
+}
+
+func newClaimServer(t testing.TB) *claimServer {
+	t.Helper()
+	s := &claimServer{
+		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
+		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{}, denies: map[string]int{},
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// config for clients that speak JSON, events included.
+func (s *claimServer) config() *rest.Config {
+	return &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+// set stores a claim, NAMESPACE/NAME, with this spec, and maybe more metadata.
+func (s *claimServer) set(t testing.TB, claim, spec string, change ...func(*unstructured.Unstructured)) {
+	t.Helper()
+	namespace, name, _ := strings.Cut(claim, "/")
+	u := &unstructured.Unstructured{}
+	require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{},"spec":%s}`, spec), &u.Object))
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	for _, f := range change {
+		f(u)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(claim, u)
+}
+
+func (s *claimServer) store(claim string, u *unstructured.Unstructured) {
+	s.version++
+	event := "MODIFIED"
+	old := s.claims[claim]
+	if old == nil {
+		event = "ADDED"
+		u.SetUID(uidOf(s.version))
+	} else {
+		u.SetUID(old.GetUID())
+	}
+	u.SetResourceVersion(strconv.Itoa(s.version))
+	s.claims[claim] = u
+	s.show(event, u)
+}
+
+func (s *claimServer) show(event string, u *unstructured.Unstructured) {
+	if s.deaf {
+		return
+	}
+	for w := range s.watchers {
+		w <- map[string]any{"type": event, "object": u.Object}
+	}
+}
+
+// hear ends a time in which changes were not shown.
+func (s *claimServer) hear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = false
+	for _, u := range s.claims {
+		s.show("MODIFIED", u)
+	}
+}
+
+func (s *claimServer) remove(claim string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.claims[claim].DeepCopy()
+	delete(s.claims, claim)
+	s.version++
+	u.SetResourceVersion(strconv.Itoa(s.version))
+	s.show("DELETED", u)
+}
+
+// classes of the claims, "" for those that have none.
+func (s *claimServer) classes() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	classes := map[string]string{}
+	for claim, u := range s.claims {
+		classes[claim], _, _ = unstructured.NestedString(u.Object, "spec", "classRef", "name")
+	}
+	return classes
+}
+
+func (s *claimServer) bound() int {
+	n := 0
+	for _, class := range s.classes() {
+		if class != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// notes are the notes of the events with a reason, by claim.
+func (s *claimServer) notes(reason string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notes := map[string]string{}
+	for _, e := range s.events {
+		if e.Reason == reason {
+			notes[e.Regarding.Namespace+"/"+e.Regarding.Name] = e.Note
+		}
+	}
+	return notes
+}
+
+// tried counts the patches, refused ones included.
+func (s *claimServer) tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tries
+}
+
+// deny denies writes to claims of a namespace with a code. The code 0 denies none.
+func (s *claimServer) deny(namespace string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denies[namespace] = code
+}
+
+// creations counts the attempts to create events, refused ones included.
+func (s *claimServer) creations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.created
+}
+
+func (s *claimServer) refuse(verb string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses[verb] = code
+}
+
+// ServeHTTP answers a request.
+func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	verb := map[string]string{http.MethodPatch: "patch", http.MethodPost: "create"}[r.Method]
+	q := r.URL.Query()
+	if verb == "" {
+		verb = "list"
+		if q.Get("watch") != "" {
+			verb = "watch"
+		}
+	}
+	s.mu.Lock()
+	code := s.refuses[verb]
+	if verb == "watch" && q.Get("sendInitialEvents") != "" && s.refuses["watchlist"] != 0 {
+		code = s.refuses["watchlist"]
+	}
+	delay := s.delay
+	switch verb {
+	case "patch":
+		s.tries++
+	case "create":
+		s.created++
+	}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if code != 0 {
+		s.fail(w, code, refusal(verb, r.URL.Path))
+		return
+	}
+	switch verb {
+	case "patch":
+		time.Sleep(delay)
+		s.patch(w, r)
+	case "create":
+		s.create(w, r)
+	case "watch":
+		s.watch(w, r)
+	default:
+		s.list(w, r.URL.Path, q)
+	}
+}
+
+// refusal is the message of an authorizer that refuses a request.
+func refusal(verb, path string) string {
+	if verb != "patch" {
+		return fmt.Sprintf(`claims.example.org is forbidden: User "classbind" cannot %s resource "claims" in API group "example.org" at the cluster scope`, verb)
+	}
+	parts := strings.Split(path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
+	return fmt.Sprintf(`claims.example.org %q is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace %q`, parts[7], parts[5])
+}
+
+func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
+	reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonAlreadyExists}[code]
+	status := controllertest.Failure(int32(code), reason) //nolint:gosec // An HTTP status.
+	status.Message = message
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func (s *claimServer) list(w http.ResponseWriter, path string, q url.Values) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit, from := q.Get("limit"), q.Get("continue")
+	names := slices.Sorted(maps.Keys(s.claims))
+	if name, one := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name="); one {
+		s.reads++
+		claim := strings.Split(path, "/")[5] + "/" + name // /apis/example.org/v1/namespaces/NS/claims
+		names = slices.DeleteFunc(names, func(n string) bool { return n != claim })
+	} else {
+		s.pages++
+	}
+	first, _ := strconv.Atoi(from)
+	names = names[first:]
+	metadata := map[string]any{"resourceVersion": strconv.Itoa(s.version)}
+	if n, _ := strconv.Atoi(limit); n > 0 && n < len(names) {
+		names, metadata["continue"] = names[:n], strconv.Itoa(first+n)
+	}
+	items := []any{}
+	for _, name := range names {
+		items = append(items, s.claims[name].Object)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "example.org/v1", "kind": "ClaimList", "metadata": metadata, "items": items})
+}
+
+func (s *claimServer) watch(w http.ResponseWriter, r *http.Request) {
+	events := make(chan map[string]any, 100_000)
+	s.mu.Lock()
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, u := range s.claims {
+			events <- map[string]any{"type": "ADDED", "object": u.Object}
+		}
+		events <- map[string]any{"type": "BOOKMARK", "object": map[string]any{
+			"apiVersion": "example.org/v1", "kind": "Claim",
+			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"}},
+		}}
+	}
+	s.watchers[events] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watchers, events)
+		s.mu.Unlock()
+	}()
+	w.WriteHeader(http.StatusOK)
+	encoder := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	for {
+		_ = flush.Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case event := <-events:
+			if encoder.Encode(event) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
+	claim := parts[5] + "/" + parts[7]
+	before := s.claims[claim]
+	if before != nil { // As kube-apiserver answers, with the other webhook's code.
+		if team := before.GetNamespace(); s.denies[team] != 0 {
+			s.fail(w, s.denies[team], `admission webhook "other" denied the request`)
+			return
+		}
+	}
+	if before == nil {
+		s.fail(w, http.StatusNotFound, "not found")
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	decoded, err := jsonpatch.DecodePatch(body)
+	if err == nil {
+		raw, _ := json.Marshal(before.Object)
+		if raw, err = decoded.Apply(raw); err == nil {
+			after := &unstructured.Unstructured{}
+			if err = json.Unmarshal(raw, &after.Object); err == nil {
+				s.patches[claim]++
+				s.store(claim, after)
+				_ = json.NewEncoder(w).Encode(after.Object)
+				return
+			}
+		}
+	}
+	// As kube-apiserver answers, which does not say why.
+	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {
+	e := &eventsv1.Event{}
+	if err := json.NewDecoder(r.Body).Decode(e); err != nil {
+		s.fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.events[e.Name] != nil {
+		s.fail(w, http.StatusConflict, "already exists")
+		return
+	}
+	s.events[e.Name] = e
+	_ = json.NewEncoder(w).Encode(e)
+}
+
+// eventually is for what the API server and we do in the background.
+func eventually(t testing.TB, reason string, test func(c *assert.CollectT)) {
+	t.Helper()
+	require.EventuallyWithT(t, test, 20*time.Second, 5*time.Millisecond, reason)
+}

@@ -1,0 +1,216 @@
+package latebinding
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// claimState is what a watch knows of the claims of one kind. It holds only what is
+// needed: of a waiting claim, what binding reads; of a bound claim, the counts that it
+// is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
+type claimState struct {
+	namespaces *selector.Namespaces
+	// tally counts the bound claims by class. Nil counts none.
+	tally *selector.Tally
+
+	synced  bool
+	bound   map[types.UID]classCounts
+	waiting map[types.UID]*waitingClaim
+	room    room
+	// selected is how many claims wait, without those of namespaces that are not selected.
+	selected int
+
+	// binder of the waiting claims, nil if there is none. The fields below are for it.
+	binder *Binder
+	view   *selector.View
+	// dirty says that claims may be due though the view is the same.
+	dirty bool
+	// refusal is why a claim could not be written. No other is tried until paused.
+	refusal error
+	paused  time.Time
+	// unwritable says why claims can be watched but not written.
+	unwritable error
+	// namespaceErr says why namespaces cannot be checked.
+	namespaceErr error
+}
+
+func newClaimState(namespaces *selector.Namespaces, tally *selector.Tally) *claimState {
+	return &claimState{
+		namespaces: namespaces, tally: tally,
+		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
+		room: room{limit: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
+	}
+}
+
+// classCounts are the counts that a bound claim is part of.
+type classCounts [2]*selector.Count
+
+func (c classCounts) unbind() {
+	for _, count := range c {
+		if count != nil {
+			count.Unbind()
+		}
+	}
+}
+
+// replace has these claims take the place of all others.
+func (s *claimState) replace(all []*claimSeen) {
+	there := make(map[types.UID]struct{}, len(all))
+	// Count the listed claims before the others are taken off, so that no concurrent
+	// choice sees an empty class.
+	for _, seen := range all {
+		there[seen.uid] = struct{}{}
+		s.put(seen)
+	}
+	for uid := range s.bound {
+		if _, ok := there[uid]; !ok {
+			s.unbind(uid)
+		}
+	}
+	for uid := range s.waiting {
+		if _, ok := there[uid]; !ok {
+			s.unwait(uid)
+		}
+	}
+	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
+		for _, g := range n.groups {
+			s.disband(g)
+		}
+		s.room.vacate(n)
+	}
+	// The listed claims may have taken the room of others.
+	s.synced, s.dirty = true, true
+}
+
+// put stores a claim as bound or as waiting.
+func (s *claimState) put(seen *claimSeen) {
+	if seen.bound {
+		s.bind(seen)
+		s.unwait(seen.uid)
+		return
+	}
+	s.unbind(seen.uid)
+	if seen.group == nil {
+		s.unwait(seen.uid)
+		return
+	}
+	c := s.waiting[seen.uid]
+	if c != nil && c.version == seen.version {
+		return
+	}
+	n := s.namespaceOf(seen.namespace)
+	if c == nil {
+		c = &waitingClaim{uid: seen.uid, name: seen.name, namespace: n}
+		s.count(n, 1)
+		s.waiting[seen.uid] = c
+		if s.binder != nil {
+			c.awaitNotice(time.Now())
+		}
+	}
+	s.join(c, s.groupOf(n, seen))
+	c.version, c.parents, c.written = seen.version, seen.parents, false
+	s.offer(c)
+}
+
+// remove forgets a claim.
+func (s *claimState) remove(uid types.UID) {
+	s.unbind(uid)
+	s.unwait(uid)
+}
+
+// groupOf returns the group for a claim that was read. Its own may have been forgotten
+// since.
+func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
+	switch g := seen.group; {
+	case g.dropped || g == g.namespace.overflow:
+		return n.overflow
+	case !g.held:
+		return s.room.group(n, g.ask)
+	default:
+		return g
+	}
+}
+
+// join moves a claim into a group.
+func (s *claimState) join(c *waitingClaim, g *group) {
+	if c.group != nil {
+		delete(c.group.claims, c)
+		if c.group != g {
+			s.disband(c.group)
+		}
+	}
+	c.group = g
+	g.claims[c] = struct{}{}
+}
+
+// offer queues a claim for the binder, if there is one.
+func (s *claimState) offer(c *waitingClaim) {
+	if s.binder == nil {
+		return
+	}
+	l := lineFresh
+	if c.group == c.namespace.overflow {
+		l = lineUnread
+	}
+	c.namespace.enqueue(l, c)
+	s.dirty = true
+}
+
+// bind counts a bound claim.
+func (s *claimState) bind(seen *claimSeen) {
+	before, known := s.bound[seen.uid]
+	var counts classCounts
+	if s.tally != nil {
+		counts = classCounts{s.tally.Bind(seen.classes[0]), s.tally.Bind(seen.classes[1])}
+		if !known {
+			defer s.tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
+		}
+	}
+	before.unbind()
+	s.bound[seen.uid] = counts
+}
+
+// unbind takes a claim off the counts.
+func (s *claimState) unbind(uid types.UID) {
+	s.bound[uid].unbind()
+	delete(s.bound, uid)
+}
+
+// unwait forgets a waiting claim.
+func (s *claimState) unwait(uid types.UID) {
+	c := s.waiting[uid]
+	if c == nil {
+		return
+	}
+	c.gone = true
+	delete(s.waiting, uid)
+	delete(c.group.claims, c)
+	s.count(c.namespace, -1)
+	s.disband(c.group)
+	s.room.vacate(c.namespace)
+}
+
+// count adds to the claims that wait in a namespace.
+func (s *claimState) count(n *namespace, more int) {
+	n.waiting += more
+	if n.selected || !n.checked {
+		s.selected += more
+	}
+}
+
+// disband forgets a group that has no claims.
+func (s *claimState) disband(g *group) {
+	if g.held && len(g.claims) == 0 {
+		s.room.forget(g)
+	}
+}
+
+// resize sets the room for selectors, in bytes.
+func (s *claimState) resize(bytes int64) {
+	s.room.resize(bytes)
+	s.dirty = true
+}

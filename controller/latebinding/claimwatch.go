@@ -1,0 +1,210 @@
+package latebinding
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+)
+
+// claimWatch follows the claims of one kind. Like the watch of classes, it is the store
+// of a Reflector. One goroutine, the owner, makes all changes to what it knows of the
+// claims, one by one: those of the Reflector, and those of late binding. What others
+// read is published after each change, so they wait for none.
+type claimWatch struct {
+	kind     *selector.ClaimKind
+	resource schema.GroupVersionResource
+	// objectKind is the kind of a claim object.
+	objectKind string
+	namespaces *selector.Namespaces
+	changed    func()
+	// metrics count panics. Nil counts none.
+	metrics *Metrics
+	stopped context.Context
+	stop    context.CancelFunc
+	cluster.Health
+
+	changes   chan claimChange
+	published atomic.Pointer[claimSummary]
+	// ended is closed when the owner has ended, after the watch was stopped.
+	ended chan struct{}
+
+	// The fields below are the owner's, and once it has ended, withdraw's.
+
+	state *claimState
+	// before is the watch that this one replaces. Its counts stay until this one has synced.
+	before *claimWatch
+}
+
+// claimChange is a change for the owner. It sends the error of a panic to done, or nil.
+type claimChange struct {
+	do   func(*claimState)
+	done chan error
+}
+
+// newClaimWatch returns a watch with an owner, which ends when the watch is stopped.
+func newClaimWatch(
+	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *selector.Namespaces, changed func(),
+) *claimWatch {
+	w := &claimWatch{
+		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
+		namespaces: namespaces, changed: changed,
+		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind.Tally),
+	}
+	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
+	w.published.Store(w.state.summary())
+	go w.run()
+	return w
+}
+
+// run is the owner.
+func (w *claimWatch) run() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.stopped.Done():
+			return
+		case change := <-w.changes:
+			err := loop.Recovered(func() error { change.do(w.state); return nil })
+			w.published.Store(w.state.summary())
+			change.done <- err
+		}
+	}
+}
+
+// own has the owner make a change, and waits until it is made. It does nothing once the
+// watch is stopped. A panic ends this change alone, and goes on in the caller. A change
+// must not call own, for the owner would wait for itself.
+func (w *claimWatch) own(change func(*claimState)) {
+	done := make(chan error, 1)
+	select {
+	case <-w.stopped.Done():
+		return
+	case w.changes <- claimChange{change, done}:
+	}
+	if err := <-done; err != nil {
+		panic(err)
+	}
+}
+
+// start follows the claims until the watch is stopped.
+func (w *claimWatch) start(client claimClient, answered func(error)) {
+	cluster.Objects{
+		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return client.watch(ctx, w.resource, o, w.readEvent)
+		},
+		// Every list is paged and consistent. If it asked for any version, or for a
+		// full list after the pages expired, the API server would send everything in
+		// one answer. Each page has a deadline, the whole list has none.
+		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			list := &internalversion.List{}
+			var err error
+			list.ResourceVersion, err = client.list(w.stopped, w.resource, func(raw []byte) error { //nolint:contextcheck // See above.
+				seen, err := w.read(raw)
+				list.Items = append(list.Items, seen)
+				return err
+			})
+			return list, err
+		},
+	}.Follow(w.stopped, w, &w.Health, answered)
+}
+
+// Transformer changes nothing: read has reduced the objects already.
+func (*claimWatch) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return object, nil }
+}
+
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync.
+func (w *claimWatch) Add(object any) error {
+	seen, err := w.seen(object)
+	if err != nil {
+		return err
+	}
+	w.update(func(s *claimState) { s.put(seen) })
+	return nil
+}
+
+// Update a claim.
+func (w *claimWatch) Update(object any) error { return w.Add(object) }
+
+// Delete a claim.
+func (w *claimWatch) Delete(object any) error {
+	seen, err := w.seen(object)
+	if err != nil {
+		return err
+	}
+	w.update(func(s *claimState) { s.remove(seen.uid) })
+	return nil
+}
+
+// Replace all claims.
+func (w *claimWatch) Replace(objects []any, _ string) error {
+	all := make([]*claimSeen, len(objects))
+	for i, object := range objects {
+		var err error
+		if all[i], err = w.seen(object); err != nil {
+			return err
+		}
+	}
+	w.update(func(s *claimState) {
+		s.replace(all)
+		w.withdrawBefore()
+	})
+	return nil
+}
+
+func (w *claimWatch) seen(object any) (*claimSeen, error) {
+	s, ok := object.(*claimSeen)
+	if !ok {
+		return nil, fmt.Errorf("cannot read a claim of %q: it is a %T", w.kind.Name, object)
+	}
+	return s, nil
+}
+
+// Resync does nothing.
+func (w *claimWatch) Resync() error { return nil }
+
+// update makes a change that others are told about.
+func (w *claimWatch) update(change func(*claimState)) {
+	w.own(change)
+	w.changed()
+}
+
+// withdraw stops the watch and takes its claims off the counts.
+func (w *claimWatch) withdraw() {
+	w.stop()
+	<-w.ended
+	for uid := range w.state.bound {
+		w.state.unbind(uid)
+	}
+	w.withdrawBefore()
+}
+
+func (w *claimWatch) withdrawBefore() {
+	if w.before != nil {
+		w.before.withdraw()
+		w.before = nil
+	}
+}
+
+// setUnwritable sets why claims cannot be written, nil if they can.
+func (w *claimWatch) setUnwritable(why error) {
+	news := false
+	w.own(func(s *claimState) {
+		news = (s.unwritable == nil) != (why == nil)
+		s.unwritable = why
+	})
+	if news {
+		w.changed()
+	}
+}

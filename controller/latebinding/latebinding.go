@@ -1,0 +1,219 @@
+package latebinding
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	// lateRound is the time between rounds, which look for new classes. Claims draw
+	// from all classes that were created within one.
+	lateRound = 500 * time.Millisecond
+	// lateRetry is the delay before the first retry of a claim.
+	lateRetry = time.Second
+	// lateAsking is how long a round may look for classes, for all kinds together. The
+	// rest is left for the next round.
+	lateAsking = 100 * time.Millisecond
+	// namespaceRounds is how many rounds pass until namespaces are checked again.
+	namespaceRounds = 10
+	// lateWorkers is how many workers write the claims of one kind. Each kind has its
+	// own: hanging writes delay no other kind.
+	lateWorkers = 16
+	// eventWorkers is how many workers create events.
+	eventWorkers = 4
+	// noticeDelay is how long a claim waits before an event says that it has no class.
+	noticeDelay = 10 * time.Second
+)
+
+// Namespace is what is read of a namespace: its metadata, for the labels.
+func Namespace() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return o
+}
+
+// Binder binds waiting claims when a class matches, and creates events that say why
+// others still wait. It runs on the leader. It writes only the version of a claim that
+// it saw without a class. If the author, another leader or a write of ours that seemed
+// to fail was faster, the write fails, and the watch shows the new version.
+type Binder struct {
+	Claims *Claims
+	// Events are created on the claims.
+	Events Events
+	// Namespaces are read from a cache.
+	Namespaces client.Reader
+	// Rate limits the writes of claims, and the events on claims, each per second. A
+	// burst may have twice as many.
+	Rate int
+	// Decider decides on the claims.
+	Decider *selector.Decider
+
+	// interval of the rounds, and delay of the first retry. Zero means lateRound and
+	// lateRetry; only tests set them.
+	interval, retry time.Duration
+
+	// unreadable says, for the rest of a round, why namespaces cannot be read.
+	unreadable error
+	limiter    flowcontrol.RateLimiter
+	// writers of the kinds with BindLater. Only the rounds use them.
+	writers map[*claimWatch]*lateWriter
+	running *sync.WaitGroup
+}
+
+// Start binds claims until the leadership ends.
+func (b *Binder) Start(ctx context.Context) error {
+	b.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
+	b.writers, b.running = map[*claimWatch]*lateWriter{}, &sync.WaitGroup{}
+	defer func() {
+		b.syncWriters(ctx, nil)
+		b.running.Wait()
+		// The watches end a little after the term, when their kinds are reconciled.
+		b.Claims.resign(context.WithoutCancel(ctx), b)
+	}()
+	if err := b.Claims.lead(ctx, b); err != nil {
+		return err
+	}
+	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
+	for range eventWorkers {
+		b.running.Go(func() { b.Events.run(ctx, events) })
+	}
+	round := 0
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		b.unreadable = nil
+		watches := b.Claims.lateWatches()
+		b.syncWriters(ctx, watches)
+		for _, w := range watches {
+			_ = loop.Recovered(func() error {
+				b.round(ctx, w, round%namespaceRounds == 0, lateAsking/time.Duration(len(watches)))
+				return nil
+			})
+		}
+		round++
+	}, cmp.Or(b.interval, lateRound))
+	return nil
+}
+
+// syncWriters starts the missing writers for these watches, and stops all others.
+func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
+	for w, writer := range b.writers {
+		if !slices.Contains(watches, w) {
+			writer.queue.ShutDown()
+			delete(b.writers, w)
+		}
+	}
+	for _, w := range watches {
+		if b.writers[w] == nil {
+			b.writers[w] = b.newWriter(ctx, w)
+		}
+	}
+}
+
+// round queues the claims of a kind that became bindable since the last round, and
+// events on those that still wait. asking is its share of lateAsking.
+func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
+	view, ready := b.view(w), false
+	w.own(func(s *claimState) {
+		s.useBinder(b, time.Now())
+		if ready = view != nil && s.unwritable == nil; !ready {
+			s.unmatch()
+		}
+	})
+	if !ready {
+		return
+	}
+	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
+	due, cancel := context.WithTimeout(ctx, asking*3/4)
+	defer cancel()
+	for _, item := range w.due(due, view) {
+		b.writers[w].queue.Add(item)
+	}
+	// Events have time of their own, because groups may always be left to ask about.
+	tell, cancel := context.WithTimeout(ctx, asking/4)
+	defer cancel()
+	b.Events.notifyWaiting(tell, w, view, time.Now())
+}
+
+// preview decides on a claim from what is known, without any effect and without asking
+// others: only the writers do.
+func preview(ctx context.Context, view *selector.View, claim selector.Claim) (selector.Decision, error) {
+	return new(selector.Decider).Decide(ctx, view, selector.Intake{Claim: claim}, selector.Explain)
+}
+
+// view returns the classes for a watch, nil if none fit it now.
+func (b *Binder) view(w *claimWatch) *selector.View {
+	view := b.Claims.registration.Inventory.Snapshot()[w.kind.Name]
+	if view == nil || view.Fault != nil || view.Kind.Revision != w.kind.Revision {
+		return nil
+	}
+	return view
+}
+
+// admits says whether the ClaimKind selects a namespace by its labels. Each read of a
+// cache that does not fill waits for its timeout, so a round tries only one.
+func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, error) {
+	if b.unreadable != nil {
+		return false, b.unreadable
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateRound)
+	defer cancel()
+	n := Namespace()
+	err := b.Namespaces.Get(ctx, client.ObjectKey{Name: name}, n)
+	if client.IgnoreNotFound(err) != nil {
+		b.unreadable = fmt.Errorf("cannot read the labels of namespaces: %w", err)
+		return false, b.unreadable
+	}
+	return err == nil && w.namespaces.Select(name, n.Labels), nil
+}
+
+func (c *Claims) leading() bool { return c.binder.Load() != nil }
+
+// lead begins a term: claims of kinds with BindLater are watched.
+func (c *Claims) lead(ctx context.Context, b *Binder) error {
+	c.binder.Store(b)
+	return c.requeueAll(ctx)
+}
+
+// resign ends a term: these claims are not watched any more, unless the next term has
+// begun, which does not wait for the end of this one.
+func (c *Claims) resign(ctx context.Context, b *Binder) {
+	last := c.binder.CompareAndSwap(b, nil)
+	for _, w := range c.watches() {
+		w.own(func(s *claimState) {
+			if s.binder == b {
+				s.useBinder(nil, time.Time{})
+			}
+		})
+	}
+	if !last {
+		return
+	}
+	if err := c.requeueAll(ctx); err != nil {
+		logf.FromContext(ctx).Info("Goes on watching claims that it does not bind", "because", err.Error())
+	}
+}
+
+func (c *Claims) requeueAll(ctx context.Context) error {
+	kinds := &v1alpha1.ClaimKindList{}
+	if err := c.reader.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	for i := range kinds.Items {
+		c.requeued.Notify(kinds.Items[i].Name)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package latebinding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// lateWriter writes the due claims of one kind. Namespaces take turns.
+type lateWriter struct {
+	binder *Binder
+	watch  *claimWatch
+	queue  workqueue.TypedRateLimitingInterface[waitingItem]
+}
+
+// waitingItem is a claim to be bound.
+type waitingItem struct {
+	namespace string
+	uid       types.UID
+}
+
+// newWriter starts a writer, which works until its queue is shut down.
+func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{
+		Queue: newInTurn(func(item waitingItem) string { return item.namespace }),
+	})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue})
+	l := &lateWriter{b, w, workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute),
+		workqueue.TypedRateLimitingQueueConfig[waitingItem]{DelayingQueue: delaying},
+	)}
+	for range lateWorkers {
+		b.running.Go(func() {
+			for l.work(ctx) {
+			}
+		})
+	}
+	return l
+}
+
+func (l *lateWriter) work(ctx context.Context) bool {
+	item, shutdown := l.queue.Get()
+	if shutdown || ctx.Err() != nil {
+		return false
+	}
+	defer l.queue.Done(item)
+	outcome, again := "", time.Duration(0)
+	err := loop.Recovered(func() (err error) {
+		outcome, again, err = l.bind(ctx, item)
+		return err
+	})
+	if errors.Is(err, loop.ErrPanic) {
+		outcome = latePanicked
+	}
+	if outcome != "" {
+		l.binder.Claims.Metrics.tried(l.watch.kind.Name, outcome)
+	}
+	switch {
+	case err != nil:
+		log := logf.FromContext(ctx)
+		if outcome == lateChanged {
+			log = log.V(1)
+		}
+		log.Info("Cannot bind a waiting claim, and tries again",
+			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
+		l.queue.AddRateLimited(item)
+	case again > 0:
+		l.queue.AddAfter(item, again)
+	default:
+		l.queue.Forget(item)
+	}
+	return true
+}
+
+// bind binds a claim if it still waits and still has a class. With an error, or an
+// again above zero, the claim is tried again; again says after how long. Without an
+// outcome, nothing was tried.
+func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
+	w := l.watch
+	if paused := w.pause(time.Now()); paused > 0 {
+		return "", paused, nil
+	}
+	if _, ok := w.waits(item.uid); !ok {
+		return "", 0, nil
+	}
+	if l.binder.limiter.Wait(ctx) != nil {
+		return "", 0, nil //nolint:nilerr // The term is over.
+	}
+	claim, ok := w.waits(item.uid)
+	if ok && claim.unread {
+		claim, ok, err = l.reread(ctx, claim)
+	}
+	if err != nil {
+		return lateFailed, 0, err
+	}
+	if !ok {
+		return "", 0, nil
+	}
+	decision, err := l.decide(ctx, claim)
+	if err != nil {
+		return lateFailed, 0, err
+	}
+	if decision.Class == nil {
+		w.own(func(s *claimState) { s.missed(claim) })
+		return "", 0, nil
+	}
+	kind := decision.View.Kind
+	version, err := l.write(ctx, claim, decision)
+	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
+	switch {
+	case err == nil:
+		w.own(func(s *claimState) { s.wrote(claim) })
+		log.Info("Bound a waiting claim",
+			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
+			"candidates", decision.Candidates, "dropped", decision.DroppedText())
+		claim.ask = "" // It may be long, and an event does not need it.
+		l.binder.Events.bound(w, claim, version, &decision)
+		return lateBound, 0, nil
+	case isOutdated(err):
+		return lateChanged, 0, err
+	case isUnauthorized(err):
+		log.Info("Cannot bind waiting claims", "because", err.Error())
+		// Readers of a ClaimKind must not learn the names of claims and namespaces.
+		refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
+		w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
+		return lateFailed, registry.RetryAfter, nil
+	}
+	return lateFailed, 0, err
+}
+
+// decide chooses a class for a claim, none while the classes are not known.
+func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Decision, error) {
+	view := l.binder.view(l.watch)
+	if view == nil {
+		return selector.Decision{}, nil
+	}
+	claim, err := a.ask.Claim(a.namespace, a.name)
+	if err != nil {
+		return selector.Decision{}, err
+	}
+	return l.binder.Decider.Decide(ctx, view, selector.Intake{Claim: claim}, selector.Later)
+}
+
+// reread reads a claim whose selector is not held. It is false if the claim has
+// changed, as the watch is about to show, or if no class can help it.
+func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttempt, bool, error) {
+	raw, err := l.binder.Claims.client.get(ctx, l.watch.resource, a.namespace, a.name)
+	if raw == nil || err != nil {
+		return a, false, err
+	}
+	head, err := readHead(raw)
+	if err != nil {
+		return a, false, err
+	}
+	seen := head.seen()
+	ask, waits := l.watch.judge(raw, seen)
+	if seen.uid != a.uid || !waits || ask.Problem() != "" {
+		return a, false, nil
+	}
+	a.version, a.parents, a.ask = seen.version, int(seen.parents), ask
+	return a, true, nil
+}
+
+// write adds the class reference to the claim as it was seen, and returns the new version.
+func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, err error) {
+	patch := selector.Patch(
+		selector.Test("/metadata/uid", string(claim.uid)),
+		selector.Test("/metadata/resourceVersion", claim.version),
+		d.View.Kind.AddReference(claim.parents, d.Class),
+	)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	claims, kind := l.binder.Claims.client, d.View.Kind
+	after, err := claims.patch(ctx, l.watch.resource, claim.namespace, claim.name, patch)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the class of %q: %w", claim.name, err)
+	}
+	head, err := readHead(after)
+	if err != nil {
+		return "", err
+	}
+	object, err := kind.Decode(after)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
+	}
+	if _, bound := kind.BoundTo(claim.namespace, object); !bound {
+		return "", fmt.Errorf("cannot write the class of %q: the schema of its kind has no field %s, so the API server left it out: "+
+			"correct spec.paths.classRef of the ClaimKind", claim.name, kind.ReferencePath())
+	}
+	return head.Metadata.ResourceVersion, nil
+}
+
+// isOutdated says that the claim has probably changed since it was seen, as the watch
+// is about to show. When the test of a JSON Patch fails, the API server says only that
+// the patch is at fault. When the claim would be invalid, it names the claim. Another
+// webhook may deny the claim in the same words, so it is tried again.
+func isOutdated(err error) bool {
+	if apierrors.IsNotFound(err) {
+		return true
+	}
+	answered := apierrors.APIStatus(nil)
+	if !errors.As(err, &answered) || answered.Status().Code != http.StatusUnprocessableEntity {
+		return false
+	}
+	details := answered.Status().Details
+	return details == nil || details.Kind == "" && len(details.Causes) == 0
+}
+
+var errNoPatch = errors.New("the API server does not let classbind patch any")
+
+// unauthorized matches the start of every authorizer's refusal. The message of another
+// webhook or a policy starts with its own name, whatever it quotes after that.
+var unauthorized = regexp.MustCompile(`^\S+ "[^"]*" is forbidden: User "[^"]*" cannot patch resource "`)
+
+// isUnauthorized says that no claim of the kind may be written. Another webhook or a
+// policy refuses a single claim, which must not hold up the others.
+func isUnauthorized(err error) bool {
+	answered := apierrors.APIStatus(nil)
+	return apierrors.IsForbidden(err) && errors.As(err, &answered) && unauthorized.MatchString(answered.Status().Message)
+}

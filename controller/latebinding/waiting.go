@@ -1,0 +1,248 @@
+package latebinding
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	// groupBytes is what each distinct selector of a namespace takes beside its text:
+	// the group, its place in the map of its namespace, and its set of claims.
+	groupBytes = 384
+	// namespaceShare: one namespace gets at most 1/namespaceShare of the memory for selectors.
+	namespaceShare = 4
+)
+
+// waitingClaim is a claim without a class that could have one.
+type waitingClaim struct {
+	namespace *namespace
+	group     *group
+	uid       types.UID
+	name      string
+	version   string
+	// since is when it began to wait for its event, in ns since 1970.
+	since int64
+	// in says which lines of its namespace it stands in.
+	in [lines]bool
+	// parents is how many fields that lead to the class reference it has.
+	parents int8
+	// written says that this version of it was bound, notified that it got its event or
+	// is about to, and gone that it does not wait any more.
+	written, notified, gone bool
+}
+
+// group has the claims of a namespace that have the same candidates. It holds the text
+// of their selector, and parses it when needed: parsed, it takes up to thirty times as
+// much.
+type group struct {
+	namespace *namespace
+	ask       selector.Ask
+	claims    map[*waitingClaim]struct{}
+	// matched says whether they had a candidate in the view.
+	matched bool
+	view    *selector.View
+	// failed says that its selector caused a panic: it is not asked about again.
+	failed bool
+	// held says that it is in its namespace's groups, and dropped that its text was given up.
+	held, dropped bool
+}
+
+// groupCost is what a group counts for, in bytes: between one and two times the memory
+// that it takes.
+func groupCost(ask selector.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
+
+// line is a queue of a namespace's claims. A claim stands in each at most once.
+type line int
+
+const (
+	// lineFresh has new claims, and claims whose group matches now. They have yet to be given out to be bound.
+	lineFresh line = iota
+	// lineUnnotified has claims that wait for the event that there is no class.
+	lineUnnotified
+	// lineUnread has claims whose selector is not held, and that have yet to be read under the present view.
+	lineUnread
+
+	lines = 3
+)
+
+// namespace has the waiting claims of one namespace.
+type namespace struct {
+	name    string
+	waiting int
+	// selected says whether the ClaimKind selects it, once checked is true.
+	selected, checked bool
+	groups            map[selector.Ask]*group
+	// bytes that the groups count for.
+	bytes int64
+	// overflow has the claims whose selectors are not held.
+	overflow *group
+	lines    [lines][]*waitingClaim
+}
+
+// enqueue adds a claim, unless it stands in the line already. A line has at most about twice
+// as many entries as there are claims, however fast an author creates and deletes them.
+func (n *namespace) enqueue(l line, c *waitingClaim) {
+	if c.in[l] || c.gone {
+		return
+	}
+	if len(n.lines[l]) > 2*n.waiting+16 {
+		n.lines[l] = slices.DeleteFunc(n.lines[l], func(c *waitingClaim) bool { return c.gone })
+	}
+	c.in[l] = true
+	n.lines[l] = append(n.lines[l], c)
+}
+
+// first returns the first claim in a line, nil if there is none.
+func (n *namespace) first(l line) *waitingClaim {
+	for len(n.lines[l]) > 0 {
+		if c := n.lines[l][0]; !c.gone {
+			return c
+		}
+		n.lines[l][0] = nil
+		n.lines[l] = n.lines[l][1:]
+	}
+	n.lines[l] = nil
+	return nil
+}
+
+// dequeue removes and returns the first claim in a line, nil if there is none.
+func (n *namespace) dequeue(l line) *waitingClaim {
+	c := n.first(l)
+	if c != nil {
+		c.in[l] = false
+		n.lines[l][0] = nil
+		n.lines[l] = n.lines[l][1:]
+	}
+	return c
+}
+
+// clear empties a line.
+func (n *namespace) clear(l line) {
+	for _, c := range n.lines[l] {
+		c.in[l] = false
+	}
+	n.lines[l] = nil
+}
+
+// each visits every claim of a namespace.
+func (n *namespace) each(visit func(*waitingClaim)) {
+	for _, g := range n.groups {
+		for c := range g.claims {
+			visit(c)
+		}
+	}
+	for c := range n.overflow.claims {
+		visit(c)
+	}
+}
+
+// room is the memory for the selectors of one kind's waiting claims, in bytes. A claim
+// whose selector finds no room waits without it, and is read again when its turn comes.
+type room struct {
+	limit, used int64
+	namespaces  map[string]*namespace
+}
+
+// group returns the group of a namespace with this ask. It returns overflow if there
+// is no room for a new one, or if the namespace is not selected.
+func (r *room) group(n *namespace, ask selector.Ask) *group {
+	if g := n.groups[ask]; g != nil {
+		return g
+	}
+	if n.checked && !n.selected || !r.makeRoom(n, groupCost(ask)) {
+		return n.overflow
+	}
+	return r.hold(n, ask)
+}
+
+func (r *room) hold(n *namespace, ask selector.Ask) *group {
+	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
+	n.groups[ask] = g
+	n.bytes += groupCost(ask)
+	r.used += groupCost(ask)
+	return g
+}
+
+// makeRoom says whether a namespace below its share can have more bytes. If none are
+// left, namespaces with more give up some of theirs.
+func (r *room) makeRoom(n *namespace, bytes int64) bool {
+	if n.bytes+bytes > r.limit/namespaceShare {
+		return false
+	}
+	for r.used+bytes > r.limit {
+		largest := n
+		for _, other := range r.namespaces {
+			if other.bytes > largest.bytes {
+				largest = other
+			}
+		}
+		if largest.bytes < n.bytes+bytes {
+			return false
+		}
+		r.shrink(largest, largest.bytes*7/8)
+	}
+	return true
+}
+
+// spare says whether there is room without taking it from others.
+func (r *room) spare(n *namespace, bytes int64) bool {
+	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
+}
+
+// resize sets the limit for all namespaces together.
+func (r *room) resize(limit int64) {
+	r.limit = limit
+	for _, n := range r.namespaces {
+		r.shrink(n, limit/namespaceShare)
+	}
+	for _, n := range r.namespaces {
+		if r.used <= limit {
+			return
+		}
+		r.shrink(n, limit/int64(len(r.namespaces)))
+	}
+}
+
+// shrink reduces a namespace to so many bytes: the claims of some groups move to overflow.
+func (r *room) shrink(n *namespace, to int64) {
+	for _, g := range n.groups {
+		if n.bytes <= to {
+			return
+		}
+		for c := range g.claims {
+			c.group = n.overflow
+			n.overflow.claims[c] = struct{}{}
+			n.enqueue(lineUnread, c)
+		}
+		r.forget(g)
+		g.ask, g.claims, g.dropped = "", nil, true
+	}
+}
+
+// forget takes a group out of its namespace.
+func (r *room) forget(g *group) {
+	g.held = false
+	delete(g.namespace.groups, g.ask)
+	g.namespace.bytes -= groupCost(g.ask)
+	r.used -= groupCost(g.ask)
+}
+
+// vacate forgets a namespace that has no claims any more.
+func (r *room) vacate(n *namespace) {
+	if n.waiting == 0 && len(n.groups) == 0 && r.namespaces[n.name] == n {
+		delete(r.namespaces, n.name)
+	}
+}
+
+// awaitNotice puts a claim in the line for its event. A claim that stands there already
+// keeps its time, because those behind wait for the first.
+func (c *waitingClaim) awaitNotice(now time.Time) {
+	if !c.in[lineUnnotified] {
+		c.since = now.UnixNano()
+	}
+	c.namespace.enqueue(lineUnnotified, c)
+}

@@ -1,0 +1,36 @@
+package loop
+
+import (
+	"context"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// RevisionChanged ignores updates of status and metadata, but not those in which a
+// recreated object replaces the old one.
+var RevisionChanged = builder.WithPredicates(RevisionPredicate)
+
+// RevisionPredicate is the same, to be combined with others.
+var RevisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+}}
+
+// Everywhere runs something on every replica, leader or not.
+func Everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{r} }
+
+type onEveryReplica struct{ manager.Runnable }
+
+// NeedLeaderElection is asked by the manager.
+func (onEveryReplica) NeedLeaderElection() bool { return false }
+
+// ByName calls f with the name of a cluster-scoped object.
+func ByName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+		return f(ctx, request.Name)
+	})
+}

@@ -1,0 +1,34 @@
+// Package loop has what all loops in the background share: they survive a panic, hear of
+// changes from each other, and run on every replica or the leader alone.
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// longestStack is how much of a panic's stack is logged, in bytes.
+const longestStack = 8 << 10
+
+// ErrPanic is what a panic becomes.
+var ErrPanic = errors.New("panic")
+
+// Recovered runs do in a goroutine of ours, where a panic would end the process: the
+// author of one object could stop leader after leader. A panic becomes an ErrPanic, and
+// its stack is logged.
+func Recovered(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s", ErrPanic, brief.Text(fmt.Sprint(p), v1alpha1.MaxMessageBytes))
+			stack := debug.Stack()
+			logf.Log.Error(err, "Recovered from a panic", "stack", string(stack[:min(len(stack), longestStack)]))
+		}
+	}()
+	return do()
+}

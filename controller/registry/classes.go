@@ -1,0 +1,128 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// classClient reads classes of any kind: only their metadata, unless the kind needs
+// more.
+type classClient struct {
+	metadata metadata.Interface
+	dynamic  dynamic.Interface
+	// stored is called with each default class that a watch shows, and its uid. It may
+	// be nil.
+	stored func(*selector.Class, types.UID)
+}
+
+func newClassClient(config *rest.Config) (*classClient, error) {
+	config = cluster.Shallowed(config)
+	m, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for metadata: %w", err)
+	}
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
+	}
+	return &classClient{metadata: m, dynamic: d}, nil
+}
+
+// list returns the classes of a namespace; empty means all namespaces.
+func (c *classClient) list(
+	ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions,
+) (list runtime.Object, err error) {
+	if kind.MetadataOnly() {
+		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
+	} else {
+		list, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
+	}
+	return list, brief.Error(err)
+}
+
+func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
+	if kind.MetadataOnly() {
+		events, err = c.metadata.Resource(kind.Resource()).Watch(ctx, o)
+	} else {
+		events, err = c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
+	}
+	return events, brief.Error(err)
+}
+
+// get returns a class as it is stored. If the role allows only list and watch, it reads
+// a list of one. That may take longer: the API server waits until its cache is as new
+// as etcd.
+func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
+	object, err := c.getOne(ctx, kind, namespace, name)
+	if !apierrors.IsForbidden(err) {
+		return object, err
+	}
+	one := fields.Set{metav1.ObjectNameField: name}
+	if namespace != "" {
+		one["metadata.namespace"] = namespace
+	}
+	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.String()})
+	if err != nil {
+		return nil, err
+	}
+	found, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, apierrors.NewNotFound(kind.Resource().GroupResource(), name)
+	}
+	only, err := meta.Accessor(found[0])
+	if err == nil && (only.GetName() != name || only.GetNamespace() != namespace) {
+		err = fmt.Errorf("asked for a list of %q alone, the API server answered with %q", name, only.GetName())
+	}
+	return only, err
+}
+
+func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (object metav1.Object, err error) {
+	if kind.MetadataOnly() {
+		object, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	} else {
+		object, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return object, brief.Error(err)
+}
+
+// classes reads the classes out of a list.
+func classes(kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
+	result := make([]*selector.Class, 0, meta.LenList(list))
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		c, err := class(kind, o)
+		result = append(result, c)
+		return err
+	})
+	return result, err
+}
+
+func class(kind *selector.ClassKind, object any) (*selector.Class, error) {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a class of %q: %w", kind.Name, err)
+	}
+	var content map[string]any
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		content = u.Object
+	}
+	return kind.NewClass(m, content), nil
+}

@@ -1,0 +1,140 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Live returns a view of the classes that a claim asks for, read from the API server
+// now, of all class kinds that serve it. A kind that the API server refuses to list
+// keeps its last known classes, so that it blocks no claim. If the API server does not
+// answer, Live returns an error.
+func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+	classes := make([]*selector.Classes, len(view.Classes))
+	var keys []readKey
+	for i, known := range view.Classes {
+		if k, reachable := liveKey(view.Kind, known.Kind, claim); reachable {
+			keys = append(keys, k)
+		} else {
+			classes[i] = selector.NewClasses(known.Kind, nil)
+		}
+	}
+	asked, err := r.reads.ask(claim.Namespace, claim.Selector, keys...) //nolint:contextcheck // A shared read has no claim's context.
+	if err != nil {
+		return nil, err
+	}
+	defer r.reads.leave(claim.Namespace, asked...)
+	for i, known := range view.Classes {
+		if classes[i] != nil {
+			continue
+		}
+		if classes[i], err = r.reads.wait(ctx, asked[0]); r.refused(known.Kind.Name, err) {
+			classes[i], err = known, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		asked = asked[1:]
+	}
+	return selector.NewView(view.Kind, classes), nil
+}
+
+// liveKey identifies the read of the classes that a claim asks for. It is false if the
+// claim can get none of the kind.
+func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
+	k := readKey{kind: classKind, defaults: claim.Selector == nil}
+	if claim.Selector != nil {
+		k.selector = claim.Selector.String()
+	}
+	if classKind.Namespaced {
+		names, all := claimKind.ClassNamespaces(claim.Namespace)
+		if !all && len(names) == 0 {
+			return k, false
+		}
+		k.namespaces = strings.Join(names, ",")
+	}
+	return k, true
+}
+
+// refused says whether an error means that the API server refuses the classes of a
+// kind. Other faults may pass.
+func (r *Registration) refused(classKind string, err error) bool {
+	answered := apierrors.APIStatus(nil)
+	return apierrors.IsForbidden(err) ||
+		errors.As(err, &answered) && r.State(classKind).Reason != v1alpha1.ReasonServed
+}
+
+// read returns the classes that a shared read asks for.
+func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+	var found []*selector.Class
+	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
+		err := r.readNamespace(ctx, s, namespace, func(c *selector.Class) {
+			if s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels) {
+				found = append(found, c)
+			}
+		})
+		switch {
+		case apierrors.IsNotFound(err): // Its CRD was just deleted.
+		case err != nil && namespace != "":
+			return nil, fmt.Errorf("cannot list the classes of %q in namespace %q: %w", s.key.kind.Name, namespace, err)
+		case err != nil:
+			return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, err)
+		}
+	}
+	return selector.NewClasses(s.key.kind, found), nil
+}
+
+// readNamespace visits the classes page by page, so that it holds only one page of whole objects.
+func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
+	o := metav1.ListOptions{Limit: v1alpha1.LiveReadPage}
+	if len(url.QueryEscape(s.key.selector)) <= v1alpha1.MaxPushedSelectorBytes {
+		o.LabelSelector = s.key.selector
+	}
+	for {
+		list, err := r.classes.list(ctx, s.key.kind, namespace, o)
+		if err != nil {
+			return err
+		}
+		page, err := classes(s.key.kind, list)
+		if err != nil {
+			return err
+		}
+		for _, c := range page {
+			visit(c)
+		}
+		m, err := meta.ListAccessor(list)
+		if err != nil {
+			return fmt.Errorf("cannot read a list of classes: %w", err)
+		}
+		if o.Continue = m.GetContinue(); o.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// Registered asks the API server itself whether a ClaimKind exists. An uninstallation
+// deletes the registrations, our rights, our account, and last the entries by which we
+// are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
+// gone.
+func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
+	err := r.get(ctx, claimKind, &v1alpha1.ClaimKind{})
+	_, deleted := r.deleted.Load(claimKind)
+	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot get claim kind %q: %w", claimKind, brief.Error(err))
+	}
+	return true, nil
+}

@@ -1,0 +1,578 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+// heldReads are reads that the test ends.
+type heldReads struct {
+	mu      sync.Mutex
+	started int
+	results chan error
+}
+
+func newHeldReads() *heldReads { return &heldReads{results: make(chan error)} }
+
+// read returns as many classes as reads had started.
+func (h *heldReads) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+	h.mu.Lock()
+	h.started++
+	n := h.started
+	h.mu.Unlock()
+	select {
+	case err := <-h.results:
+		if err != nil {
+			return nil, err
+		}
+		classes := map[string][]string{}
+		for i := range n {
+			classes[fmt.Sprint(i)] = nil
+		}
+		return controllertest.NewClasses(s.key.kind, classes), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (h *heldReads) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started
+}
+
+// answer is what one reader got: the number of the read that it shared.
+type answer struct {
+	read int
+	err  error
+}
+
+// ask asks for one read, for a claim that waits no longer than the context.
+func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		const namespace = "a"
+		asked, err := r.ask(namespace, labels.Everything(), k) //nolint:contextcheck // A shared read has no claim's context.
+		if err != nil {
+			c <- answer{err: err}
+			return
+		}
+		defer r.leave(namespace, asked...)
+		x, err := r.wait(ctx, asked[0])
+		a := answer{err: err}
+		if x != nil {
+			a.read = x.Len()
+		}
+		c <- a
+	}()
+	return c
+}
+
+func assertNothingLeft(t *testing.T, r *reads) {
+	t.Helper()
+	synctest.Wait()
+	assert.Empty(t, r.next, "We should forget reads that are done.")
+	assert.Empty(t, r.busy, "We should forget reads that are done.")
+	assert.Empty(t, r.ofGroup, "We should forget the API groups of reads that are done.")
+	assert.Empty(t, r.namespaces, "We should forget namespaces that ask for nothing.")
+	assert.Empty(t, r.turns, "We should forget namespaces that ask for nothing.")
+	assert.Zero(t, r.running, "We should make room for the next reads.")
+	assert.Zero(t, r.claims, "We should forget claims that have left.")
+	assert.Empty(t, r.claimsOf, "We should forget claims that have left.")
+}
+
+// In a bubble of synctest, a goroutine that is left over fails the test, and Wait
+// returns when all goroutines wait for each other: no test here depends on time.
+
+func TestReadsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		r := newReads(h.read)
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold"), selector: "tier=gold"}
+
+		first := ask(t.Context(), r, k)
+		synctest.Wait()
+		require.Equal(t, 1, h.count(), "We should begin the first read at once.")
+
+		var later []<-chan answer
+		for range 10 {
+			later = append(later, ask(t.Context(), r, k))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, h.count(), "We should not read while an equal read is under way.")
+
+		h.results <- nil
+		synctest.Wait()
+		assert.Equal(t, answer{read: 1}, <-first, "We should give the first its own read.")
+		require.Equal(t, 2, h.count(), "We should read once more for all who came meanwhile.")
+		for _, c := range later {
+			require.Empty(t, c, "We should not give a read to those who came after it began.")
+		}
+
+		h.results <- nil
+		synctest.Wait()
+		for _, c := range later {
+			assert.Equal(t, answer{read: 2}, <-c, "We should share the read that began after all had come.")
+		}
+		assert.Equal(t, 2, h.count(), "We should not read for nobody.")
+		assertNothingLeft(t, r)
+
+		again := ask(t.Context(), r, k)
+		synctest.Wait()
+		h.results <- nil
+		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsOfOthersAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		r := newReads(h.read)
+		golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
+		var all []<-chan answer
+		for _, k := range []readKey{{kind: golds, selector: "tier=gold"}, {kind: golds}, {kind: golds, defaults: true}, {kind: silvers, selector: "tier=gold"}} {
+			all = append(all, ask(t.Context(), r, k))
+		}
+		synctest.Wait()
+		require.Equal(t, len(all), h.count(), "We should read at once what nobody reads.")
+		for range all {
+			h.results <- nil
+		}
+		for _, c := range all {
+			require.NoError(t, (<-c).err)
+		}
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsEndWithTheirLastReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		r := newReads(h.read)
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+		hasty := func() (<-chan answer, context.CancelCauseFunc) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			return ask(ctx, r, k), cancel
+		}
+		gone := errors.New("the API server hung up")
+
+		first, cancelFirst := hasty()
+		synctest.Wait()
+		second, cancelSecond := hasty()
+		synctest.Wait()
+		third := ask(t.Context(), r, k)
+		fourth, cancelFourth := hasty()
+		synctest.Wait()
+
+		cancelSecond(gone)
+		a := <-second
+		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
+		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server are before it: `, "We should say what they waited for.")
+		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
+
+		cancelFirst(gone)
+		a = <-first
+		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
+		require.EqualError(t, a.err, `cannot list the classes of "golds.example.org": the API server hung up`, "We should say what they waited for.")
+		synctest.Wait()
+		require.Equal(t, 2, h.count(), "We should end a read that nobody waits for, and begin the next.")
+
+		cancelFourth(gone)
+		require.ErrorIs(t, (<-fourth).err, gone)
+		h.results <- nil
+		synctest.Wait()
+		assert.Equal(t, answer{read: 2}, <-third, "We should go on with what others wait for.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsShareTheirError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		r := newReads(h.read)
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+		first := ask(t.Context(), r, k)
+		synctest.Wait()
+		second, third := ask(t.Context(), r, k), ask(t.Context(), r, k)
+		synctest.Wait()
+
+		h.results <- nil
+		failure := errors.New("connection refused")
+		h.results <- failure
+		require.NoError(t, (<-first).err, "We should not give the first another's error.")
+		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
+		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsHaveADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		r := newReads(h.read)
+		start := time.Now()
+		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
+		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
+		assert.Equal(t, v1alpha1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
+		assertNothingLeft(t, r)
+	})
+}
+
+// TestLive reads a healthy kind, and beside it one that is not.
+func TestLive(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
+	unavailable := apierrors.NewServiceUnavailable("no endpoints")
+	golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
+	known := controllertest.NewClasses(silvers, map[string][]string{"known": nil})
+
+	type want struct {
+		classes []string
+		err     string
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		code    int
+		silvers *registered
+		want    want
+	}{
+		"Answered": {
+			reason: "We should take what the API server has now.",
+			code:   http.StatusOK, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			want: want{classes: []string{"Gold/new", "Silver/new"}},
+		},
+		"Uninstalled": {
+			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
+			code:   http.StatusNotFound, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			want: want{classes: []string{"Gold/new"}},
+		},
+		"JustRefused": {
+			reason: "We should not say that there is no class when the API server would not tell.",
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			want: want{err: `cannot list the classes of "silvers.example.org": `},
+		},
+		"StaleUnavailable": {
+			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known, synced: true},
+			want: want{classes: []string{"Gold/new", "Silver/known"}},
+		},
+		"StaleForbidden": {
+			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
+			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known, synced: true},
+			want: want{classes: []string{"Gold/new", "Silver/known"}},
+		},
+		"RefusedSinceItChanged": {
+			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
+			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known},
+			want: want{classes: []string{"Gold/new", "Silver/known"}},
+		},
+		"UnavailableSinceItChanged": {
+			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
+			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known},
+			want: want{classes: []string{"Gold/new", "Silver/known"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, "tier in (gold,silver)", r.URL.Query().Get("labelSelector"), "We should have the API server select.")
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Path == "/apis/example.org/v1/silvers" && tc.code != http.StatusOK {
+					w.WriteHeader(tc.code)
+					return
+				}
+				_, err := io.WriteString(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[{"metadata":{"name":"new","labels":{"tier":"gold"}}}]}`)
+				assert.NoError(t, err)
+			}))
+			defer server.Close()
+			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
+			require.NoError(t, err)
+			r := &Registration{classes: client, kinds: map[string]*registered{
+				golds.Name:   {watch: &watch{kind: golds}, classes: controllertest.NewClasses(golds, nil), synced: true},
+				silvers.Name: tc.silvers,
+			}}
+			r.reads = newReads(r.read)
+			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.ObjectReference}})
+			asked, err := labels.Parse("tier in (gold,silver)")
+			require.NoError(t, err)
+
+			snapshot := selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil), known})
+			view, err := r.Live(t.Context(), snapshot, selector.Claim{Selector: asked})
+			if tc.want.err != "" {
+				require.ErrorContains(t, err, tc.want.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			var names []string
+			for _, x := range view.Classes {
+				for _, c := range x.All() {
+					names = append(names, c.String())
+				}
+			}
+			assert.Equal(t, tc.want.classes, names, tc.reason)
+			assert.Same(t, claimKind, view.Kind, "We should decide by the claim kind with which we began.")
+		})
+	}
+}
+
+// TestLiveAsks looks at what the API server is asked.
+func TestLiveAsks(t *testing.T) {
+	const resource = "/apis/example.org/v1/golds"
+	long := make([]string, 200_000)
+	for i := range long {
+		long[i] = fmt.Sprintf("v%07d", i)
+	}
+	requirement, err := labels.NewRequirement("tier", selection.In, append(long, "gold"))
+	require.NoError(t, err)
+	twoMegabytes := labels.NewSelector().Add(*requirement)
+	require.Greater(t, len(twoMegabytes.String()), 1_800_000)
+	requirement, err = labels.NewRequirement("tier", selection.In, append(long[:400:400], "gold"))
+	require.NoError(t, err)
+	escaped := labels.NewSelector().Add(*requirement)
+	require.Less(t, len(escaped.String()), v1alpha1.MaxPushedSelectorBytes)
+
+	for name, tc := range map[string]struct {
+		reason     string
+		namespaced bool
+		from       v1alpha1.ClassNamespacesFrom
+		format     v1alpha1.ClassRefFormat
+		namespace  string
+		selector   labels.Selector // nil asks for the default class
+		pages      []string        // the labels and annotations of the class on each
+		paths      []string
+		query      string // the labelSelector of each
+		want       []string
+	}{
+		"Pages": {
+			reason: "We should read page by page.", format: v1alpha1.ObjectReference, selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`},
+			paths: []string{resource, resource, resource}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
+		},
+		"Defaults": {
+			reason: "We should keep the default classes alone for a claim without a selector.", format: v1alpha1.ObjectReference,
+			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/1"},
+		},
+		"Everything": {
+			reason: "We should keep every class for a claim that takes any.", format: v1alpha1.ObjectReference, selector: labels.Everything(),
+			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/0", "Gold/1"},
+		},
+		"LongSelector": {
+			reason: "We should match here what is too long for a URL.", format: v1alpha1.ObjectReference, selector: twoMegabytes,
+			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`}, paths: []string{resource, resource}, want: []string{"Gold/0"},
+		},
+		"LongSelectorMatchesNothing": {
+			reason: "We should say that there is no class, rather than that we could not ask.", format: v1alpha1.ObjectReference, selector: twoMegabytes,
+			pages: []string{`"labels":{"tier":"silver"}`}, paths: []string{resource},
+		},
+		"LongOnceItIsEscaped": {
+			reason: "We should go by the length of what is written in a URL.", format: v1alpha1.ObjectReference, selector: escaped,
+			pages: []string{`"labels":{"tier":"gold"}`}, paths: []string{resource}, want: []string{"Gold/0"},
+		},
+		"AllNamespaces": {
+			reason: "We should read of all namespaces where the claim is offered the classes of each.", from: v1alpha1.FromAll, format: v1alpha1.ObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"namespace":"other"`}, paths: []string{resource}, want: []string{"Gold/other/0"},
+		},
+		"OwnNamespace": {
+			reason: "We should read of no namespace whose classes the claim cannot get.", format: v1alpha1.LocalObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"namespace":"team"`}, paths: []string{"/apis/example.org/v1/namespaces/team/golds"}, want: []string{"Gold/team/0"},
+		},
+		"NoNamespace": {
+			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", format: v1alpha1.LocalObjectReference, namespaced: true, selector: labels.Everything(),
+		},
+		"ClusterScoped": {
+			reason: "We should read of the cluster where classes are in no namespace.", format: v1alpha1.LocalObjectReference, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"labels":{}`}, paths: []string{resource}, want: []string{"Gold/0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var paths []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				page := len(paths)
+				paths = append(paths, r.URL.Path)
+				q := r.URL.Query()
+				assert.Equal(t, "500", q.Get("limit"), "We should ask for a page at a time.")
+				assert.Equal(t, tc.query, q.Get("labelSelector"), tc.reason)
+				if page > 0 {
+					assert.Equal(t, fmt.Sprint("page-", page), q.Get("continue"), "We should ask for the next page.")
+				}
+				next := ""
+				if page+1 < len(tc.pages) {
+					next = fmt.Sprintf(`"continue":"page-%d"`, page+1)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, err := fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{%s},"items":[{"metadata":{"name":"%d",%s}}]}`, next, page, tc.pages[page])
+				assert.NoError(t, err)
+			}))
+			defer server.Close()
+			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
+			require.NoError(t, err)
+			golds := controllertest.NewClassKind("golds.example.org", "Gold")
+			golds.Namespaced = tc.namespaced
+			r := &Registration{classes: client, kinds: map[string]*registered{}}
+			r.reads = newReads(r.read)
+			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{
+				ClassRefFormat: tc.format, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
+			}})
+			claim := selector.Claim{Namespace: tc.namespace, Selector: tc.selector}
+
+			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), claim)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.paths, paths, tc.reason)
+			var names []string
+			for _, c := range view.Classes[0].All() {
+				names = append(names, c.String())
+			}
+			assert.Equal(t, tc.want, names, tc.reason)
+			decision, err := new(selector.Decider).Decide(t.Context(), view, selector.Intake{Claim: claim}, selector.Explain)
+			require.NoError(t, err)
+			assert.Equal(t, len(tc.want) > 0, decision.Class != nil, "We should be able to choose among what was read.")
+		})
+	}
+}
+
+// unreachable is an http.RoundTripper to nowhere.
+type unreachable struct{ err error }
+
+func (u unreachable) RoundTrip(*http.Request) (*http.Response, error) { return nil, u.err }
+
+func TestLiveSaysNoURL(t *testing.T) {
+	refused := errors.New("connection refused")
+	client, err := newClassClient(&rest.Config{Host: "http://nowhere", QPS: -1, Transport: unreachable{refused}})
+	require.NoError(t, err)
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	golds.Namespaced = true
+	r := &Registration{classes: client, kinds: map[string]*registered{}}
+	r.reads = newReads(r.read)
+	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.LocalObjectReference}})
+	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
+	require.NoError(t, err)
+	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), selector.Claim{Namespace: "team", Selector: asked})
+	require.ErrorIs(t, err, refused)
+	require.EqualError(t, err, `cannot list the classes of "golds.example.org" in namespace "team": connection refused`, "We should say what was asked, and the cause.")
+}
+
+// hanging is an API server that does not answer.
+type hanging struct {
+	client.Reader
+	asked atomic.Int32
+}
+
+func (h *hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	h.asked.Add(1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestRegisteredIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{}
+		r := &Registration{api: h, reader: &controllertest.Cached{}, gets: newGets()}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		var late, refused atomic.Int32
+		count := func(err error) {
+			if assert.ErrorContains(t, err, "forged"); strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+				late.Add(1)
+			} else if assert.ErrorContains(t, err, "too many wait; try again in a moment") {
+				refused.Add(1)
+			}
+		}
+		for i := range 100 {
+			all.Go(func() {
+				_, err := r.Registered(ctx, fmt.Sprint("forged", i, ".example.org"))
+				count(err)
+			})
+			all.Go(func() {
+				_, err := r.ClassKind(ctx, fmt.Sprint("forged", i, ".example.org"))
+				count(err)
+			})
+			all.Go(func() {
+				_, err := r.Namespace(ctx, fmt.Sprint("forged", i))
+				count(err)
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, v1alpha1.MaxRegistrationReads, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
+		assert.EqualValues(t, v1alpha1.MaxWaitingRegistrationReads, late.Load(), "We should have so many wait.")
+		assert.EqualValues(t, 300-v1alpha1.MaxWaitingRegistrationReads, refused.Load(), "We should tell the others at once.")
+	})
+}
+
+func TestRegistered(t *testing.T) {
+	refused := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	for name, tc := range map[string]struct {
+		reason  string
+		api     *controllertest.Cached
+		deleted bool // seen to be
+		want    bool
+		err     error
+	}{
+		"RegisteredAgain": {
+			reason:  "We should find what is registered again, though we have seen it deleted.",
+			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
+		},
+		"NotPermitted": {
+			reason: "We should not say that there is none when we may not look.",
+			api:    &controllertest.Cached{Err: forbidden}, err: forbidden,
+		},
+		"Uninstalled": {
+			reason:  "We should block no claim of a kind that we have seen deleted once our rights are gone, too.",
+			deleted: true, api: &controllertest.Cached{Err: forbidden},
+		},
+		"AccountDeleted": {
+			reason:  "We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
+			deleted: true, api: &controllertest.Cached{Err: apierrors.NewUnauthorized("")},
+		},
+		"DeletedAndNotAnswered": {
+			reason:  "We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
+			deleted: true, api: &controllertest.Cached{Err: refused}, err: refused,
+		},
+		"Registered": {
+			reason: "We should find what was registered a moment ago.",
+			api:    &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("others.example.org"), *controllertest.NewClaimKind("claims.example.org")}}, want: true,
+		},
+		"NotRegistered": {
+			reason: "We should take the API server's word that there is none.",
+			api:    &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
+		},
+		"NotAnswered": {
+			reason: "We should not say that there is none when we could not ask.",
+			api:    &controllertest.Cached{Err: refused}, err: refused,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registration{api: tc.api, reader: &controllertest.Cached{}, Inventory: selector.NewInventory(), gets: newGets()}
+			if tc.deleted {
+				_, err := r.reconcileClaimKind(t.Context(), "claims.example.org")
+				require.NoError(t, err)
+			}
+			got, err := r.Registered(t.Context(), "claims.example.org")
+			require.ErrorIs(t, err, tc.err, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}

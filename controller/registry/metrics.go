@@ -1,0 +1,96 @@
+package registry
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+var (
+	defaultClasses = prometheus.NewDesc("classbind_default_classes",
+		"The most classes marked default for a claim kind and not being deleted, of all namespaces or of one. "+
+			"More than one is for admins to mend.",
+		[]string{"claim_kind"}, nil)
+	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
+		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
+		[]string{"claim_kind"}, nil)
+	classKindReady = prometheus.NewDesc("classbind_class_kind_ready",
+		"Whether this replica sees the classes of a kind as they are now, 1 or 0: with 0 it offers those that it last saw, or none.",
+		[]string{"class_kind"}, nil)
+	knownClasses = prometheus.NewDesc("classbind_classes",
+		"Classes of a kind that this replica knows.",
+		[]string{"class_kind"}, nil)
+	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
+		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. "+
+			"A claim may get a class that stopped matching within it.",
+		[]string{"class_kind"}, nil)
+)
+
+// registrationMetrics count at each scrape, so that nothing is counted while claims are bound.
+type registrationMetrics struct{ *Registration }
+
+// RegisterMetrics adds the metrics of registered kinds and known classes, on every replica.
+func (r *Registration) RegisterMetrics() error {
+	return metrics.Registry.Register(registrationMetrics{r})
+}
+
+// Describe is called by the registry, as is Collect.
+func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge} {
+		to <- d
+	}
+}
+
+// Collect counts.
+func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, kind string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind)
+	}
+	for name, view := range m.Inventory.Snapshot() {
+		most := 0 // One number for all namespaces: there may be thousands.
+		for _, defaults := range view.DefaultsBySeat() {
+			most = max(most, len(defaults))
+		}
+		gauge(defaultClasses, float64(most), name)
+	}
+	m.mu.Lock()
+	names := slices.Collect(maps.Keys(m.kinds))
+	m.mu.Unlock()
+	for _, name := range names {
+		state := m.State(name)
+		gauge(classKindReady, number(state.Reason == v1alpha1.ReasonServed), name)
+		known := 0
+		if state.Classes != nil {
+			known = state.Classes.Len()
+		}
+		gauge(knownClasses, float64(known), name)
+		if !state.confirmed.IsZero() {
+			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
+		}
+	}
+	// The cache does not answer until it is filled.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	claimKinds := &v1alpha1.ClaimKindList{}
+	if err := m.reader.List(ctx, claimKinds); err != nil {
+		return
+	}
+	for i := range claimKinds.Items {
+		k := &claimKinds.Items[i]
+		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)), k.Name)
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,97 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, testMetrics) // For a clock that we control.
+}
+
+func testMetrics(t *testing.T) {
+	golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
+	reader := &controllertest.Cached{}
+	r := &Registration{Inventory: selector.NewInventory(), reader: reader, kinds: map[string]*registered{}}
+	unheard := controllertest.NewClassKind("irons.example.org", "Iron")
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(registrationMetrics{r}))
+	claimKind := func(name string) {
+		reader.ClaimKinds = append(reader.ClaimKinds, *controllertest.NewClaimKind(name))
+		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind(name)))
+	}
+	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
+		x := controllertest.NewClasses(kind, classes)
+		w := watching(kind, err)
+		w.Confirm(time.Now())
+		r.kinds[kind.Name] = &registered{watch: w, classes: x, synced: true}
+		r.Inventory.SetClasses(x)
+	}
+	claimKind("claims.example.org")
+	claimKind("others.example.org")
+	assert.Equal(t, map[string]float64{
+		"claim_kind_ready claim_kind=claims.example.org": 0, "claim_kind_ready claim_kind=others.example.org": 0,
+	}, controllertest.Scraped(t, registry), "We should not count defaults before all classes are known.")
+
+	r.Inventory.Open()
+	reader.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	isDefault := []string{"default", "true"}
+	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
+	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
+	r.kinds["bronzes.example.org"] = &registered{err: cluster.ErrNotInstalled}
+	r.kinds[unheard.Name] = &registered{watch: &watch{kind: unheard}}
+	time.Sleep(7 * time.Second)
+	want := map[string]float64{
+		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
+		"default_classes claim_kind=claims.example.org": 2, "default_classes claim_kind=others.example.org": 0,
+		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0, "class_kind_ready class_kind=irons.example.org": 0,
+		"view_age_seconds class_kind=golds.example.org": 7, "view_age_seconds class_kind=silvers.example.org": 7,
+		"classes class_kind=golds.example.org": 2, "classes class_kind=silvers.example.org": 1, "classes class_kind=bronzes.example.org": 0, "classes class_kind=irons.example.org": 0,
+	}
+	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count the defaults of all class kinds that serve a claim kind, and say that there is none, and tell classes of now from those last seen.")
+
+	nears := controllertest.NewClassKind("nears.example.org", "Near")
+	nears.Namespaced = true
+	r.Inventory.SetClasses(controllertest.DefaultsOf(nears, "one/a", "two/a", "three/a", "three/b", "three/c"))
+	want["default_classes claim_kind=claims.example.org"] = 3
+	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count the most defaults that a claim can get, and not add up those of namespaces.")
+
+	r.Inventory.DeleteClaimKind("others.example.org")
+	r.reader = unfilled{}
+	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org"} {
+		delete(want, gone)
+	}
+	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count neither for a claim kind that is registered no more, nor what we cannot read, and all else.")
+}
+
+// unfilled is a cache that has not been filled.
+type unfilled struct{ client.Reader }
+
+func (unfilled) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("not filled")
+}
+
+func TestRegisterMetrics(t *testing.T) {
+	r := &Registration{Inventory: selector.NewInventory(), reader: &controllertest.Cached{}}
+	r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+	r.Inventory.Open()
+	require.NoError(t, r.RegisterMetrics())
+	t.Cleanup(func() { metrics.Registry.Unregister(registrationMetrics{r}) })
+	assert.Equal(t, map[string]float64{"default_classes claim_kind=claims.example.org": 0}, controllertest.Scraped(t, metrics.Registry), "We should be in what controller-runtime serves.")
+	assert.Error(t, r.RegisterMetrics(), "We should not count twice.")
+}

@@ -1,0 +1,198 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// RefusalGrace is how long a starting replica does not believe that a class kind
+	// which was offered before is refused. An API server that is starting, too, refuses
+	// everything until it knows its roles, and serves no CRD until it has read it.
+	RefusalGrace = 30 * time.Second
+	// openingInterval is how often missing kinds are looked for until the inventory is
+	// open, and missingInterval how often afterwards.
+	openingInterval = 50 * time.Millisecond
+	missingInterval = time.Second
+)
+
+// openWhenComplete opens the inventory once no registered kind is missing from it, or
+// after StartPatience. In that case, the claims that a missing class kind serves are
+// not bound until it is there.
+func (r *Registration) openWhenComplete(ctx context.Context) error {
+	missing, ok := r.awaitComplete(ctx)
+	if !ok {
+		return nil // The process is stopping.
+	}
+	r.setMissing(missing, nil)
+	r.Inventory.Open()
+	debug.FreeOSMemory() // Listing the classes took several times the memory that holding them takes.
+	logf.FromContext(ctx).Info("Ready to bind claims")
+	close(r.opened)
+	r.followMissing(ctx, missing)
+	<-ctx.Done()
+	return nil
+}
+
+// awaitComplete returns the class kinds that are missing after StartPatience. It
+// is false if the context has ended.
+func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind, ok bool) {
+	log := logf.FromContext(ctx)
+	before, began := "", time.Time{}
+	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
+		a, err := r.awaited(ctx)
+		if err != nil {
+			began = time.Time{} // Without the registrations, nobody knows what is missing.
+		} else if began.IsZero() {
+			began = time.Now()
+		}
+		why := errors.Join(err, a.problem())
+		if why == nil {
+			return true, nil
+		}
+		if why.Error() != before {
+			before = why.Error()
+			log.Info("Not ready yet", "because", before)
+		}
+		if err != nil || time.Since(began) < v1alpha1.StartPatience {
+			return false, nil //nolint:nilerr // It is logged, and tried again.
+		}
+		for _, k := range a.classKinds {
+			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known",
+				"classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
+		}
+		missing = a.classKinds
+		return true, nil
+	})
+	return missing, err == nil
+}
+
+// followMissing updates the missing kinds until there are none. A kind whose classes arrive
+// stops being missing by itself. followMissing sees that a kind is refused for good or not
+// registered any more, which claim kinds it serves now, and why it is missing now.
+func (r *Registration) followMissing(ctx context.Context, missing []missingKind) {
+	for len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(missingInterval):
+		}
+		a, err := r.awaited(ctx)
+		if err != nil {
+			continue
+		}
+		// Kinds that were registered since are not waited for.
+		still := slices.DeleteFunc(a.classKinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
+		r.setMissing(still, missing)
+		missing = still
+	}
+}
+
+// setMissing records the missing kinds in the inventory, and clears those that were missing before.
+func (r *Registration) setMissing(missing, before []missingKind) {
+	for _, k := range before {
+		if !slices.ContainsFunc(missing, k.sameName) {
+			r.Inventory.ClearMissing(k.Name)
+			r.changed.Notify(k.ClassKind)
+		}
+	}
+	for _, k := range missing {
+		r.Inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
+		if !slices.ContainsFunc(before, k.equal) {
+			r.changed.Notify(k.ClassKind)
+		}
+	}
+}
+
+// Opened is closed once the inventory is open.
+func (r *Registration) Opened() <-chan struct{} { return r.opened }
+
+// Ready returns an error until the inventory is open.
+func (r *Registration) Ready(ctx context.Context) error {
+	if r.Inventory.Snapshot() != nil {
+		return nil
+	}
+	a, err := r.awaited(ctx)
+	if err = errors.Join(err, a.problem()); err != nil {
+		return err
+	}
+	return errors.New("all that is registered is known, and is about to be used")
+}
+
+// awaited are the registered kinds that are not in the inventory yet.
+type awaited struct {
+	claimKinds []string
+	classKinds []missingKind
+}
+
+// missingKind is a class kind that was offered before and is not known yet.
+type missingKind struct {
+	*selector.ClassKind // its name and claim kinds
+	why                 string
+}
+
+func (k missingKind) sameName(o missingKind) bool { return k.Name == o.Name }
+
+func (k missingKind) equal(o missingKind) bool {
+	return k.Name == o.Name && k.why == o.why && slices.Equal(k.ClaimKinds, o.ClaimKinds)
+}
+
+// problem names the first awaited kind, nil if there is none.
+func (a awaited) problem() error {
+	switch {
+	case len(a.claimKinds) > 0:
+		return fmt.Errorf("claim kind %q is not registered yet", a.claimKinds[0])
+	case len(a.classKinds) > 0:
+		return fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", a.classKinds[0].Name, a.classKinds[0].why)
+	}
+	return nil
+}
+
+// awaited compares the registrations in the cache with the inventory.
+func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
+	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	if err := r.reader.List(ctx, claimKinds); err != nil {
+		return a, fmt.Errorf("cannot list claim kinds: %w", brief.Error(err))
+	}
+	if err := r.reader.List(ctx, classKinds); err != nil {
+		return a, fmt.Errorf("cannot list class kinds: %w", brief.Error(err))
+	}
+	for i := range claimKinds.Items {
+		if name := claimKinds.Items[i].Name; !r.Inventory.HasClaimKind(name) {
+			a.claimKinds = append(a.claimKinds, name)
+		}
+	}
+	for i := range classKinds.Items {
+		k := &classKinds.Items[i]
+		if s := r.State(k.Name); s.Pending(k) {
+			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.Message})
+		}
+	}
+	return a, nil
+}
+
+// Pending says whether a class kind has yet to join the view. A replica waits for it if
+// its status says that other replicas offered its classes, so that a restart never
+// narrows the view. It stops waiting if the API server says for good that it does not
+// serve the resource, or not to us.
+func (s State) Pending(k *v1alpha1.ClassKind) bool {
+	if !meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+		return false
+	}
+	if s.Refused {
+		return time.Since(s.Since) < RefusalGrace
+	}
+	return s.Reason == v1alpha1.ReasonNotSynced
+}

@@ -1,0 +1,245 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestPending(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		ready   metav1.ConditionStatus // "" if no status was written yet
+		state   string
+		refused bool          // by the API server
+		age     time.Duration // of the refusal
+		want    bool
+	}{
+		"New":                {reason: "We should not wait for a kind that nobody has offered.", state: v1alpha1.ReasonNotSynced},
+		"NeverReady":         {reason: "We should not wait for a kind that could not be offered before either.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotSynced},
+		"NotKnownWhether":    {reason: "We should take an unknown condition for one that is not true.", ready: metav1.ConditionUnknown, state: v1alpha1.ReasonNotSynced},
+		"NotSynced":          {reason: "We should wait for what was offered before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, want: true},
+		"NotSyncedForLong":   {reason: "We should wait for an answer for as long as it takes.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
+		"JustRefused":        {reason: "We should not believe at once that we may not list what was listed before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
+		"RefusedForAMoment":  {reason: "We should wait until the grace has passed.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
+		"RefusedForGood":     {reason: "We should believe a refusal that lasts, and keep no others waiting for it.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace},
+		"RefusedAndNotReady": {reason: "We should not wait for a kind that was refused before.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotPermitted, refused: true},
+		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, want: true},
+		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
+		"NotInstalled":       {reason: "We should believe that there is no such resource.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotInstalled},
+		"Unsuitable":         {reason: "We should believe that the resource is not suited.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonUnsuitable},
+		"Served":             {reason: "We should not wait for what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonServed},
+		"Stale":              {reason: "We should not wait for news of what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonStale},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // For a clock that stands still.
+				k := &v1alpha1.ClassKind{}
+				if tc.ready != "" {
+					k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
+				}
+				assert.Equal(t, tc.want, State{Reason: tc.state, Refused: tc.refused, Since: time.Now().Add(-tc.age)}.Pending(k), tc.reason)
+			})
+		})
+	}
+}
+
+// exchanged is a cache whose content the test replaces.
+type exchanged struct {
+	atomic.Pointer[controllertest.Cached]
+}
+
+func (e *exchanged) Get(ctx context.Context, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return e.Load().Get(ctx, k, o, opts...)
+}
+
+func (e *exchanged) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	return e.Load().List(ctx, l, opts...)
+}
+
+// TestOpening starts a replica where golds and bads serve databases, golds serve
+// queues, and bads do not answer.
+func TestOpening(t *testing.T) {
+	const databases, queues = "databases.example.org", "queues.example.org"
+	golds, bads := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("bads.example.org", "Bad")
+	golds.ClaimKinds, bads.ClaimKinds = []string{databases, queues}, []string{databases}
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	classKind := func(k *selector.ClassKind) v1alpha1.ClassKind {
+		return v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: k.Name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: k.ClaimKinds}, Status: v1alpha1.ClassKindStatus{Conditions: ready},
+		}
+	}
+	whole := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)}, ClassKinds: []v1alpha1.ClassKind{classKind(golds), classKind(bads)}}
+	withoutBads := &controllertest.Cached{ClaimKinds: whole.ClaimKinds, ClassKinds: whole.ClassKinds[:1]}
+	moved := &controllertest.Cached{ClaimKinds: whole.ClaimKinds, ClassKinds: []v1alpha1.ClassKind{classKind(golds), classKind(&selector.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
+
+	// running is a replica that starts.
+	type running struct {
+		*Registration
+		reader *exchanged
+	}
+	found := func(r running, k *selector.ClassKind) {
+		entry := &registered{watch: &watch{kind: k}}
+		r.mu.Lock()
+		r.kinds[k.Name] = entry
+		r.mu.Unlock()
+		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}))
+	}
+	refuse := func(r running) { r.unanswered(bads.Name, ErrCRDNotServed) }
+
+	for name, tc := range map[string]struct {
+		reason string
+		known  []string // claim kinds
+		cache  *controllertest.Cached
+		before func(running) // it starts
+		after  func(running) // it has been open for a moment
+		opens  time.Duration // negative means never
+		faults []string      // the claim kinds with a fault when it opens
+		later  []string      // the same, two seconds later
+	}{
+		"Complete": {
+			reason: "We should open at once when all is there.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds); found(r, bads) },
+		},
+		"Late": {
+			reason: "We should wait for what comes a moment later.",
+			cache:  whole, known: []string{databases, queues},
+			before: func(r running) {
+				found(r, golds)
+				time.AfterFunc(10*time.Second, func() { found(r, bads) })
+			},
+			opens: 10 * time.Second,
+		},
+		"Missing": {
+			reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
+			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+		},
+		"NothingLookedUp": {
+			reason: "We should name every claim kind that waits for classes.",
+			cache:  whole, known: []string{databases, queues},
+			opens: v1alpha1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
+		},
+		"Found": {
+			reason: "We should bind claims again once the classes are there.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { found(r, bads) },
+			opens: v1alpha1.StartPatience, faults: []string{databases},
+		},
+		"Unregistered": {
+			reason: "We should wait no more for what is registered no more.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(withoutBads) },
+			opens: v1alpha1.StartPatience, faults: []string{databases},
+		},
+		"RegisteredForAnother": {
+			reason: "We should go by what the missing class kind serves now.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(moved) },
+			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{queues},
+		},
+		"RegisteredSince": {
+			reason: "We should not wait for a class kind that is registered once we are open.",
+			cache:  withoutBads, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(whole) },
+		},
+		"RefusedForGood": {
+			reason: "We should believe a refusal that lasts, when it has.",
+			cache:  whole, known: []string{databases, queues},
+			before: func(r running) {
+				found(r, golds)
+				time.AfterFunc(time.Second, func() { refuse(r) })
+			},
+			opens: v1alpha1.StartPatience, faults: []string{databases},
+		},
+		"RefusedSince": {
+			reason: "We should not believe a refusal at once, though we open meanwhile.",
+			cache:  whole, known: []string{databases, queues},
+			before: func(r running) {
+				found(r, golds)
+				time.AfterFunc(20*time.Second, func() { refuse(r) })
+			},
+			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+		},
+		"ClaimKindNeverRegistered": {
+			reason: "We should not wait for ever for a claim kind that cannot be registered.",
+			cache:  whole, known: []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
+			opens: v1alpha1.StartPatience,
+		},
+		"RegistrationsUnknown": {
+			reason: "We should not open before we know what is registered.",
+			cache:  &controllertest.Cached{ListErr: errors.New("refused")}, known: []string{databases, queues}, opens: -1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				r := running{&Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{}, opened: make(chan struct{})}, &exchanged{}}
+				r.Registration.reader = r.reader
+				r.reader.Store(tc.cache)
+				for _, name := range tc.known {
+					k := controllertest.NewClaimKind(name)
+					k.Spec.Strategy, k.Spec.ClassRefFormat = v1alpha1.Random, v1alpha1.ObjectReference
+					r.Inventory.SetClaimKind(selector.NewClaimKind(k))
+				}
+				if tc.before != nil {
+					tc.before(r)
+				}
+				var notified atomic.Int32
+				r.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
+				faults := func() (names []string) {
+					for _, name := range []string{databases, queues} {
+						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {
+							assert.Equal(t, v1alpha1.ReasonClassKindMissing, view.Fault.Reason)
+							names = append(names, name)
+						}
+					}
+					return names
+				}
+				start := time.Now()
+				ended := make(chan error)
+				go func() { ended <- r.openWhenComplete(ctx) }()
+				defer func() {
+					stop()
+					require.NoError(t, <-ended)
+				}()
+				if tc.opens < 0 {
+					time.Sleep(time.Hour)
+					require.Error(t, r.Ready(ctx), tc.reason)
+					assert.Nil(t, r.Inventory.Snapshot(), tc.reason)
+					return
+				}
+				if tc.opens > 0 {
+					synctest.Wait()
+					require.Error(t, r.Ready(ctx), "We should not be ready before we are open.")
+				}
+				<-r.Opened()
+				assert.InDelta(t, tc.opens, time.Since(start), float64(openingInterval), tc.reason)
+				require.NoError(t, r.Ready(ctx), tc.reason)
+				assert.Equal(t, tc.faults, faults(), tc.reason)
+				before := notified.Load()
+				if tc.after != nil {
+					tc.after(r)
+				}
+				time.Sleep(2 * missingInterval)
+				synctest.Wait()
+				assert.Equal(t, tc.later, faults(), tc.reason)
+				if len(tc.faults) != len(tc.later) {
+					assert.Greater(t, notified.Load(), before, "We should have the status written when that changes.")
+				}
+				if name == "RefusedSince" {
+					time.Sleep(RefusalGrace)
+					synctest.Wait()
+					assert.Empty(t, faults(), "We should believe it when it has lasted.")
+				}
+			})
+		})
+	}
+}

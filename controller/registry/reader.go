@@ -1,0 +1,65 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+)
+
+// Reader reads once what Registration watches, in the same way, to explain a decision.
+type Reader struct {
+	resolver cluster.Resolver
+	classes  *classClient
+}
+
+// NewReader returns a Reader of a cluster.
+func NewReader(config *rest.Config) (*Reader, error) {
+	classes, err := newClassClient(config)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := cluster.NewResolver(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{resolver: resolver, classes: classes}, nil
+}
+
+// Resolve finds a resource by its name, <plural>.<group>, in the version that the API
+// server prefers among those that serve it with all of the verbs.
+func (r *Reader) Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error) {
+	found, err := r.resolver.Resolve(ctx, name, verbs...)
+	return found.GroupVersionKind, found.Namespaced, err
+}
+
+// NotInstalledOrUnsuitable says that the API server answered, and does not serve the
+// resource with these verbs. Other errors may pass.
+func NotInstalledOrUnsuitable(err error) bool {
+	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable)
+}
+
+// Classes returns the classes of a kind: only their metadata, unless the kind needs more.
+func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+	var all []*selector.Class
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.classes.list(ctx, kind, "", o)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		c, err := class(kind, o)
+		all = append(all, c)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the classes of %q: %w", kind.Name, err)
+	}
+	return selector.NewClasses(kind, all), nil
+}

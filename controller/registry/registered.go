@@ -1,0 +1,192 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+)
+
+// registered is what is known of one ClassKind.
+type registered struct {
+	// watch of its classes; nil while there is none, and err says why.
+	watch *watch
+	err   error
+	// since is when the API server first gave the answer in err.
+	since time.Time
+	// classes in the inventory, nil if there are none. They are those of the previous
+	// watch until this one has synced: a changed registration takes no class away while
+	// the API server does not answer.
+	classes *selector.Classes
+	synced  bool
+}
+
+// follow watches the classes of a kind, and starts again if its registration changed.
+// It is false if the API server answers the watch with 404.
+func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found cluster.Resource) bool {
+	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := &registered{}
+	if old := r.kinds[k.Name]; old != nil {
+		if old.watch != nil && old.watch.kind.Same(kind) {
+			_, err := old.watch.LastError()
+			return !apierrors.IsNotFound(err)
+		}
+		if old.watch != nil {
+			old.watch.stop()
+		}
+		entry.classes = old.classes
+	}
+	r.kinds[k.Name] = entry
+	// The watch outlives this reconciliation; stop ends it, or the end of the process.
+	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
+		func(classes *selector.Classes) { r.publish(entry, classes) },
+		func(err error) {
+			r.changed.Notify(kind)
+			if apierrors.IsNotFound(err) {
+				r.requeued.Notify(k.Name)
+			}
+		})
+	logf.FromContext(ctx).Info("Watching the classes of a kind",
+		"classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
+	return true
+}
+
+// publish puts classes into the inventory, unless its watch has been replaced.
+func (r *Registration) publish(from *registered, classes *selector.Classes) {
+	before, current := r.put(from, classes)
+	if !current || before != nil && before.SameSummary(classes) {
+		return // No listener would see a difference.
+	}
+	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
+		r.changed.Notify(before.Kind)
+	}
+	r.changed.Notify(classes.Kind)
+}
+
+// put replaces the classes in the inventory. Its caller recovers from panics, so a
+// panic must not leave mu locked.
+func (r *Registration) put(from *registered, classes *selector.Classes) (before *selector.Classes, current bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds[classes.Kind.Name] != from {
+		return nil, false
+	}
+	before = from.classes
+	from.classes, from.synced = classes, true
+	r.Inventory.SetClasses(classes)
+	return before, true
+}
+
+// withdraw takes the classes of a kind out, because the API server does not serve them.
+func (r *Registration) withdraw(name string, why error) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	r.kinds[name] = &registered{err: why}
+	r.mu.Unlock()
+	if old == nil || old.err == nil || old.err.Error() != why.Error() {
+		r.remove(name, old)
+	}
+}
+
+// drop forgets a class kind that is not registered any more.
+func (r *Registration) drop(name string) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	delete(r.kinds, name)
+	r.mu.Unlock()
+	if old != nil {
+		r.remove(name, old)
+	}
+}
+
+func (r *Registration) remove(name string, old *registered) {
+	kind := &selector.ClassKind{Name: name}
+	if old != nil && old.watch != nil {
+		old.watch.stop()
+		kind = old.watch.kind
+	}
+	r.Inventory.DeleteClasses(name)
+	if old != nil && old.classes != nil && old.classes.Kind != kind {
+		r.changed.Notify(old.classes.Kind)
+	}
+	r.changed.Notify(kind)
+}
+
+// unanswered records that the API server did not say what it serves. An existing watch
+// stays.
+func (r *Registration) unanswered(name string, why error) {
+	r.mu.Lock()
+	old := r.kinds[name]
+	if old == nil || old.watch == nil {
+		entry := &registered{err: why, since: time.Now()}
+		if old != nil && old.err.Error() == why.Error() {
+			entry.since = old.since
+		}
+		r.kinds[name] = entry
+	}
+	r.mu.Unlock()
+	r.changed.Notify(&selector.ClassKind{Name: name})
+}
+
+// State of a class kind.
+type State struct {
+	// Reason of its Ready condition, and its message.
+	Reason, Message string
+	// Classes that are offered, nil if there are none.
+	Classes *selector.Classes
+	// Revision of the watched kind.
+	Revision selector.Revision
+	// Refused says that the API server said no, which may yet change. since is when
+	// that began.
+	Refused bool
+	Since   time.Time
+	// confirmed is when the API server last said how the classes are; zero means never.
+	confirmed time.Time
+}
+
+// State returns what is known of a class kind.
+func (r *Registration) State(name string) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.kinds[name]
+	if k == nil {
+		return State{Reason: v1alpha1.ReasonNotSynced, Message: "not looked up yet"}
+	}
+	if k.watch == nil {
+		return State{Reason: ReasonFor(k.err), Message: k.err.Error(), Refused: errors.Is(k.err, ErrCRDNotServed), Since: k.since}
+	}
+	since, err := k.watch.LastError()
+	s := State{Classes: k.classes, Revision: k.watch.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
+	why := "it has not answered yet"
+	switch {
+	case apierrors.IsForbidden(err):
+		why = fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
+	case err != nil:
+		why = err.Error()
+	}
+	switch {
+	case k.synced && err == nil:
+		s.Reason, s.Message = v1alpha1.ReasonServed, "the classes are offered to claims"
+	case k.synced:
+		s.Reason = v1alpha1.ReasonStale
+		s.Message = "the last known classes are offered, because the API server does not answer for them any more: " + why
+	case k.classes != nil:
+		s.Reason = v1alpha1.ReasonStale
+		s.Message = "the classes are offered as they were registered before the last change, " +
+			"because the API server does not answer for them: " + why
+	case apierrors.IsForbidden(err):
+		s.Reason, s.Message, s.Refused = v1alpha1.ReasonNotPermitted, why, true
+	default:
+		s.Reason, s.Message = v1alpha1.ReasonNotSynced, "the API server does not list the classes: "+why
+	}
+	return s
+}

@@ -1,0 +1,342 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+// watching is a watch to which the API server answered with an error, or nil.
+func watching(kind *selector.ClassKind, err error) *watch {
+	w := &watch{kind: kind}
+	w.Observe(err)
+	return w
+}
+
+func TestState(t *testing.T) {
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	golds.Revision = selector.Revision{UID: "5e1f", Generation: 7}
+	none := controllertest.NewClasses(golds, nil)
+	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
+	refused := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
+	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
+	watched := func(reason, message string, none *selector.Classes) State {
+		no := reason == v1alpha1.ReasonNotPermitted
+		return State{Reason: reason, Message: message, Classes: none, Revision: golds.Revision, Refused: no}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		kind   *registered
+		want   State
+	}{
+		"Unknown": {
+			reason: "We should say that we have not looked yet.",
+			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: "not looked up yet"},
+		},
+		"NotInstalled": {
+			reason: "We should say that there is no such resource, and what would help.",
+			kind:   &registered{err: cluster.ErrNotInstalled},
+			want:   State{Reason: v1alpha1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
+		},
+		"NotServed": {
+			reason: "We should not say that it is not installed while its CRD is.",
+			kind:   &registered{err: ErrCRDNotServed, since: since},
+			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
+		},
+		"Unsuitable": {
+			reason: "We should say which verbs are missing.",
+			kind:   &registered{err: fmt.Errorf("%w: no watch", cluster.ErrUnsuitable)},
+			want:   State{Reason: v1alpha1.ReasonUnsuitable, Message: "the resource is not suited: no watch"},
+		},
+		"NotLookedUp": {
+			reason: "We should say why it could not be looked up.",
+			kind:   &registered{err: refused},
+			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: "connection refused"},
+		},
+		"NotAnswered": {
+			reason: "We should say that the first list is under way.",
+			kind:   &registered{watch: watching(golds, nil)},
+			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
+		},
+		"NotSynced": {
+			reason: "We should say why the first list failed.",
+			kind:   &registered{watch: watching(golds, refused)},
+			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
+		},
+		"NotPermitted": {
+			reason: "We should say how to permit it.",
+			kind:   &registered{watch: watching(golds, forbidden)},
+			want:   watched(v1alpha1.ReasonNotPermitted, permit, nil),
+		},
+		"Served": {
+			reason: "We should say that all is well.",
+			kind:   &registered{watch: watching(golds, nil), classes: none, synced: true},
+			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", none),
+		},
+		"Stale": {
+			reason: "We should say that we offer what we last knew, and why.",
+			kind:   &registered{watch: watching(golds, refused), classes: none, synced: true},
+			want: watched(v1alpha1.ReasonStale,
+				"the last known classes are offered, because the API server does not answer for them any more: connection refused", none),
+		},
+		"StaleForbidden": {
+			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
+			kind:   &registered{watch: watching(golds, forbidden), classes: none, synced: true},
+			want: watched(v1alpha1.ReasonStale,
+				"the last known classes are offered, because the API server does not answer for them any more: "+permit, none),
+		},
+		"ChangedAndNotAnswered": {
+			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
+			kind:   &registered{watch: watching(golds, nil), classes: none},
+			want: watched(v1alpha1.ReasonStale,
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", none),
+		},
+		"ChangedAndRefused": {
+			reason: "We should say why what was known before a change of the registration is still offered.",
+			kind:   &registered{watch: watching(golds, forbidden), classes: none},
+			want: watched(v1alpha1.ReasonStale,
+				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, none),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registration{kinds: map[string]*registered{}}
+			if tc.kind != nil {
+				r.kinds[golds.Name] = tc.kind
+				if tc.kind.watch != nil {
+					tc.want.Since, _ = tc.kind.watch.LastError()
+				}
+			}
+			assert.Equal(t, tc.want, r.State(golds.Name), tc.reason)
+		})
+	}
+}
+
+// TestPublishPanics checks that a panic leaves no lock behind: the replica would hang.
+func TestPublishPanics(t *testing.T) {
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	from := &registered{}
+	r := &Registration{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
+	require.Panics(t, func() { r.publish(from, controllertest.NewClasses(golds, nil)) })
+	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
+}
+
+// TestFollow changes a registration while the API server answers, refuses and denies.
+func TestFollow(t *testing.T) {
+	// They delay repeated errors by a clock that was read before the bubble began.
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	synctest.Test(t, func(t *testing.T) {
+		server := &controllertest.ClassServer{}
+		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+		require.NoError(t, err)
+		changes, again := make(chan struct{}, 1), make(chan string, 1)
+		r := &Registration{
+			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
+		}
+		r.requeued.Add(t.Context(), func(classKind string) { again <- classKind })
+		r.changed.Add(t.Context(), func(*selector.ClassKind) {
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		})
+		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+		r.Inventory.Open()
+		golds := &v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 1},
+			Spec: v1alpha1.ClassKindSpec{
+				ClaimKinds: []string{"claims.example.org"},
+				Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+			},
+		}
+		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
+		defer r.drop(golds.Name)
+		// until waits in the bubble's time, which costs nothing.
+		until := func(reason, message string) {
+			t.Helper()
+			late := time.After(time.Minute)
+			for s := r.State(golds.Name); s.Reason != reason || !strings.Contains(s.Message, message); s = r.State(golds.Name) {
+				select {
+				case <-changes:
+				case <-late:
+					require.Failf(t, "We should notice within a minute", "wanted %s, %q; got %s, %q", reason, message, s.Reason, s.Message)
+				}
+			}
+		}
+		offered := func() (names []string) {
+			for _, x := range r.Inventory.Snapshot()["claims.example.org"].Classes {
+				for _, c := range x.All() {
+					names = append(names, c.Name)
+				}
+			}
+			return names
+		}
+
+		server.Serves("old")
+		require.True(t, r.follow(t.Context(), golds, found), "We should begin to watch.")
+		until(v1alpha1.ReasonServed, "")
+		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
+
+		first := r.kinds[golds.Name]
+		require.True(t, r.follow(t.Context(), golds, found))
+		assert.Same(t, first, r.kinds[golds.Name], "We should not watch anew where nothing changed.")
+
+		server.Refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
+		golds.Generation = 2
+		require.True(t, r.follow(t.Context(), golds, found))
+		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer for them: ")
+		until(v1alpha1.ReasonStale, "label a ClusterRole")
+		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
+		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
+
+		r.publish(first, controllertest.NewClasses(first.watch.kind, map[string][]string{"late": nil}))
+		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
+		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
+
+		golds.Generation = 3
+		require.True(t, r.follow(t.Context(), golds, found))
+		assert.Equal(t, []string{"old"}, offered(), "We should keep what is offered over two changes, of which the first was never answered.")
+
+		server.Serves("new")
+		until(v1alpha1.ReasonServed, "")
+		assert.Equal(t, []string{"new"}, offered(), "We should offer what is listed once it is.")
+
+		server.Refuses(http.StatusNotFound, metav1.StatusReasonNotFound)
+		golds.Generation = 4
+		require.True(t, r.follow(t.Context(), golds, found))
+		until(v1alpha1.ReasonStale, string(metav1.StatusReasonNotFound))
+		synctest.Wait()
+		require.Len(t, again, 1, "We should look a resource up again, once, that is not there for the watch.")
+		assert.Equal(t, golds.Name, <-again)
+		assert.False(t, r.follow(t.Context(), golds, found), "We should say that the resource is not there for the watch.")
+		assert.Equal(t, []string{"new"}, offered(), "We should leave it to the look-up to say that a resource is gone.")
+
+		r.drop(golds.Name)
+		assert.Empty(t, offered(), "We should offer no class of a kind that is not registered any more.")
+	})
+}
+
+// TestWithdraw takes kinds out for various reasons, and notes who is notified.
+func TestWithdraw(t *testing.T) {
+	const name = "golds.example.org"
+	golds := controllertest.NewClassKind(name, "Gold")
+	refused := errors.New("connection refused")
+	withdraw := func(err error) func(*Registration) { return func(r *Registration) { r.withdraw(name, err) } }
+	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, err) } }
+	drop := func(r *Registration) { r.drop(name) }
+	type want struct {
+		reason           string // of the state
+		offered, stopped bool
+		notified         []*selector.ClassKind
+	}
+	unwatched := []*selector.ClassKind{{Name: name}}
+	for tcName, tc := range map[string]struct {
+		reason  string
+		watched bool
+		before  error // for which it is not watched
+		do      func(*Registration)
+		want    want
+	}{
+		"LeaveWatched": {
+			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			watched: true, do: withdraw(cluster.ErrNotInstalled),
+			want: want{reason: v1alpha1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
+		},
+		"LeaveUnknown": {
+			reason: "We should tell that we have looked.",
+			do:     withdraw(cluster.ErrNotInstalled),
+			want:   want{reason: v1alpha1.ReasonNotInstalled, notified: unwatched},
+		},
+		"LeaveAgain": {
+			reason: "We should not tell what has been told.",
+			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrNotInstalled),
+			want: want{reason: v1alpha1.ReasonNotInstalled},
+		},
+		"LeaveForAnotherReason": {
+			reason: "We should tell that it is for another reason.",
+			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrUnsuitable),
+			want: want{reason: v1alpha1.ReasonUnsuitable, notified: unwatched},
+		},
+		"DropWatched": {
+			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			watched: true, do: drop,
+			want: want{reason: v1alpha1.ReasonNotSynced, stopped: true, notified: []*selector.ClassKind{golds}},
+		},
+		"DropUnwatched": {
+			reason: "We should forget why there is no watch.",
+			before: cluster.ErrNotInstalled, do: drop,
+			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+		"DropUnknown": {
+			reason: "We should not mind a CRD that nobody registered.",
+			do:     drop,
+			want:   want{reason: v1alpha1.ReasonNotSynced},
+		},
+		"UnansweredWatched": {
+			reason:  "We should go on with what is watched, and have the status written.",
+			watched: true, do: unanswered(refused),
+			want: want{reason: v1alpha1.ReasonServed, offered: true, notified: unwatched},
+		},
+		"UnansweredUnwatched": {
+			reason: "We should say why we cannot tell any more whether it is installed.",
+			before: cluster.ErrNotInstalled, do: unanswered(refused),
+			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+		"UnansweredUnknown": {
+			reason: "We should say why we cannot tell yet, and have the status written.",
+			do:     unanswered(ErrCRDNotServed),
+			want:   want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			got := want{}
+			r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{}}
+			r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+			r.Inventory.Open()
+			switch {
+			case tc.watched:
+				entry := &registered{watch: &watch{kind: golds, stop: func() { got.stopped = true }}}
+				r.kinds[name] = entry
+				r.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}))
+			case tc.before != nil:
+				r.kinds[name] = &registered{err: tc.before}
+			}
+			r.changed.Add(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
+
+			tc.do(r)
+			got.reason = r.State(name).Reason
+			got.offered = r.Inventory.Snapshot()["claims.example.org"].Len() > 0
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
+
+func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
+	before, after := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("golds.example.org", "Gold")
+	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
+	entry := &registered{classes: controllertest.NewClasses(before, nil)}
+	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
+	var notified []string
+	r.changed.Add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.publish(entry, controllertest.NewClasses(after, nil))
+	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
+}

@@ -1,0 +1,199 @@
+// Package registry knows the registered kinds and their classes, on every replica. It fills
+// the inventory from which claims are bound, says what keeps a class kind from being
+// offered, and reads classes and registrations live where that is not enough.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	// RetryAfter is the delay before a resource that is not installed is looked up
+	// again: one of an aggregated API server has no CRD whose events would tell.
+	RetryAfter = 15 * time.Second
+	// RetryCRDAfter is the same where a CRD says that the API server is about to start
+	// or to stop serving the resource.
+	RetryCRDAfter = time.Second
+	// LookUpTimeout limits the few requests that look up one resource.
+	LookUpTimeout = 3 * time.Second
+	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server
+	// that does not answer holds up no other kinds: 300 take 28 s.
+	MaxLookUps = 32
+)
+
+// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API
+// server starts to serve a new CRD, or a new version of one, a moment later.
+var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
+
+// Registration fills the inventory from the registrations. It starts to watch a class
+// kind when its ClassKind appears or its resource gets installed, and stops when either
+// goes. It runs on every replica.
+type Registration struct {
+	Inventory *selector.Inventory
+
+	reader   client.Reader // from the cache
+	api      client.Reader // from the API server itself
+	resolver cluster.Resolver
+	classes  *classClient
+	reads    *reads
+	gets     gets
+	// deleted has the names of the claim kinds that this replica saw deleted.
+	deleted sync.Map
+
+	mu      sync.Mutex
+	kinds   map[string]*registered
+	opened  chan struct{}
+	tallies map[string]*selector.Tally
+
+	// changed listen for class kinds whose classes changed, and requeued for the names
+	// of class kinds to be reconciled again.
+	changed  loop.Listeners[*selector.ClassKind]
+	requeued loop.Listeners[string]
+}
+
+// NewRegistration reads registrations from a cache, and classes from the API server. live
+// reads registrations from the API server itself.
+func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registration, error) {
+	classes, err := newClassClient(config)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := cluster.NewResolver(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registration{
+		Inventory: selector.NewInventory(), reader: cache, api: live,
+		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
+		gets: newGets(),
+	}
+	r.reads = newReads(r.read)
+	return r, nil
+}
+
+// SetupWithManager adds the two controllers, for claim kinds and for class kinds, and the
+// loops that open the inventory and forget claims in flight.
+func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		Complete(loop.ByName(r.reconcileClaimKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
+		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(loop.RequestsFrom(r.requeued.Add, 0)).
+		Complete(loop.ByName(r.reconcileClassKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
+	}
+	return errors.Join(
+		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.openWhenComplete))),
+		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
+}
+
+// OnChange calls a function with each class kind whose state or classes changed, until
+// the context ends.
+func (r *Registration) OnChange(ctx context.Context, call func(*selector.ClassKind)) {
+	r.changed.Add(ctx, call)
+}
+
+func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClaimKind{}
+	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.deleted.Store(name, nil)
+		r.Inventory.DeleteClaimKind(name)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+	default:
+		r.deleted.Delete(name)
+		kind := selector.NewClaimKind(k)
+		if kind.Strategy.Counted {
+			kind.Tally = r.Tally(name)
+		}
+		r.Inventory.SetClaimKind(kind)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClassKind{}
+	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if apierrors.IsNotFound(err) {
+		r.drop(name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
+	}
+	found, err := r.LookUp(ctx, name, "list", "watch")
+	switch {
+	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
+		r.withdraw(name, err)
+		return ctrl.Result{RequeueAfter: RetryAfter}, nil
+	case errors.Is(err, ErrCRDNotServed):
+		r.unanswered(name, err)
+		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
+	case err != nil:
+		r.unanswered(name, err)
+		return ctrl.Result{}, err
+	}
+	if r.follow(ctx, k, found) {
+		return ctrl.Result{}, nil
+	}
+	// The API server lists the resource and answers its watch with 404: one of the two
+	// is about to change.
+	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
+}
+
+// LookUp resolves a registered resource. It returns ErrNotInstalled only if there is no
+// CRD either.
+func (r *Registration) LookUp(ctx context.Context, name string, verbs ...string) (cluster.Resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
+	defer cancel()
+	found, err := r.resolver.Resolve(ctx, name, verbs...)
+	if !errors.Is(err, cluster.ErrNotInstalled) {
+		return found, err
+	}
+	switch crdErr := r.reader.Get(ctx, client.ObjectKey{Name: name}, cluster.CRD()); {
+	case crdErr == nil:
+		return cluster.Resource{}, ErrCRDNotServed
+	case apierrors.IsNotFound(crdErr):
+		return cluster.Resource{}, err
+	default:
+		return cluster.Resource{}, fmt.Errorf("cannot get the CRD of %q: %w", name, crdErr)
+	}
+}
+
+// ReasonFor is the reason of a condition for an error of LookUp.
+func ReasonFor(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrNotInstalled):
+		return v1alpha1.ReasonNotInstalled
+	case errors.Is(err, cluster.ErrUnsuitable):
+		return v1alpha1.ReasonUnsuitable
+	}
+	return v1alpha1.ReasonNotSynced
+}

@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// ClassKind returns a class kind as this replica knows it, nil if it is not registered
+// or its resource is not installed.
+func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
+	k := &v1alpha1.ClassKind{}
+	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
+		if err = r.get(ctx, name, k); apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
+	}
+	if watched := r.watched(name); watched != nil && watched.Revision.UID == k.UID {
+		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced), nil
+	}
+	done, err := r.getInTurn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
+	}
+	found, err := r.LookUp(ctx, name, "list")
+	done()
+	if errors.Is(err, cluster.ErrNotInstalled) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
+	}
+	return selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced), nil
+}
+
+// Namespace asks the API server whether a namespace exists now.
+func (r *Registration) Namespace(ctx context.Context, name string) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	err := r.get(ctx, name, namespace)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot get namespace %q: %w", name, brief.Error(err))
+	}
+	return true, nil
+}
+
+// get reads an object that a review names, from the API server itself.
+func (r *Registration) get(ctx context.Context, name string, object client.Object) error {
+	done, err := r.getInTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return r.api.Get(ctx, client.ObjectKey{Name: name}, object)
+}
+
+// gets limits the reads that reviews cause. Anybody who reaches our port can cause
+// them, with made-up names.
+type gets struct{ running, waiting *semaphore.Weighted }
+
+func newGets() gets {
+	return gets{semaphore.NewWeighted(v1alpha1.MaxRegistrationReads), semaphore.NewWeighted(v1alpha1.MaxWaitingRegistrationReads)}
+}
+
+var errOthersFirst = errors.New("other reads of the API server are before it")
+
+// getInTurn waits for a turn, unless too many wait already. done ends the turn.
+func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
+	if !r.gets.waiting.TryAcquire(1) {
+		return nil, fmt.Errorf("%w, and too many wait; try again in a moment", errOthersFirst)
+	}
+	if err := r.gets.running.Acquire(ctx, 1); err != nil {
+		r.gets.waiting.Release(1)
+		return nil, fmt.Errorf("%w: %w", errOthersFirst, err)
+	}
+	return func() {
+		r.gets.running.Release(1)
+		r.gets.waiting.Release(1)
+	}, nil
+}
+
+// watched returns the kind as it is watched, nil if it is not.
+func (r *Registration) watched(classKind string) *selector.ClassKind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.kinds[classKind]; k != nil && k.watch != nil {
+		return k.watch.kind
+	}
+	return nil
+}
+
+// Class returns a class as the API server has it now, nil if there is none. It fails if
+// the API server does not serve the resource in this version and scope: the class may
+// still exist, because each of them starts and stops being served at its own time.
+func (r *Registration) Class(
+	ctx context.Context, kind *selector.ClassKind, namespace, name string,
+) (metav1.Object, *selector.Class, error) {
+	object, err := r.classes.get(ctx, kind, namespace, name)
+	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot get the class %q of %q: %w", name, kind.Name, err)
+	}
+	c, err := class(kind, object)
+	return object, c, err
+}
+
+// OnStored sets the function that is called with each default class that a watch shows,
+// and its uid. Call it before the start.
+func (r *Registration) OnStored(f func(*selector.Class, types.UID)) { r.classes.stored = f }

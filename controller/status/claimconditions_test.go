@@ -1,0 +1,132 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/latebinding"
+)
+
+// watched is what is known of the claims of one kind. The rest is as if nothing was watched.
+type watched struct {
+	*latebinding.Claims
+	counts    *latebinding.ClaimCounts
+	err, late error
+}
+
+func (w watched) CountsOf(string) (latebinding.ClaimCounts, bool) {
+	if w.counts == nil {
+		return latebinding.ClaimCounts{}, false
+	}
+	return *w.counts, true
+}
+
+func (w watched) Problem(string) error { return w.err }
+
+func (w watched) LateProblem(string) error { return w.late }
+
+func TestDescribeClaims(t *testing.T) {
+	const later, counted = v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted
+	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
+	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those of a moment ago count: "
+	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
+	condition := func(conditionType string, met metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}
+	}
+	well := []metav1.Condition{
+		condition(later, metav1.ConditionTrue, v1alpha1.ReasonWatched, bound), condition(counted, metav1.ConditionTrue, v1alpha1.ReasonWatched, known),
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
+	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
+	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
+	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
+	type args struct {
+		admit, random  bool // instead of BindLater and LeastClaims
+		before         []metav1.Condition
+		bound, waiting *int32 // before
+		claims         watched
+	}
+	type want struct {
+		conditions     []metav1.Condition
+		bound, waiting *int32
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		args   args
+		want   want
+	}{
+		"Watched": {
+			reason: "We should say that all is well, and the numbers.",
+			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
+			want:   want{well, two, three},
+		},
+		"NotWatchedYet": {
+			reason: "We should say that we do not watch yet.",
+			args:   args{claims: watched{err: notWatched, late: notWatched}},
+			want: want{conditions: []metav1.Condition{
+				condition(later, metav1.ConditionFalse, v1alpha1.ReasonNotSynced, unbound+"they are not watched yet"),
+				condition(counted, metav1.ConditionFalse, v1alpha1.ReasonNotSynced, unknown+"they are not watched yet"),
+			}},
+		},
+		"NotWatchedYetByThisLeader": {
+			reason: "We should let stand what another leader wrote until we know better.",
+			args:   args{before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
+			want:   want{well, seven, three},
+		},
+		"Forbidden": {
+			reason: "We should say that we may not, and how to permit it.",
+			args:   args{before: well, claims: watched{err: forbidden, late: forbidden}},
+			want: want{conditions: []metav1.Condition{
+				condition(later, metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, unbound+"claims.example.org is forbidden: no rule"+permit),
+				condition(counted, metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, unknown+"claims.example.org is forbidden: no rule"+permit),
+			}},
+		},
+		"CountedThoughNotWritable": {
+			reason: "We should say of each condition what concerns it.",
+			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}, late: unsuitable}},
+			want: want{[]metav1.Condition{
+				condition(later, metav1.ConditionFalse, v1alpha1.ReasonUnsuitable, unbound+unsuitable.Error()), well[1],
+			}, two, three},
+		},
+		"Admit": {
+			reason: "We should not say that claims wait for what does not come.",
+			args:   args{admit: true, before: well, waiting: three, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
+			want:   want{conditions: well[1:], bound: two},
+		},
+		"NeitherApplies": {
+			reason: "We should say nothing of what does not apply.",
+			args:   args{admit: true, random: true, before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := controllertest.NewClaimKind("claims.example.org")
+			k.Spec.WhenUnmatched, k.Spec.Strategy = v1alpha1.BindLater, v1alpha1.LeastClaims
+			if tc.args.admit {
+				k.Spec.WhenUnmatched = v1alpha1.Admit
+			}
+			if tc.args.random {
+				k.Spec.Strategy = v1alpha1.WeightedRandom
+			}
+			status := &v1alpha1.ClaimKindStatus{BoundClaims: tc.args.bound, WaitingClaims: tc.args.waiting}
+			for _, c := range tc.args.before {
+				setCondition(&status.Conditions, c, 0)
+			}
+			(&Writer{Claims: tc.args.claims}).describeClaims(k, status)
+			for i := range status.Conditions {
+				status.Conditions[i].LastTransitionTime = metav1.Time{}
+			}
+			assert.ElementsMatch(t, tc.want.conditions, status.Conditions, tc.reason)
+			assert.Equal(t, tc.want.bound, status.BoundClaims, tc.reason)
+			assert.Equal(t, tc.want.waiting, status.WaitingClaims, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package status
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// weightsValid says whether the weights of all classes can be read.
+func weightsValid(classes *selector.Classes) metav1.Condition {
+	malformed := classes.Malformed()
+	count := len(malformed)
+	if count == 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid,
+			Message: "every weight can be read",
+		}
+	}
+	counted := "1 class counts"
+	if count > 1 {
+		counted = fmt.Sprintf("%d classes count", count)
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
+		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, malformed[0], malformed[0].WeightErr),
+	}
+}
+
+// labelsHeld says whether the labels of all classes are held.
+func labelsHeld(classes *selector.Classes) metav1.Condition {
+	over := classes.Overlabelled()
+	if len(over) == 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld,
+			Message: "no class has too many labels",
+		}
+	}
+	offered := "1 class is"
+	if len(over) > 1 {
+		offered = fmt.Sprintf("%d classes are", len(over))
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
+		Message: fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
+			offered, v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over)),
+	}
+}

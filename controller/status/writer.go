@@ -1,0 +1,277 @@
+// Package status writes the status of registrations, for admins. It runs on the leader, and
+// asks all other controllers what they know.
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// statusDelay gathers the changes within it into one write.
+const statusDelay = 200 * time.Millisecond
+
+// countsDelay does the same for the numbers of claims, which change more often.
+const countsDelay = time.Second
+
+// Writer writes the status of registrations.
+type Writer struct {
+	// Snapshot returns what is known now; nil means nothing yet.
+	Snapshot func() selector.Snapshot
+	// Registration is a *registry.Registration, and Claims are a *latebinding.Claims.
+	Registration registration
+	Claims       claims
+	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
+	ClaimEntries, ClassEntries entries
+	Client                     client.Client
+}
+
+// registration knows the registered kinds.
+type registration interface {
+	State(classKind string) registry.State
+	LookUp(ctx context.Context, name string, verbs ...string) (cluster.Resource, error)
+	OnChange(ctx context.Context, call func(*selector.ClassKind))
+}
+
+// claims knows the watched claims.
+type claims interface {
+	CountsOf(claimKind string) (counts latebinding.ClaimCounts, known bool)
+	Problem(claimKind string) error
+	LateProblem(claimKind string) error
+	OnChange(ctx context.Context, call func(claimKind string))
+}
+
+// entries says what became of the entries of a webhook configuration.
+type entries interface {
+	Problem() string
+	TooLarge(kind string) string
+	OnChange(ctx context.Context, call func(kind string))
+}
+
+// SetupWithManager adds the two controllers.
+func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
+		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
+		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
+		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
+		Complete(loop.ByName(s.reconcileClassKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
+		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
+		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
+		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
+		Complete(loop.ByName(s.reconcileClaimKind))
+	if err != nil {
+		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
+	}
+	return nil
+}
+
+// all requests every object of a kind, given as an empty list.
+func (s *Writer) all(kind client.ObjectList) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+		list, ok := kind.DeepCopyObject().(client.ObjectList)
+		if !ok || s.Client.List(ctx, list) != nil { // From the cache; what fails here fails in the reconciliation, too.
+			return nil
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			if object, ok := o.(client.Object); ok {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			}
+			return nil
+		})
+		return requests
+	})
+}
+
+// changes is a source of requests for the objects that a changed class kind touches.
+func (s *Writer) changes(touched func(*selector.ClassKind) []string) source.Source {
+	return loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
+		s.Registration.OnChange(ctx, func(k *selector.ClassKind) {
+			for _, name := range touched(k) {
+				request(name, statusDelay)
+			}
+		})
+	})
+}
+
+func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClassKind{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	state := s.Registration.State(name)
+	if state.Pending(k) {
+		// The status stays until we know: replicas that start wait because of it, as this one does.
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+	}
+	if state.Reason == v1alpha1.ReasonServed && state.Revision != selector.RevisionOf(k) {
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
+	}
+	status := k.Status.DeepCopy()
+	status.Classes = 0
+	ready := metav1.ConditionFalse
+	if state.Classes != nil {
+		status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
+		ready = metav1.ConditionTrue
+		setCondition(&status.Conditions, weightsValid(state.Classes), k.Generation)
+		setCondition(&status.Conditions, labelsHeld(state.Classes), k.Generation)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
+	}
+	setCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: ready, Reason: state.Reason, Message: state.Message,
+	}, k.Generation)
+	guarded, err := s.guarded(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	setCondition(&status.Conditions, guarded, k.Generation)
+	result := ctrl.Result{}
+	if s.ClassEntries.Problem() != "" {
+		result.RequeueAfter = registry.RetryAfter // No event tells when the problem passes.
+	}
+	if equality.Semantic.DeepEqual(&k.Status, status) {
+		return result, nil
+	}
+	k.Status = *status
+	return s.update(ctx, k, result)
+}
+
+// guarded says whether the API server asks us before it stores a default class.
+func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
+		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured,
+		Message: "the webhook configuration has no entry for it yet; it gets one once it is ready",
+	}
+	if webhookconfig.ClassEntryOf(configuration, classKind) != nil {
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonConfigured
+		c.Message = "a second default class, or a malformed weight, is refused"
+	}
+	problem := s.ClassEntries.Problem()
+	tooLarge := s.ClassEntries.TooLarge(classKind)
+	switch {
+	case tooLarge != "" && c.Status == metav1.ConditionFalse:
+		c.Reason, c.Message = v1alpha1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
+	case problem != "" && c.Status == metav1.ConditionTrue:
+		c.Message += "; a change of the registration may not be in force: " + problem
+	case problem != "":
+		c.Message += ": " + problem
+	}
+	return c, nil
+}
+
+func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClaimKind{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	snapshot := s.Snapshot()
+	if snapshot == nil {
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+	}
+	view := snapshot[name]
+	if view == nil || view.Kind.Revision != selector.RevisionOf(k) {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
+	}
+	status := k.Status.DeepCopy()
+	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
+	setDefaults(status, view, k.Generation)
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	if view.Fault != nil {
+		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
+	} else if err := s.webhookReady(ctx, name, &ready); err != nil {
+		return ctrl.Result{}, err
+	}
+	setCondition(&status.Conditions, ready, k.Generation)
+	s.describeClaims(k, status)
+	result := ctrl.Result{}
+	if ready.Status == metav1.ConditionFalse {
+		result.RequeueAfter = registry.RetryAfter
+	}
+	if equality.Semantic.DeepEqual(&k.Status, status) {
+		return result, nil
+	}
+	k.Status = *status
+	return s.update(ctx, k, result)
+}
+
+// webhookReady says in the condition whether the API server asks us about a kind's
+// claims.
+func (s *Writer) webhookReady(ctx context.Context, claimKind string, ready *metav1.Condition) error {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	if webhookconfig.ClaimEntryOf(configuration, claimKind) != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
+		if problem := s.ClaimEntries.Problem(); problem != "" {
+			ready.Message += "; a change of the registration may not be in force: " + problem
+		}
+		return nil
+	}
+	if problem := s.ClaimEntries.TooLarge(claimKind); problem != "" {
+		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+problem
+		return nil
+	}
+	_, err := s.Registration.LookUp(ctx, claimKind, "create")
+	ready.Reason, ready.Message = registry.ReasonFor(err), "the webhook configuration has no entry for it yet"
+	if err != nil {
+		ready.Message = err.Error()
+	} else if problem := s.ClaimEntries.Problem(); problem != "" {
+		ready.Message += ": " + problem
+	}
+	return nil
+}
+
+func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
+	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
+	c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
+	c.ObservedGeneration = generation
+	meta.SetStatusCondition(conditions, c)
+}
+
+// update writes a status with the resourceVersion that was read, so that a leader that
+// lost its Lease unknowingly overwrites nothing. A conflict is not an error: the cache
+// is about to have the next version.
+func (s *Writer) update(ctx context.Context, object client.Object, result ctrl.Result) (ctrl.Result, error) {
+	err := s.Client.Status().Update(ctx, object, client.FieldOwner(v1alpha1.FieldManager))
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of %q: %w", object.GetName(), brief.Error(err))
+	}
+	return result, nil
+}

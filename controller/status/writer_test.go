@@ -1,0 +1,488 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestSetDefaults(t *testing.T) {
+	golds, silvers, nears := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver"), controllertest.NewClassKind("nears.example.org", "Near")
+	nears.Namespaced = true
+	isDefault := []string{"default", "true"}
+	type want struct {
+		status          metav1.ConditionStatus
+		reason, message string
+		column          string
+		own             int32
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		classes []*selector.Classes
+		want    want
+	}{
+		"None": {
+			reason:  "We should say what becomes of a claim without a selector where there is no default.",
+			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": nil})},
+			want:    want{metav1.ConditionTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0},
+		},
+		"One": {
+			reason:  "We should name the default class.",
+			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault, "b": nil}), controllertest.NewClasses(silvers, nil)},
+			want:    want{metav1.ConditionTrue, v1alpha1.ReasonOneDefault, "a claim without a selector gets the default class", "Gold/a", 0},
+		},
+		"Several": {
+			reason:  "We should name the default classes of all kinds in their order, and say what would help.",
+			classes: []*selector.Classes{controllertest.NewClasses(silvers, map[string][]string{"a": isDefault}), controllertest.NewClasses(golds, map[string][]string{"b": isDefault, "a": isDefault})},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				"a claim without a selector gets any of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0,
+			},
+		},
+		"OfNamespaces": {
+			reason:  "We should count the namespaces that have a default of their own, and take none of these for a second default.",
+			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault}), controllertest.DefaultsOf(nears, "one/a", "two/a")},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
+				"a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2,
+			},
+		},
+		"OfNamespacesAlone": {
+			reason:  "We should say what becomes of the claims of the other namespaces.",
+			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a")},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
+				"a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1,
+			},
+		},
+		"SeveralOfNamespaces": {
+			reason:  "We should name the namespaces that have several, and the classes of one.",
+			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a", "two/a", "two/b", "three/a", "three/b")},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				`a claim of namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 namespaces: three, two`, "", 3,
+			},
+		},
+		"SeveralOfAllAndOfNamespaces": {
+			reason: "We should tell of both.",
+			classes: []*selector.Classes{
+				controllertest.NewClasses(golds, map[string][]string{"a": isDefault, "b": isDefault}), controllertest.DefaultsOf(nears, "one/a", "one/b"),
+			},
+			want: want{
+				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
+				`a claim without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 namespaces that have defaults of their own: one`, "Gold/a +1", 1,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := &v1alpha1.ClaimKindStatus{}
+			setDefaults(status, selector.NewView(selector.NewClaimKind(&v1alpha1.ClaimKind{}), tc.classes), 7)
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
+			require.NotNil(t, c)
+			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)
+			assert.EqualValues(t, 7, c.ObservedGeneration)
+		})
+	}
+}
+
+func TestLabelsHeld(t *testing.T) {
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	over := func(name string) *selector.Class {
+		return golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": strings.Repeat("x", v1alpha1.MaxClassLabelBytes)}}, nil)
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		classes []*selector.Class
+		want    metav1.Condition
+	}{
+		"Held": {
+			reason: "We should complain of nothing where all labels are held.", classes: []*selector.Class{golds.NewClass(&metav1.ObjectMeta{Name: "a"}, nil)},
+			want: metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"},
+		},
+		"TooMany": {
+			reason: "We should name a few of the classes, whoever makes how many of them.", classes: []*selector.Class{over("f"), over("e"), over("d"), over("c"), over("b"), over("a")},
+			want: metav1.Condition{
+				Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
+				Message: "6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, labelsHeld(selector.NewClasses(golds, tc.classes)), tc.reason)
+		})
+	}
+}
+
+func TestWeightsValid(t *testing.T) {
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	for name, tc := range map[string]struct {
+		reason  string
+		classes map[string][]string
+		want    metav1.Condition
+	}{
+		"NoClasses": {
+			reason: "We should complain of nothing where there is nothing.",
+			want:   metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+		},
+		"Valid": {
+			reason:  "We should take a weight that is absent for a valid one.",
+			classes: map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}},
+			want:    metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+		},
+		"Malformed": {
+			reason:  "We should count the malformed weights, and say what is wrong with the first.",
+			classes: map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}},
+			want: metav1.Condition{
+				Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
+				Message: `3 classes count as weight 1, the first of them "Gold/b": metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, weightsValid(controllertest.NewClasses(golds, tc.classes)), tc.reason)
+		})
+	}
+}
+
+func TestSetCondition(t *testing.T) {
+	var conditions []metav1.Condition
+	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Served", Message: "well"}, 1)
+	require.Len(t, conditions, 1)
+	since := conditions[0].LastTransitionTime
+	require.False(t, since.IsZero(), "We should say since when.")
+
+	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "old"}, 2)
+	assert.Equal(t, []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "old", ObservedGeneration: 2, LastTransitionTime: since},
+	}, conditions, "We should keep the time of the last transition, and say which generation we have seen.")
+
+	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "x" + strings.Repeat("é", 20000)}, 2)
+	message := conditions[0].Message
+	assert.LessOrEqual(t, utf8.RuneCountInString(message), 32768, "We should cut a message that the schema would refuse.")
+	assert.Greater(t, len(message), 32000, "We should cut no more than we have to.")
+	assert.True(t, utf8.ValidString(message), "We should not cut a character in two.")
+}
+
+// statusOf is what was written: one condition, and the generation that it saw.
+type statusOf struct {
+	status     metav1.ConditionStatus
+	reason     string
+	generation int64
+}
+
+func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
+	t.Helper()
+	if len(c.Updated) == 0 {
+		return nil
+	}
+	require.Len(t, c.Updated, 1, "We should write once.")
+	var conditions []metav1.Condition
+	switch o := c.Updated[0].(type) {
+	case *v1alpha1.ClassKind:
+		conditions = o.Status.Conditions
+	case *v1alpha1.ClaimKind:
+		conditions = o.Status.Conditions
+	}
+	for _, condition := range conditions {
+		if condition.Type == v1alpha1.ConditionReady {
+			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
+		}
+	}
+	require.Fail(t, "We should say whether it is ready.")
+	return nil
+}
+
+// fixed is a registration with one state of all class kinds. Every resource can be created, and no more.
+type fixed struct{ of registry.State }
+
+func (f fixed) State(string) registry.State { return f.of }
+
+func (fixed) LookUp(_ context.Context, _ string, verbs ...string) (cluster.Resource, error) {
+	if !slices.Equal(verbs, []string{"create"}) {
+		return cluster.Resource{}, cluster.ErrUnsuitable
+	}
+	return cluster.Resource{}, nil
+}
+
+func (fixed) OnChange(context.Context, func(*selector.ClassKind)) {}
+
+// said is what became of all entries.
+type said struct{ problem, tooLarge string }
+
+func (s said) Problem() string { return s.problem }
+
+func (s said) TooLarge(string) string { return s.tooLarge }
+
+func (said) OnChange(context.Context, func(string)) {}
+
+func TestReconcileClassKindStatus(t *testing.T) {
+	const name = "golds.example.org"
+	served := func(uid types.UID, generation int64) registry.State {
+		return registry.State{
+			Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
+		}
+	}
+	refused := func(since time.Time) registry.State {
+		return registry.State{Reason: v1alpha1.ReasonNotPermitted, Revision: selector.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
+	}
+	notLookedUp := registry.State{Reason: v1alpha1.ReasonNotSynced}
+	long := time.Now().Add(-2 * registry.RefusalGrace)
+	type want struct {
+		again   time.Duration
+		written *statusOf
+	}
+	for tcName, tc := range map[string]struct {
+		reason string
+		ready  bool // before
+		state  registry.State
+		want   want
+	}{
+		"Watched": {
+			reason: "We should say what became of this generation.",
+			state:  served("5e1f", 7),
+			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
+		},
+		"OlderWatched": {
+			reason: "We should not say of this generation what is known of the one before, and look again.",
+			state:  served("5e1f", 6),
+			want:   want{again: registry.RetryCRDAfter},
+		},
+		"PredecessorWatched": {
+			reason: "We should not say of this object what is known of one that was deleted, and look again.",
+			state:  served("c0ffee", 7),
+			want:   want{again: registry.RetryCRDAfter},
+		},
+		"NotWatched": {
+			reason: "We should say why there is no watch, which has nothing to do with the generation.",
+			state:  registry.State{Reason: v1alpha1.ReasonNotInstalled},
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotInstalled, 7}},
+		},
+		"NotLookedUp": {
+			reason: "We should say that we have not looked at a new one yet.",
+			state:  notLookedUp,
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}},
+		},
+		"NotLookedUpYetReady": {
+			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
+			ready:  true, state: notLookedUp,
+			want: want{again: registry.RetryCRDAfter},
+		},
+		"JustRefused": {
+			reason: "We should let the status stand until we believe the refusal.",
+			ready:  true, state: refused(time.Now()),
+			want: want{again: registry.RetryCRDAfter},
+		},
+		"Refused": {
+			reason: "We should say that we may not list what we could list before.",
+			ready:  true, state: refused(long),
+			want: want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, 7}},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
+			if tc.ready {
+				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+			}
+			c := &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{k}}
+			result, err := (&Writer{Registration: fixed{tc.state}, ClassEntries: said{}, Client: c}).reconcileClassKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+		})
+	}
+}
+
+func TestStatusWriteFails(t *testing.T) {
+	resource := schema.GroupResource{Group: "classbind.io", Resource: "classkinds"}
+	refused := errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		again  time.Duration
+		want   error
+	}{
+		"Conflict": {
+			reason: "We should take it for no fault that somebody was faster, and look again.",
+			err:    apierrors.NewConflict(resource, "golds.example.org", errors.New("the object has been modified")), again: statusDelay,
+		},
+		"NotFound": {reason: "We should take it for no fault that it was deleted.", err: apierrors.NewNotFound(resource, "golds.example.org")},
+		"Refused":  {reason: "We should say that we cannot write.", err: refused, want: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &controllertest.Cached{UpdateErr: tc.err, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
+			s := &Writer{Registration: fixed{registry.State{Reason: v1alpha1.ReasonNotInstalled}}, ClassEntries: said{}, Client: c}
+			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
+			require.ErrorIs(t, err, tc.want, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Len(t, c.Updated, 1)
+		})
+	}
+}
+
+// TestGuarded checks the condition beside that of a kind which is watched.
+func TestGuarded(t *testing.T) {
+	const name = "golds.example.org"
+	entries := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		for _, k := range classKinds {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: k + v1alpha1.GuardSuffix})
+		}
+		return c
+	}
+	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet; it gets one once it is ready"
+	for tcName, tc := range map[string]struct {
+		reason        string
+		configuration *admissionregistrationv1.ValidatingWebhookConfiguration
+		problem       string
+		want          metav1.Condition
+	}{
+		"Guarded": {
+			reason:        "We should say that we are asked.",
+			configuration: entries("others.example.org", name),
+			want:          metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded},
+		},
+		"GuardedSoFar": {
+			reason:        "We should say what is the matter, though we are asked.",
+			configuration: entries(name), problem: "this replica does not serve yet",
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded + "; a change of the registration may not be in force: this replica does not serve yet"},
+		},
+		"NoEntry": {
+			reason:        "We should say that we are not asked about this kind.",
+			configuration: entries("others.example.org"),
+			want:          metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded},
+		},
+		"NoConfiguration": {
+			reason:  "We should say why we are not asked.",
+			problem: "there is none: kubectl apply -k deploy",
+			want: metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy",
+			},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			served := registry.State{
+				Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: "5e1f", Generation: 7},
+			}
+			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
+			_, err := (&Writer{Registration: fixed{served}, ClassEntries: said{problem: tc.problem}, Client: c}).reconcileClassKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			require.Len(t, c.Updated, 1, tc.reason)
+			got := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
+			require.NotNil(t, got, tc.reason)
+			tc.want.Type, tc.want.ObservedGeneration, tc.want.LastTransitionTime = v1alpha1.ConditionGuarded, 7, got.LastTransitionTime
+			assert.Equal(t, tc.want, *got, tc.reason)
+		})
+	}
+	refused := errors.New("connection refused")
+	_, err := (&Writer{Client: &controllertest.Cached{Err: refused}}).guarded(t.Context(), name)
+	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
+}
+
+func TestReconcileClaimKindStatus(t *testing.T) {
+	const name = "claims.example.org"
+	revision := func(uid types.UID, generation int64) *selector.Revision {
+		return &selector.Revision{UID: uid, Generation: generation}
+	}
+	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
+	type want struct {
+		again   time.Duration
+		written *statusOf
+		message string // within that of Ready
+	}
+	for tcName, tc := range map[string]struct {
+		reason  string
+		closed  bool
+		view    *selector.Revision
+		entries []admissionregistrationv1.MutatingWebhook
+		said    said
+		want    want
+	}{
+		"Viewed": {
+			reason: "We should say what became of this generation.",
+			view:   revision("5e1f", 7), entries: entry,
+			want: want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}, message: "claims are bound"},
+		},
+		"Closed": {
+			reason: "We should say nothing before all is known, and look again.",
+			closed: true, view: revision("5e1f", 7), entries: entry,
+			want: want{again: registry.RetryCRDAfter},
+		},
+		"NotViewed": {
+			reason:  "We should say nothing of what we have not heard of, and look again.",
+			entries: entry,
+			want:    want{again: statusDelay},
+		},
+		"OlderViewed": {
+			reason: "We should not say of this generation what is known of the one before, and look again.",
+			view:   revision("5e1f", 6), entries: entry,
+			want: want{again: statusDelay},
+		},
+		"PredecessorViewed": {
+			reason: "We should not say of this object what is known of one that was deleted, and look again.",
+			view:   revision("c0ffee", 7), entries: entry,
+			want: want{again: statusDelay},
+		},
+		"NoEntry": {
+			reason: "We should say why there is no entry, and look again.",
+			view:   revision("5e1f", 7), said: said{problem: "this replica does not serve yet"},
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
+				message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
+			},
+		},
+		"TooLarge": {
+			reason: "We should say that there is no room for an entry, and look again.",
+			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonTooLarge, 7},
+				message: "claims are not bound: it would count as too many bytes",
+			},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			k := controllertest.NewClaimKind(name)
+			k.UID, k.Generation = "5e1f", 7
+			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
+			inventory := selector.NewInventory()
+			if tc.view != nil {
+				viewed := controllertest.NewClaimKind(name)
+				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
+				viewed.Spec.Strategy, viewed.Spec.ClassRefFormat = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
+				inventory.SetClaimKind(selector.NewClaimKind(viewed))
+			}
+			if !tc.closed {
+				inventory.Open()
+			}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
+			result, err := s.reconcileClaimKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+			if tc.want.written != nil {
+				ready := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionReady)
+				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
+			}
+		})
+	}
+}

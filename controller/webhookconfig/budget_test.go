@@ -1,0 +1,261 @@
+package webhookconfig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+func TestLeftOut(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, time.January, 2, 3, minute, 0, 0, time.UTC) }
+	const half = v1alpha1.MaxEntryBytes / 2
+	// of returns n entries of half the size that one may have, each created a minute after the last.
+	of := func(n int, present bool) (entries []sizedEntry) {
+		for i := range n {
+			entries = append(entries, sizedEntry{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: half})
+		}
+		return entries
+	}
+	const fit, grown = v1alpha1.MaxEntriesBytes / half, v1alpha1.MaxGrownEntriesBytes / half
+	for name, tc := range map[string]struct {
+		reason  string
+		entries []sizedEntry
+		want    []string
+	}{
+		"None":         {reason: "We should leave out none of none."},
+		"Fit":          {reason: "We should leave out nothing that fits.", entries: of(fit, false)},
+		"OneTooMany":   {reason: "We should leave out the newest.", entries: of(fit+1, false), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"InAnyOrder":   {reason: "We should go by when they were created, in whichever order they come.", entries: reversed(of(fit+1, false)), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"AllAtOnce":    {reason: "We should go by the names of those that were created together.", entries: created(at(0), of(fit+1, false)), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown, true)},
+		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown+1, true), want: []string{fmt.Sprintf("k%02d", grown)}},
+		"TooLarge": {
+			reason:  "We should leave out alone what is too large by itself, however old.",
+			entries: []sizedEntry{{kind: "large", created: at(0), bytes: v1alpha1.MaxEntryBytes + 1}, {kind: "largest", created: at(1), bytes: v1alpha1.MaxEntryBytes}},
+			want:    []string{"large"},
+		},
+		"Grown": {
+			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
+			entries: []sizedEntry{{kind: "grown", created: at(0), present: true, bytes: v1alpha1.MaxGrownEntryBytes}, {kind: "more", created: at(1), present: true, bytes: v1alpha1.MaxGrownEntryBytes + 1}},
+			want:    []string{"more"},
+		},
+		"SmallOneFits": {
+			reason:  "We should leave out no more than has to be.",
+			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: half + 1}, sizedEntry{kind: "small", created: at(59), bytes: half}),
+			want:    []string{"large"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := leftOut(tc.entries)
+			var names []string
+			for kind, why := range got {
+				names = append(names, kind)
+				assert.Less(t, len(why), 512, "We should say why in few words.")
+			}
+			slices.Sort(names)
+			assert.Equal(t, tc.want, names, tc.reason)
+		})
+	}
+}
+
+func reversed(entries []sizedEntry) []sizedEntry {
+	slices.Reverse(entries)
+	return entries
+}
+
+func created(at time.Time, entries []sizedEntry) []sizedEntry {
+	for i := range entries {
+		entries[i].created = at
+	}
+	return reversed(entries)
+}
+
+// largeClaimKind has the longest paths that its schema allows.
+func largeClaimKind(name string, created time.Time) v1alpha1.ClaimKind {
+	k := controllertest.NewClaimKind(name)
+	k.CreationTimestamp = metav1.NewTime(created)
+	long := func(i int) v1alpha1.FieldPath {
+		return v1alpha1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
+	}
+	for i := range 16 {
+		k.Spec.Paths.SkipIfSet = append(k.Spec.Paths.SkipIfSet, long(i))
+	}
+	return *k
+}
+
+// TestTooManyEntries has more and larger registrations than etcd takes in one object.
+func TestTooManyEntries(t *testing.T) {
+	ca := newCA(t)
+	c := &controllertest.Cached{Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}}
+	inventory := selector.NewInventory()
+	var resources []metav1.APIResource
+	for i := range 40 {
+		name := fmt.Sprintf("kind%02d", i)
+		resources = append(resources, metav1.APIResource{Name: name, Kind: name, Namespaced: true, Verbs: metav1.Verbs{"create"}})
+		c.ClaimKinds = append(c.ClaimKinds, largeClaimKind(name+".example.org", time.Unix(int64(100-i), 0)))
+		inventory.SetClaimKind(selector.NewClaimKind(&c.ClaimKinds[i]))
+	}
+	w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
+	var err error
+	w.Registration, err = registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(resources...)}), c, nil)
+	require.NoError(t, err)
+	w.Registration.Inventory = inventory
+	var notified []string
+	w.ClaimEntries().OnChange(t.Context(), func(kind string) { notified = append(notified, kind) })
+
+	result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.NoError(t, err)
+	assert.Zero(t, result, "We should not look again and again: nothing changes by that.")
+	require.Len(t, c.Applied, 1, "We should write the others.")
+	entries := c.Applied[0].Webhooks
+	encoded, err := json.Marshal(entries)
+	require.NoError(t, err)
+	t.Logf("%d of %d entries, %d bytes as JSON, the first of %d", len(entries), len(c.ClaimKinds), len(encoded), func() int { b, _ := json.Marshal(entries[0]); return len(b) }())
+	assert.Less(t, len(entries), len(c.ClaimKinds), "We should leave some out.")
+	assert.Greater(t, len(entries), 10, "We should leave out no more than has to be.")
+	for _, e := range entries {
+		assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write the CA.")
+	}
+	assert.Equal(t, "kind39.example.org.bind.classbind.io", *entries[len(entries)-1].Name, "We should keep the oldest.")
+	first := len(c.ClaimKinds) - len(entries)
+	assert.Equal(t, fmt.Sprintf("kind%02d.example.org.bind.classbind.io", first), *entries[0].Name, "We should leave out the newest.")
+	for i := range c.ClaimKinds {
+		assert.Equal(t, i < first, w.claims.TooLarge(c.ClaimKinds[i].Name) != "", "We should say of which kinds there is no entry.")
+	}
+	assert.Len(t, notified, first, "We should have the status of those written.")
+
+	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.NoError(t, err)
+	assert.Len(t, notified, first, "We should have it written once.")
+
+	c.ClaimKinds = c.ClaimKinds[first:]
+	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.NoError(t, err)
+	assert.Empty(t, *w.claims.leftOut.Load(), "We should leave out none where all fit.")
+	assert.Len(t, notified, 2*first)
+}
+
+// TestRulesInTime has more kinds whose API server does not answer than a round can look
+// up.
+func TestRulesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := make([]string, 500)
+		start := time.Now()
+		before := &rule{}
+		rules, err := rulesOf(t.Context(), names, func(ctx context.Context, _ string) (*rule, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(registry.LookUpTimeout):
+			}
+			return before, context.DeadlineExceeded
+		})
+		waits := (*retryLater)(nil)
+		require.ErrorAs(t, err, &waits, "We should look again.")
+		assert.True(t, waits.oneEntry)
+		assert.Less(t, time.Since(start), roundTimeout/2, "We should leave the time to write the entries.")
+		for _, r := range rules {
+			assert.Same(t, before, r, "We should keep what was there before.")
+		}
+	})
+}
+
+// TestSizeOf compares our estimate for the fields of an entry with what an API server
+// records.
+func TestSizeOf(t *testing.T) {
+	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
+	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	small := controllertest.NewClaimKind("claims.example.org")
+	large := largeClaimKind(strings.Repeat("a", 200)+".example.org", time.Time{})
+	large.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a", "tier": "gold"}}
+	for name, k := range map[string]*v1alpha1.ClaimKind{"Small": small, "Large": &large} {
+		for _, w.URL = range []string{"", "https://localhost:9443"} {
+			e := w.claimEntry(k, &rule{}, newCA(t))
+			size, err := sizeOf(k.Name, e, e.MatchConditions)
+			require.NoError(t, err)
+			encoded, err := json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []any{e}})
+			require.NoError(t, err)
+			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+			require.NoError(t, json.Unmarshal(encoded, configuration))
+			value, err := converter.ObjectToTyped(configuration)
+			require.NoError(t, err)
+			set, err := value.ToFieldSet()
+			require.NoError(t, err)
+			fields, err := set.ToJSON()
+			require.NoError(t, err)
+			t.Logf("%s: %d bytes are reckoned; etcd stores %d and %d of fields", name, size, configuration.Size(), len(fields))
+			assert.Greater(t, size, configuration.Size()+len(fields), "We should reckon no less than what is stored.")
+			assert.Less(t, size, 2*(configuration.Size()+len(fields)), "We should not leave out what would fit.")
+		}
+	}
+}
+
+// TestSizeOfDeep fills a configuration with entries. The times are what an API server's
+// code took to compile one of them, on a busy machine.
+func TestSizeOfDeep(t *testing.T) {
+	const writing = 34 * time.Second // The API server's limit for a write.
+	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	claim := func(skip ...v1alpha1.FieldPath) (size int, err error) {
+		k := controllertest.NewClaimKind("claims.example.org")
+		k.Spec.Paths.SkipIfSet = skip
+		e := w.claimEntry(k, &rule{}, newCA(t))
+		return sizeOf(k.Name, e, e.MatchConditions)
+	}
+	class := func(mark, weight v1alpha1.Source) (size int, err error) {
+		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: mark, Weight: weight}}
+		e := w.classEntry(k, &rule{}, newCA(t))
+		return sizeOf(k.Name, e, e.MatchConditions)
+	}
+	deep := v1alpha1.FieldPath(strings.Repeat(".a", 10))
+	for name, tc := range map[string]struct {
+		reason   string
+		size     func() (int, error)
+		measured time.Duration // to compile one entry
+		atLeast  int           // of them
+	}{
+		"Claim": {
+			reason: "We should have room for as many usual claim kinds as their bytes allow.",
+			size:   func() (int, error) { return claim(".spec.resourceRef") }, measured: 1 * time.Millisecond, atLeast: 400,
+		},
+		"Class": {
+			reason: "We should have room for as many usual class kinds as their bytes allow.",
+			size: func() (int, error) {
+				return class(v1alpha1.Source{Annotation: "resourceclass.crossplane.io/is-default-class"}, v1alpha1.Source{Annotation: "resourceclass.crossplane.io/weight"})
+			}, measured: 10 * time.Millisecond, atLeast: 200,
+		},
+		"DeepClaim": {
+			reason: "We should not have the API server compile the deepest claim kinds until it gives up.",
+			size:   func() (int, error) { return claim(slices.Repeat([]v1alpha1.FieldPath{deep}, 16)...) }, measured: 16 * 13 * time.Millisecond, atLeast: 10,
+		},
+		"DeepClass": {
+			reason: "We should not have the API server compile the deepest class kinds until it gives up.",
+			size:   func() (int, error) { return class(v1alpha1.Source{Path: deep}, v1alpha1.Source{Path: deep}) }, measured: 212 * time.Millisecond, atLeast: 10,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size, err := tc.size()
+			require.NoError(t, err)
+			fit, grown := v1alpha1.MaxEntriesBytes/size, v1alpha1.MaxGrownEntriesBytes/size
+			t.Logf("%d bytes; %d fit, which take %s, or %s grown", size, fit, time.Duration(fit)*tc.measured, time.Duration(grown)*tc.measured)
+			assert.Less(t, time.Duration(grown)*tc.measured, writing/4, tc.reason)
+			assert.GreaterOrEqual(t, fit, tc.atLeast, "We should leave out no more than has to be.")
+			assert.LessOrEqual(t, size, v1alpha1.MaxEntryBytes, "We should have room for one.")
+		})
+	}
+}

@@ -1,0 +1,315 @@
+// Package webhookconfig writes the entries of the webhook configurations, by which the API
+// server calls classbind. It runs on the leader.
+package webhookconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// roundTimeout limits one round of the configurator. It is longer than an API
+	// server takes for its two writes (34 s each): when one match condition changes, it
+	// compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
+	roundTimeout = 75 * time.Second
+	// rulesTimeout limits the look-ups within a round, so that entries, and their CA,
+	// are written even if the API servers of many kinds do not answer.
+	rulesTimeout = 10 * time.Second
+
+	// outdatedEvery is how often the entries are checked for an outdated bundle.
+	outdatedEvery = 15 * time.Second
+)
+
+// Configurator keeps one entry per claim kind in the
+// MutatingWebhookConfiguration, and one per class kind in the
+// ValidatingWebhookConfiguration. It runs on the leader. It writes an entry, with the
+// CA for its calls, once the leader can serve it. It never creates the two objects:
+// they belong to whoever deploys classbind.
+type Configurator struct {
+	Registration *registry.Registration
+	Client       client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
+	// Namespace of classbind.
+	Namespace string
+	// URL of a webhook server outside the cluster; empty means that Service is called.
+	URL string
+	// Service in front of the webhook server, in Namespace.
+	Service string
+	// Serving is an error until this replica serves a certificate that the CA verifies.
+	Serving func(ctx context.Context, ca []byte) error
+
+	// ServiceDelay is how long the Service takes to route to a replica that serves.
+	ServiceDelay time.Duration
+
+	claims, classes Entries
+	trust           trust
+	serving         atomic.Pointer[time.Time]
+}
+
+// errNotRegisteredYet says that the claim kind is about to be registered on this replica.
+var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
+
+// retryLater says that a round is tried again after a while, though nothing failed.
+// oneEntry says that this concerns single entries alone.
+type retryLater struct {
+	why      string
+	after    time.Duration
+	oneEntry bool
+}
+
+func (w *retryLater) Error() string { return w.why }
+
+// SetupWithManager adds the two controllers, one for each configuration.
+func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
+	return errors.Join(
+		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
+			&admissionregistrationv1.MutatingWebhookConfiguration{}, &v1alpha1.ClaimKind{}, loop.RevisionChanged),
+		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
+}
+
+// ClaimEntries are those of claim kinds, in the MutatingWebhookConfiguration.
+func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
+
+// ClassEntries are those of class kinds, in the ValidatingWebhookConfiguration.
+func (w *Configurator) ClassEntries() *Entries { return &w.classes }
+
+func (w *Configurator) setUp(
+	mgr ctrl.Manager, name string, e *Entries, write func(context.Context) error,
+	configuration, registration client.Object, changed builder.Predicates,
+) error {
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
+	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{request}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(configuration).
+		Watches(registration, toConfiguration, changed).
+		WatchesMetadata(&corev1.Secret{}, toConfiguration).
+		WatchesMetadata(cluster.CRD(), toConfiguration).
+		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
+			go wait.UntilWithContext(ctx, func(ctx context.Context) {
+				_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
+					if w.outdated(ctx) {
+						request(v1alpha1.WebhookConfiguration, 0)
+					}
+					return nil
+				})
+			}, outdatedEvery)
+		})).
+		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, e, write) }))
+	if err != nil {
+		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	}
+	return nil
+}
+
+// readyChanged ignores updates of class kinds that do not change whether there is
+// something to guard.
+var readyChanged = builder.WithPredicates(readyPredicate)
+
+var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
+	return ok && also && ready(before) != ready(after)
+}})
+
+func ready(k *v1alpha1.ClassKind) bool {
+	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func (w *Configurator) reconcile(
+	ctx context.Context, e *Entries, write func(context.Context) error,
+) (ctrl.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	err := brief.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
+	problem, shared := "", ""
+	if err != nil {
+		problem, shared = err.Error(), err.Error()
+	}
+	if problem != e.problem {
+		e.problem, e.since = problem, time.Now()
+	}
+	result := ctrl.Result{}
+	if wait := (*retryLater)(nil); errors.As(err, &wait) {
+		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
+		if wait.oneEntry {
+			shared = ""
+		}
+		result.RequeueAfter, err = wait.after, nil
+		if time.Since(e.since) > registry.RefusalGrace { // A long problem is not worth a round a second.
+			result.RequeueAfter = registry.RetryAfter
+		}
+	}
+	e.shared.Store(&shared)
+	return result, err
+}
+
+// writeClaims writes the entries of the claim kinds.
+func (w *Configurator) writeClaims(ctx context.Context) error {
+	current := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	ca, err := w.prepare(ctx, "MutatingWebhookConfiguration", current)
+	if err != nil {
+		return err
+	}
+	kinds := &v1alpha1.ClaimKindList{}
+	if err := w.Client.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	// The cache has no order, and every new order would be a change.
+	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(kinds.Items))
+	for i := range kinds.Items {
+		names[i] = kinds.Items[i].Name
+	}
+	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) }
+	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
+	var sizes []sizedEntry
+	for i := range kinds.Items {
+		if rules[i] == nil {
+			continue
+		}
+		k := &kinds.Items[i]
+		e := w.claimEntry(k, rules[i], ca)
+		size, err := sizeOf(k.Name, e, e.MatchConditions)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClaimEntryOf(current, k.Name) != nil, size})
+	}
+	out := leftOut(sizes)
+	w.claims.setLeftOut(out)
+	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
+		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
+	})
+	var leftovers []string
+	for _, e := range current.Webhooks {
+		same := func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
+		if !slices.ContainsFunc(entries, same) {
+			leftovers = append(leftovers, e.Name)
+		}
+	}
+	if err := w.remove(ctx, current, leftovers); err != nil {
+		return err
+	}
+	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(current.Name).
+		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
+}
+
+// writeClasses writes the entries of the class kinds.
+func (w *Configurator) writeClasses(ctx context.Context) error {
+	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	ca, err := w.prepare(ctx, "ValidatingWebhookConfiguration", current)
+	if err != nil {
+		return err
+	}
+	kinds := &v1alpha1.ClassKindList{}
+	if err := w.Client.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	// Classes that are offered to nobody need no guard.
+	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
+	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(guarded))
+	for i := range guarded {
+		names[i] = guarded[i].Name
+	}
+	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
+	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
+	var sizes []sizedEntry
+	for i := range guarded {
+		if rules[i] == nil {
+			continue
+		}
+		k := &guarded[i]
+		e := w.classEntry(k, rules[i], ca)
+		size, err := sizeOf(k.Name, e, e.MatchConditions)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClassEntryOf(current, k.Name) != nil, size})
+	}
+	out := leftOut(sizes)
+	w.classes.setLeftOut(out)
+	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
+		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
+	})
+	var leftovers []string
+	for _, e := range current.Webhooks {
+		same := func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
+		if !slices.ContainsFunc(entries, same) {
+			leftovers = append(leftovers, e.Name)
+		}
+	}
+	if err := w.remove(ctx, current, leftovers); err != nil {
+		return err
+	}
+	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).
+		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
+}
+
+// prepare reads the configuration as it is, and returns the CAs for its entries.
+func (w *Configurator) prepare(ctx context.Context, kind string, configuration client.Object) (ca []byte, err error) {
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); apierrors.IsNotFound(err) {
+		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration)
+		return nil, &retryLater{why, registry.RetryAfter, false}
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	ca, carried, err := w.bundles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Serving(ctx, ca); err != nil {
+		// This replica may serve a certificate of a CA whose overlap has ended until
+		// all entries trust the next CA, too. Until then, they trust the old one.
+		ca = parse(append(carried, ca)).encode(time.Now())
+		if w.Serving(ctx, ca) != nil {
+			return nil, &retryLater{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+		}
+	}
+	if len(carried) == 0 {
+		// These are the first entries: calls begin as soon as they are written.
+		if left := w.ServiceDelay - w.servingFor(time.Now()); left > 0 {
+			return nil, &retryLater{"the Service does not lead to this replica yet", left, false}
+		}
+	}
+	return ca, nil
+}
+
+// servingFor is how long this replica is known to serve.
+func (w *Configurator) servingFor(now time.Time) time.Duration {
+	w.serving.CompareAndSwap(nil, &now)
+	return now.Sub(*w.serving.Load())
+}

@@ -1,0 +1,267 @@
+package webhookconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// rule says which requests the API server sends to us.
+type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
+
+// claimRule is for the creation of claims of a kind.
+func (w *Configurator) claimRule(
+	ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration,
+) (*rule, error) {
+	if !w.Registration.Inventory.HasClaimKind(claimKind) {
+		return nil, errNotRegisteredYet
+	}
+	var before []admissionregistrationv1.RuleWithOperations
+	if e := ClaimEntryOf(current, claimKind); e != nil {
+		before = e.Rules
+	}
+	return w.rule(ctx, claimKind, before, "create")
+}
+
+// classRule is for the creation and the update of classes of a kind.
+func (w *Configurator) classRule(
+	ctx context.Context, classKind string, current *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (*rule, error) {
+	var before []admissionregistrationv1.RuleWithOperations
+	if e := ClassEntryOf(current, classKind); e != nil {
+		before = e.Rules
+	}
+	r, err := w.rule(ctx, classKind, before, "list", "watch")
+	if r != nil {
+		r.WithOperations(admissionregistrationv1.Update)
+	}
+	return r, err
+}
+
+// rule is for a resource in the version that the API server prefers, to which other
+// versions are converted (matchPolicy Equivalent). Without an answer, the rule stays as
+// it was before.
+func (w *Configurator) rule(
+	ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string,
+) (*rule, error) {
+	plural, group, _ := strings.Cut(name, ".")
+	r := admissionregistrationac.RuleWithOperations().
+		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
+	found, err := w.Registration.LookUp(ctx, name, verbs...)
+	switch {
+	case err == nil:
+		scope := admissionregistrationv1.ClusterScope
+		if found.Namespaced {
+			scope = admissionregistrationv1.NamespacedScope
+		}
+		return r.WithAPIVersions(found.Version).WithScope(scope), nil
+	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
+		return nil, err
+	}
+	if len(before) == 1 {
+		r.Scope = before[0].Scope
+		return r.WithAPIVersions(before[0].APIVersions...), err
+	}
+	return nil, err
+}
+
+// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
+// do not answer delay the others for rulesTimeout at most. The error says what must be
+// looked at again.
+func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
+	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
+	defer cancel()
+	rules := make([]*rule, len(names))
+	errs := make([]error, len(names))
+	var all errgroup.Group
+	all.SetLimit(registry.MaxLookUps)
+	for i := range names {
+		all.Go(func() error {
+			rules[i], errs[i] = ruleOf(ctx, names[i])
+			return nil
+		})
+	}
+	_ = all.Wait() // The errors are in errs.
+	incomplete := (*retryLater)(nil)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		if incomplete == nil {
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true}
+		}
+		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
+			incomplete.after = registry.RetryCRDAfter
+		}
+	}
+	if incomplete == nil {
+		return rules, nil
+	}
+	return rules, incomplete
+}
+
+// ClaimEntryOf returns the entry of a claim kind, nil if there is none.
+func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
+	for i := range c.Webhooks {
+		if c.Webhooks[i].Name == claimKind+v1alpha1.BindSuffix {
+			return &c.Webhooks[i]
+		}
+	}
+	return nil
+}
+
+// ClassEntryOf returns the entry of a class kind, nil if there is none.
+func ClassEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+	for i := range c.Webhooks {
+		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
+			return &c.Webhooks[i]
+		}
+	}
+	return nil
+}
+
+func (w *Configurator) claimEntry(
+	k *v1alpha1.ClaimKind, r *rule, ca []byte,
+) *admissionregistrationac.MutatingWebhookApplyConfiguration {
+	return admissionregistrationac.MutatingWebhook().
+		WithName(k.Name + v1alpha1.BindSuffix).
+		WithClientConfig(w.server(v1alpha1.BindPath, ca)).
+		WithRules(r).
+		WithMatchConditions(claimConditions(k)...).
+		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
+		WithFailurePolicy(failurePolicy(k)).
+		WithMatchPolicy(admissionregistrationv1.Equivalent).
+		WithReinvocationPolicy(admissionregistrationv1.NeverReinvocationPolicy).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
+		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
+		WithAdmissionReviewVersions("v1")
+}
+
+// failurePolicy of a claim kind. One that this release does not know becomes Fail: it
+// would make the configuration invalid, which all kinds share.
+func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyType {
+	if k.Spec.FailurePolicy == v1alpha1.Ignore {
+		return admissionregistrationv1.Ignore
+	}
+	return admissionregistrationv1.Fail
+}
+
+// classEntry has the failurePolicy Fail: without our answer, two defaults could be
+// stored for good. That blocks only a few writes of admins.
+func (w *Configurator) classEntry(
+	k *v1alpha1.ClassKind, r *rule, ca []byte,
+) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
+	return admissionregistrationac.ValidatingWebhook().
+		WithName(k.Name + v1alpha1.GuardSuffix).
+		WithClientConfig(w.server(v1alpha1.GuardPath, ca)).
+		WithRules(r).
+		WithMatchConditions(classConditions(k)...).
+		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchPolicy(admissionregistrationv1.Equivalent).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun).
+		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
+		WithAdmissionReviewVersions("v1")
+}
+
+// server is where the API server calls us.
+func (w *Configurator) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
+	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
+	if w.URL != "" {
+		return server.WithURL(strings.TrimSuffix(w.URL, "/") + path)
+	}
+	return server.WithService(admissionregistrationac.ServiceReference().
+		WithNamespace(w.Namespace).WithName(w.Service).WithPath(path).WithPort(443))
+}
+
+// namespaceSelector excludes the namespaces that the cluster and classbind itself depend on.
+func (w *Configurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
+	by := selector.NamespaceSelector(s, w.Namespace)
+	applied := metaac.LabelSelector().WithMatchLabels(by.MatchLabels)
+	for _, e := range by.MatchExpressions {
+		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator).WithValues(e.Values...))
+	}
+	return applied
+}
+
+// claimConditions save the API server the call for claims that would be left alone.
+// There is one condition for each path, so that an admin can tell them apart.
+func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
+	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
+	for i, p := range k.Spec.Paths.SettledBy() {
+		name := "class-reference-is-not-set"
+		if i > 0 {
+			name = fmt.Sprintf("skip-if-set-%d-is-not-set", i-1)
+		}
+		condition := admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names()))
+		conditions = append(conditions, condition)
+	}
+	return conditions
+}
+
+// classConditions save the API server the call for classes that neither become default
+// nor get another weight.
+func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
+	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
+	marked := func(object string) string {
+		value := at(object, mark)
+		return fmt.Sprintf(`%s && (%s == true || %s == "true")`, isSet(object, mark), value, value)
+	}
+	return []*admissionregistrationac.MatchConditionApplyConfiguration{
+		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
+			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
+		admissionregistrationac.MatchCondition().WithName("becomes-default-or-gets-a-weight").
+			WithExpression(fmt.Sprintf("%s && !(%s) || %s && !(%s && %s == %s)",
+				marked("object"), marked("oldObject"),
+				isSet("object", weight), isSet("oldObject", weight), at("object", weight), at("oldObject", weight))),
+	}
+}
+
+func sourceNames(s v1alpha1.Source) []string {
+	if s.Path == "" {
+		return []string{"metadata", "annotations", s.Annotation}
+	}
+	return s.Path.Names()
+}
+
+// at is the CEL expression for the value at a path. It uses indexes, because a field
+// may have the name of a CEL keyword.
+func at(object string, path []string) string {
+	var b strings.Builder
+	b.WriteString(object)
+	for _, name := range path {
+		fmt.Fprintf(&b, "[%q]", name)
+	}
+	return b.String()
+}
+
+// isSet is the CEL expression that says that the value at a path is there and not null.
+func isSet(object string, path []string) string { return "!(" + isUnset(object, path) + ")" }
+
+// isUnset is the opposite of isSet. It stops at the first missing name, because the API
+// server evaluates it for every claim. Looking into what is not a map is an error, as
+// in a claim whose spec is a string, or where there is no object. CEL ignores an error
+// if another term of the || is true, and then the last terms are true. Such a claim
+// must reach us, so that its author is told.
+func isUnset(object string, path []string) string {
+	var terms []string
+	for i, name := range path {
+		terms = append(terms, fmt.Sprintf("!(%q in %s)", name, at(object, path[:i])))
+	}
+	terms = append(terms, at(object, path)+" == null")
+	for i := range path {
+		terms = append(terms, fmt.Sprintf("type(%s) != map", at(object, path[:i])))
+	}
+	return strings.Join(terms, " || ")
+}

@@ -1,0 +1,257 @@
+package webhookconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+func TestClaimEntry(t *testing.T) {
+	const (
+		// That of a Service, with the placeholder %s for what differs.
+		entry = `{
+			"name": "claims.example.org.bind.classbind.io",
+			"clientConfig": {%s, "caBundle": "UEVN"},
+			"rules": [{"operations": ["CREATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"}],
+			"failurePolicy": %q,
+			"matchPolicy": "Equivalent",
+			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
+			"matchConditions": [
+				{"name": "class-reference-is-not-set", "expression": %q},
+				{"name": "skip-if-set-0-is-not-set", "expression": %q}],
+			"reinvocationPolicy": "Never",
+			"sideEffects": "None",
+			"timeoutSeconds": 3,
+			"admissionReviewVersions": ["v1"]
+		}`
+		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
+		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
+	)
+	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind", "port": 443}`
+	for name, tc := range map[string]struct {
+		reason string
+		url    string
+		policy v1alpha1.FailurePolicy
+		want   string
+	}{
+		"Service": {
+			reason: "We should have a Service called.",
+			policy: v1alpha1.Fail, want: service,
+		},
+		"Ignore": {
+			reason: "We should take over the failure policy.",
+			policy: v1alpha1.Ignore, want: service,
+		},
+		"PolicyOfAnotherRelease": {
+			reason: "We should not spoil the configuration, which all share, with a failure policy that we do not know.",
+			policy: "Retry", want: service,
+		},
+		"URL": {
+			reason: "We should have a URL called, and no Service.",
+			url:    "https://localhost:9443", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
+		},
+		"URLWithASlash": {
+			reason: "We should not write two slashes.",
+			url:    "https://localhost:9443/", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
+		},
+		"URLWithAPath": {
+			reason: "We should keep the path of a proxy.",
+			url:    "https://proxy/classbind", policy: v1alpha1.Fail, want: `"url": "https://proxy/classbind/bind"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Configurator{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
+			k := controllertest.NewClaimKind("claims.example.org")
+			k.Spec.FailurePolicy = tc.policy
+			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create).
+				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("claims").WithScope(admissionregistrationv1.NamespacedScope)
+			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM")))
+			require.NoError(t, err)
+			policy := tc.policy
+			if policy == "Retry" {
+				policy = v1alpha1.Fail
+			}
+			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, policy, noReference, noResource), string(got), tc.reason)
+		})
+	}
+}
+
+func TestClaimConditions(t *testing.T) {
+	type condition struct{ name, expression string }
+	for name, tc := range map[string]struct {
+		reason string
+		paths  v1alpha1.ClaimPaths
+		want   []condition
+	}{
+		"TopLevel": {
+			reason: "We should ask for the type of the object itself alone, and last.",
+			paths:  v1alpha1.ClaimPaths{ClassRef: ".className"},
+			want: []condition{
+				{"class-reference-is-not-set", `!("className" in object) || object["className"] == null || type(object) != map`},
+			},
+		},
+		"Nested": {
+			reason: "We should ask for the type of each parent last, after what most claims are told by.",
+			paths:  v1alpha1.ClaimPaths{ClassRef: ".spec.a.b"},
+			want: []condition{
+				{"class-reference-is-not-set", `!("spec" in object) || !("a" in object["spec"]) || !("b" in object["spec"]["a"]) || object["spec"]["a"]["b"] == null` +
+					` || type(object) != map || type(object["spec"]) != map || type(object["spec"]["a"]) != map`},
+			},
+		},
+		"Keywords": {
+			reason: "We should ask by index, so that a field may have the name of a keyword or a dash in it, and have a condition for each path.",
+			paths:  v1alpha1.ClaimPaths{ClassRef: ".in", SkipIfSet: []v1alpha1.FieldPath{".namespace", ".a-b"}},
+			want: []condition{
+				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
+				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
+				{"skip-if-set-1-is-not-set", `!("a-b" in object) || object["a-b"] == null || type(object) != map`},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []condition
+			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Paths: tc.paths}}) {
+				got = append(got, condition{*c.Name, *c.Expression})
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
+
+func TestNamespaceSelector(t *testing.T) {
+	const always = `{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "own"]}`
+	for name, tc := range map[string]struct {
+		reason   string
+		selector v1alpha1.NamespaceSelector
+		want     string
+	}{
+		"Empty": {
+			reason: "We should leave out kube-system and our own namespace.",
+			want:   `{"matchExpressions": [` + always + `]}`,
+		},
+		"Labels": {
+			reason:   "We should keep all labels.",
+			selector: v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"env": "prod", "team": ""}},
+			want:     `{"matchLabels": {"env": "prod", "team": ""}, "matchExpressions": [` + always + `]}`,
+		},
+		"Expressions": {
+			reason: "We should keep all expressions, even one that asks for what we leave out.",
+			selector: v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+				{Key: "env", Operator: metav1.LabelSelectorOpExists},
+				{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"own", "kube-system"}},
+			}},
+			want: `{"matchExpressions": [` + always + `, {"key": "env", "operator": "Exists"},
+				{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["own", "kube-system"]}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Configurator{Namespace: "own"}
+			got, err := json.Marshal(w.namespaceSelector(tc.selector))
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.want, string(got), tc.reason)
+		})
+	}
+}
+
+func TestClassEntry(t *testing.T) {
+	const entry = `{
+			"name": "golds.example.org.guard.classbind.io",
+			"clientConfig": {%s, "caBundle": "UEVN"},
+			"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"}],
+			"failurePolicy": "Fail",
+			"matchPolicy": "Equivalent",
+			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
+			"matchConditions": %s,
+			"sideEffects": "NoneOnDryRun",
+			"timeoutSeconds": 3,
+			"admissionReviewVersions": ["v1"]
+		}`
+	for name, tc := range map[string]struct {
+		reason string
+		url    string
+		want   string
+	}{
+		"Service": {
+			reason: "We should have a Service called.",
+			want:   `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/guard", "port": 443}`,
+		},
+		"URL": {
+			reason: "We should have a URL called, and no Service.",
+			url:    "https://localhost:9443", want: `"url": "https://localhost:9443/guard"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Configurator{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
+			k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{
+				Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+			}}
+			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
+				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("golds").WithScope(admissionregistrationv1.ClusterScope)
+			conditions, err := json.Marshal(classConditions(k))
+			require.NoError(t, err)
+			got, err := json.Marshal(w.classEntry(k, rule, []byte("PEM")))
+			require.NoError(t, err)
+			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, conditions), string(got), tc.reason)
+		})
+	}
+}
+
+// TestClassConditions compares the whole text of the conditions. A test with an API server checks what they do.
+func TestClassConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha1.ClassKindSpec
+		want   string
+	}{
+		"Annotations": {
+			reason: "We should ask for annotations by their keys, slashes included.",
+			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "e.org/default"}, Weight: v1alpha1.Source{Annotation: "weight"}},
+			want: `!(!("metadata" in object) || !("annotations" in object["metadata"]) || !("e.org/default" in object["metadata"]["annotations"])` +
+				` || object["metadata"]["annotations"]["e.org/default"] == null` +
+				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
+				` && (object["metadata"]["annotations"]["e.org/default"] == true || object["metadata"]["annotations"]["e.org/default"] == "true")` +
+				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("e.org/default" in oldObject["metadata"]["annotations"])` +
+				` || oldObject["metadata"]["annotations"]["e.org/default"] == null` +
+				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
+				` && (oldObject["metadata"]["annotations"]["e.org/default"] == true || oldObject["metadata"]["annotations"]["e.org/default"] == "true"))` +
+				` || !(!("metadata" in object) || !("annotations" in object["metadata"]) || !("weight" in object["metadata"]["annotations"])` +
+				` || object["metadata"]["annotations"]["weight"] == null` +
+				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
+				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("weight" in oldObject["metadata"]["annotations"])` +
+				` || oldObject["metadata"]["annotations"]["weight"] == null` +
+				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
+				` && object["metadata"]["annotations"]["weight"] == oldObject["metadata"]["annotations"]["weight"])`,
+		},
+		"Paths": {
+			reason: "We should ask for fields, and for the type of each parent last.",
+			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}},
+			want: `!(!("default" in object) || object["default"] == null || type(object) != map) && (object["default"] == true || object["default"] == "true")` +
+				` && !(!(!("default" in oldObject) || oldObject["default"] == null || type(oldObject) != map) && (oldObject["default"] == true || oldObject["default"] == "true"))` +
+				` || !(!("spec" in object) || !("weight" in object["spec"]) || object["spec"]["weight"] == null || type(object) != map || type(object["spec"]) != map)` +
+				` && !(!(!("spec" in oldObject) || !("weight" in oldObject["spec"]) || oldObject["spec"]["weight"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)` +
+				` && object["spec"]["weight"] == oldObject["spec"]["weight"])`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, c := range classConditions(&v1alpha1.ClassKind{Spec: tc.spec}) {
+				got[*c.Name] = *c.Expression
+			}
+			assert.Equal(t, map[string]string{
+				"is-not-being-deleted": `!("metadata" in object) || !("deletionTimestamp" in object["metadata"])` +
+					` || object["metadata"]["deletionTimestamp"] == null || type(object) != map || type(object["metadata"]) != map`,
+				"becomes-default-or-gets-a-weight": tc.want,
+			}, got, tc.reason)
+		})
+	}
+}

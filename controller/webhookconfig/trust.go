@@ -1,0 +1,157 @@
+package webhookconfig
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// overlap is how long the entries still trust a CA after another replaced it. Most
+// replicas serve a certificate of the new CA within seconds, but one that is mounted
+// from a Secret waits for the kubelet, which may take two minutes.
+const overlap = 15 * time.Minute
+
+// Bundles returns the CA bundles of all our entries, each once.
+func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
+	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
+	claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := errors.Join(
+		client.IgnoreNotFound(reader.Get(ctx, key, claims)),
+		client.IgnoreNotFound(reader.Get(ctx, key, classes)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the webhook configurations: %w", err)
+	}
+	bundles := map[string][]byte{}
+	for i := range claims.Webhooks {
+		if e := &claims.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.BindSuffix) {
+			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
+		}
+	}
+	for i := range classes.Webhooks {
+		if e := &classes.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.GuardSuffix) {
+			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
+		}
+	}
+	return slices.Collect(maps.Values(bundles)), nil
+}
+
+// currentCAs returns the current CAs in PEM, one for each Secret that may have one:
+// while the mode of certificates changes, replicas of both modes are called.
+func (w *Configurator) currentCAs(ctx context.Context) ([][]byte, error) {
+	var all [][]byte
+	for _, name := range []string{v1alpha1.CASecret, v1alpha1.TLSSecret} {
+		secret := &corev1.Secret{}
+		if err := w.Live.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, secret); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("cannot get the CA: %w", err)
+		}
+		all = append(all, secret.Data[corev1.ServiceAccountRootCAKey])
+	}
+	return all, nil
+}
+
+// bundles returns the bundle that all entries should carry, and those that they carry now.
+func (w *Configurator) bundles(ctx context.Context) (due []byte, carried [][]byte, err error) {
+	current, err := w.currentCAs(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if carried, err = Bundles(ctx, w.Client); err != nil {
+		return nil, nil, err
+	}
+	return w.trust.bundle(time.Now(), current, carried), carried, nil
+}
+
+// outdated says whether an entry should carry another bundle. No event tells when an
+// overlap ends, or when a Secret that is not watched changes.
+func (w *Configurator) outdated(ctx context.Context) bool {
+	due, carried, err := w.bundles(ctx)
+	return err == nil && slices.ContainsFunc(carried, func(b []byte) bool { return !bytes.Equal(b, due) })
+}
+
+// certificates by their DER encoding.
+type certificates map[string]*x509.Certificate
+
+// parse reads PEM. It skips what is not a certificate, as verifiers do.
+func parse(bundles [][]byte) certificates {
+	all := certificates{}
+	for _, rest := range bundles {
+		for block, rest := pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+			if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+				all[string(c.Raw)] = c
+			}
+		}
+	}
+	return all
+}
+
+// encode returns those that have not expired, sorted, because a new order would be a change.
+func (all certificates) encode(now time.Time) (bundle []byte) {
+	for _, der := range slices.Sorted(maps.Keys(all)) {
+		if now.Before(all[der].NotAfter) {
+			bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: []byte(der)})...)
+		}
+	}
+	return bundle
+}
+
+// trust remembers which CAs the entries should carry: the current ones, and replaced
+// ones of which some replica may still serve a certificate.
+type trust struct {
+	mu    sync.Mutex
+	known map[string]authority // by DER
+}
+
+// authority is a CA. superseded is when another replaced it; zero means that it is current.
+type authority struct {
+	certificate *x509.Certificate
+	superseded  time.Time
+}
+
+// bundle returns PEM for all entries, made of the current CAs and those that the
+// entries carry. It is empty if there is none.
+func (t *trust) bundle(now time.Time, current, carried [][]byte) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, carries := map[string]authority{}, parse(carried)
+	for der, c := range parse(current) {
+		known[der] = authority{certificate: c}
+	}
+	for der, a := range t.known {
+		if a.superseded.IsZero() {
+			a.superseded = now
+		}
+		// Forgotten, it would count as new in the next round, because entries carry it.
+		if known[der].certificate == nil && (now.Sub(a.superseded) < overlap || carries[der] != nil) {
+			known[der] = a
+		}
+	}
+	for der, c := range carries {
+		if known[der].certificate == nil {
+			known[der] = authority{c, now}
+		}
+	}
+	t.known = known
+	trusted := certificates{}
+	for der, a := range known {
+		if a.superseded.IsZero() || now.Sub(a.superseded) < overlap {
+			trusted[der] = a.certificate
+		}
+	}
+	return trusted.encode(now)
+}

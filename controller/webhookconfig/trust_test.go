@@ -1,0 +1,308 @@
+package webhookconfig
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+)
+
+// secrets are a live reader of nothing but Secrets: the data of each, by "namespace/name".
+type secrets map[string]map[string][]byte
+
+func (s secrets) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if secret, ok := o.(*corev1.Secret); ok && s[k.String()] != nil {
+		secret.Data = s[k.String()]
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, k.Name)
+}
+
+func (s secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected")
+}
+
+// newCA returns a CA in PEM, which expires in a day or at the given time. All have the
+// same name, as CAs have that classbind makes one after the other.
+func newCA(t *testing.T, notAfter ...time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: append(notAfter, time.Now().Add(24*time.Hour))[0],
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	c, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pem, err := cert.EncodeCertificates(c)
+	require.NoError(t, err)
+	return pem
+}
+
+func TestTrust(t *testing.T) {
+	begin := time.Now().Truncate(time.Second) // As the times of certificates are.
+	pem := map[string][]byte{
+		"a": newCA(t), "b": newCA(t), "c": newCA(t),
+		"brief":   newCA(t, begin.Add(time.Hour)),
+		"garbage": []byte("PEM"), "nothing": nil,
+		"broken": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+	}
+	pem["broken, a and text"] = slices.Concat(pem["broken"], pem["a"], pem["garbage"])
+	pem["a and b"] = slices.Concat(pem["a"], pem["b"])
+	all := func(names []string) (all [][]byte) {
+		for _, n := range names {
+			all = append(all, pem[n])
+		}
+		return all
+	}
+	type names []string
+	// round of the configurator: the time since the one before, the CAs of the Secrets,
+	// and the bundles of the entries.
+	type round struct {
+		after            time.Duration
+		current, carried names
+		want             names
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		rounds []round
+	}{
+		"None": {
+			reason: "We should trust nobody before there is a CA.",
+			rounds: []round{{0, nil, nil, nil}, {time.Second, names{"nothing", "nothing"}, nil, nil}},
+		},
+		"First": {
+			reason: "We should trust the first CA, and it alone.",
+			rounds: []round{{0, names{"a"}, nil, names{"a"}}, {time.Second, names{"a"}, names{"a"}, names{"a"}}},
+		},
+		"Rotation": {
+			reason: "We should trust the old CA and the new one until the overlap is over.",
+			rounds: []round{
+				{0, names{"a"}, names{"a"}, names{"a"}},
+				{time.Hour, names{"b"}, names{"a"}, names{"a", "b"}},
+				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+				{1, names{"b"}, names{"a and b"}, names{"b"}},
+			},
+		},
+		"StillCarried": {
+			reason: "We should not trust a CA again because an entry has not been written yet, or was read before it was.",
+			rounds: []round{
+				{0, names{"a"}, names{"a"}, names{"a"}},
+				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+				{overlap, names{"b"}, names{"a and b"}, names{"b"}},
+				{time.Second, names{"b"}, names{"a and b", "b"}, names{"b"}},
+				{overlap, names{"b"}, names{"a and b"}, names{"b"}},
+				{time.Second, names{"b"}, names{"b"}, names{"b"}},
+			},
+		},
+		"AddedByHand": {
+			reason: "We should allow for a CA that an entry carries, and that we do not know: a leader before us may have written it.",
+			rounds: []round{
+				{0, names{"b"}, names{"b", "a"}, names{"a", "b"}},
+				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+				{1, names{"b"}, names{"a and b"}, names{"b"}},
+				{time.Second, names{"b"}, names{"b"}, names{"b"}},
+				{time.Hour, names{"b"}, names{"a and b"}, names{"a", "b"}},
+			},
+		},
+		"NoEntries": {
+			reason: "We should trust the old CA though no entry carried it: a replica that was about to be called serves a certificate of it.",
+			rounds: []round{
+				{0, names{"a"}, nil, names{"a"}},
+				{time.Second, names{"b"}, nil, names{"a", "b"}},
+				{time.Second, names{"c"}, nil, names{"a", "b", "c"}},
+				{overlap - time.Second, names{"c"}, nil, names{"b", "c"}},
+				{time.Second, names{"c"}, nil, names{"c"}},
+			},
+		},
+		"Returns": {
+			reason: "We should trust a CA that returns for as long as it stays, and allow for it anew when it goes.",
+			rounds: []round{
+				{0, names{"a"}, names{"a"}, names{"a"}},
+				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+				{time.Second, names{"a"}, names{"a and b"}, names{"a", "b"}},
+				{overlap, names{"a"}, names{"a and b"}, names{"a"}},
+				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+				{1, names{"b"}, names{"a and b"}, names{"b"}},
+			},
+		},
+		"SecretGone": {
+			reason: "We should trust a CA for a while whose Secret is gone, and then nobody.",
+			rounds: []round{
+				{0, names{"a"}, names{"a"}, names{"a"}},
+				{time.Second, names{"nothing"}, names{"a"}, names{"a"}},
+				{overlap - 1, names{"nothing"}, names{"a"}, names{"a"}},
+				{1, names{"nothing"}, names{"a"}, nil},
+				{time.Second, names{"b"}, names{"a"}, names{"b"}},
+			},
+		},
+		"SecretBack": {
+			reason: "We should forget that a Secret was gone once it is back.",
+			rounds: []round{
+				{0, names{"a"}, names{"a"}, names{"a"}},
+				{time.Second, nil, names{"a"}, names{"a"}},
+				{time.Minute, names{"a"}, names{"a"}, names{"a"}},
+				{overlap, names{"a"}, names{"a"}, names{"a"}},
+			},
+		},
+		"TwoSecrets": {
+			reason: "We should trust the CAs of both modes for as long as both are there: replicas of both may be called while the mode is changed.",
+			rounds: []round{
+				{0, names{"a", "nothing"}, names{"a"}, names{"a"}},
+				{time.Second, names{"a", "b"}, names{"a"}, names{"a", "b"}},
+				{2 * overlap, names{"a", "b"}, names{"a and b"}, names{"a", "b"}},
+				{time.Second, names{"nothing", "b"}, names{"a and b"}, names{"a", "b"}},
+				{overlap, names{"nothing", "b"}, names{"a and b"}, names{"b"}},
+			},
+		},
+		"SeveralInOneSecret": {
+			reason: "We should trust all CAs of a Secret, of which an intermediate CA may have several.",
+			rounds: []round{{0, names{"a and b"}, nil, names{"a", "b"}}, {2 * overlap, names{"a and b"}, names{"a and b"}, names{"a", "b"}}},
+		},
+		"Expired": {
+			reason: "We should leave out a CA that has expired, wherever it is from.",
+			rounds: []round{
+				{0, names{"brief", "a"}, nil, names{"a", "brief"}},
+				{time.Hour - 1, names{"a"}, names{"brief"}, names{"a", "brief"}},
+				{1, names{"a"}, names{"brief"}, names{"a"}},
+				{time.Second, names{"a", "brief"}, names{"brief"}, names{"a"}},
+				{time.Second, names{"brief"}, nil, names{"a"}},
+			},
+		},
+		"Garbage": {
+			reason: "We should leave out what is no certificate: nobody could trust it.",
+			rounds: []round{
+				{0, names{"garbage", "a"}, names{"broken"}, names{"a"}},
+				{time.Second, names{"broken"}, names{"garbage", "a"}, names{"a"}},
+				{overlap, names{"garbage"}, names{"garbage"}, nil},
+			},
+		},
+		"PartlyGarbage": {
+			reason: "We should trust what is a certificate beside what is none, as those do who verify.",
+			rounds: []round{
+				{0, names{"broken, a and text"}, nil, names{"a"}},
+				{time.Second, names{"b"}, names{"broken, a and text"}, names{"a", "b"}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trust, now := &trust{}, begin
+			for i, r := range tc.rounds {
+				now = now.Add(r.after)
+				got := trust.bundle(now, all(r.current), all(r.carried))
+				has := parse([][]byte{got})
+				var trusted names
+				for _, n := range []string{"a", "b", "c", "brief"} {
+					for der := range parse(all(names{n})) {
+						if has[der] != nil {
+							trusted = append(trusted, n)
+						}
+					}
+				}
+				assert.Equal(t, r.want, trusted, "%s Round %d.", tc.reason, i)
+				assert.Equal(t, len(r.want), bytes.Count(got, []byte("BEGIN")), "%s Round %d.", tc.reason, i)
+			}
+		})
+	}
+}
+
+// TestTrustOrder has so many CAs that a random order would show.
+func TestTrustOrder(t *testing.T) {
+	var old, current [][]byte
+	for range 8 {
+		old, current = append(old, newCA(t)), append(current, newCA(t))
+	}
+	trust, now := &trust{}, time.Now()
+	first := trust.bundle(now, current, old)
+	for range 5 {
+		slices.Reverse(old)
+		slices.Reverse(current)
+		again := trust.bundle(now.Add(time.Second), current, append(old, first))
+		assert.Equal(t, string(first), string(again), "We should write the same each time: a new order would be a change, whose event would bring us back here.")
+	}
+	certificates, err := cert.ParseCertsPEM(first)
+	require.NoError(t, err)
+	assert.Len(t, certificates, 16, "We should write each CA once.")
+}
+
+func TestBundles(t *testing.T) {
+	claims := func(bundles ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		for _, b := range bundles {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{
+				Name: "a" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte(b)},
+			})
+		}
+		return c
+	}
+	classes := func(bundles ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		for _, b := range bundles {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
+				Name: "a" + v1alpha1.GuardSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte(b)},
+			})
+		}
+		return c
+	}
+	refused := errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		reason string
+		reader client.Reader
+		want   []string
+		err    error
+	}{
+		"NotDeployed":  {reason: "We should find none where nothing is deployed.", reader: &controllertest.Cached{}},
+		"NoEntries":    {reason: "We should find none where nothing is registered.", reader: &controllertest.Cached{Configuration: claims(), Guarding: classes()}},
+		"ClaimsAlone":  {reason: "We should do with one of the configurations.", reader: &controllertest.Cached{Configuration: claims("a")}, want: []string{"a"}},
+		"ClassesAlone": {reason: "We should do with the other one, too.", reader: &controllertest.Cached{Guarding: classes("a")}, want: []string{"a"}},
+		"Distinct": {
+			reason: "We should have each once: there may be thousands of entries.",
+			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes("b", "c", "c")}, want: []string{"a", "b", "c"},
+		},
+		"Empty": {
+			reason: "We should not pass over an entry without a bundle, whose calls fail.",
+			reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"},
+		},
+		"NotOurs": {
+			reason: "We should pass over an entry that somebody else has put there: it calls somebody else.",
+			reader: &controllertest.Cached{Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{
+				{Name: "example.org", ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("a")}},
+			}}},
+		},
+		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bundles, err := Bundles(t.Context(), tc.reader)
+			require.ErrorIs(t, err, tc.err, tc.reason)
+			var got []string
+			for _, b := range bundles {
+				got = append(got, string(b))
+			}
+			slices.Sort(got)
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
