@@ -13,7 +13,7 @@ import (
 
 // answer for a claim that was created now. First come the reasons for which the API
 // server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, r *registry, d document, namespace string) (*Item, error) {
+func (o *options) answer(ctx context.Context, r *registrations, d document, namespace string) (*Item, error) {
 	gvk := d.GroupVersionKind()
 	item := &Item{Claim: Claim{
 		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.where,

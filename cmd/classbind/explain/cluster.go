@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	controllerregistry "github.com/classbind/classbind/controller/registry" // This package has a registry, too.
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -23,7 +23,7 @@ import (
 // the right to list.
 type cluster struct {
 	api    client.Reader
-	reader *controllerregistry.Reader
+	reader *registry.Reader
 }
 
 // config returns the configuration of the cluster that kubectl would use, and its
@@ -60,7 +60,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
 	}
-	reader, err := controllerregistry.NewReader(config)
+	reader, err := registry.NewReader(config)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 
 func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
 	kind, namespaced, err := c.reader.Resolve(ctx, name, verbs...)
-	if controllerregistry.NotInstalledOrUnsuitable(err) {
+	if registry.NotInstalledOrUnsuitable(err) {
 		err = &notServedError{err}
 	}
 	return resource{GroupVersionKind: kind, namespaced: namespaced}, err

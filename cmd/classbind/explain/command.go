@@ -1,6 +1,6 @@
 // Package explain is the command that says which class a claim gets, and why.
 // files reads manifests. cluster and offline are the two sources of registrations
-// and classes, and registry combines them as the server does. answer decides on a
+// and classes, and registrations combines them as the server does. answer decides on a
 // claim in the server's order. report prints the result for programs, and table for
 // people.
 package explain
@@ -209,7 +209,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer
 	if o.namespace != "" {
 		namespace = o.namespace
 	}
-	r, err := newRegistry(ctx, source, o.own)
+	r, err := newRegistrations(ctx, source, o.own)
 	if err != nil {
 		return failed(err)
 	}

@@ -298,7 +298,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 			claims := documentsOf(t, goldClaim)
 			s, err := newFiles(objects, claims)
 			require.NoError(t, err)
-			r, err := newRegistry(t.Context(), s, "classbind-system")
+			r, err := newRegistrations(t.Context(), s, "classbind-system")
 			require.NoError(t, err)
 			v, err := r.view(t.Context(), &r.claimKinds[0])
 			require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 
 		s, err := newFiles(registrations, []document{d})
 		require.NoError(t, err)
-		r, err := newRegistry(t.Context(), s, "classbind-system")
+		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		o := &options{fresh: func() uint64 { return 7 }}
 		got, err := o.answer(t.Context(), r, d, "default")

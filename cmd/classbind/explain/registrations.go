@@ -44,8 +44,8 @@ func notServed(err error) bool {
 	return errors.As(err, &n)
 }
 
-// registry is what is registered.
-type registry struct {
+// registrations are what is registered.
+type registrations struct {
 	source
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
@@ -64,16 +64,16 @@ type view struct {
 	notes []string
 }
 
-func newRegistry(ctx context.Context, s source, own string) (*registry, error) {
+func newRegistrations(ctx context.Context, s source, own string) (*registrations, error) {
 	claimKinds, classKinds, err := s.registrations(ctx)
-	return &registry{
+	return &registrations{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
 		resources: map[string]resource{}, namespaces: map[string]labels.Set{}, views: map[string]*view{},
 	}, err
 }
 
 // claimKind that registers a kind, nil where none does.
-func (r *registry) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alpha1.ClaimKind, resource, error) {
+func (r *registrations) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alpha1.ClaimKind, resource, error) {
 	for i := range r.claimKinds {
 		k := &r.claimKinds[i]
 		if _, group, _ := strings.Cut(k.Name, "."); group != kind.Group {
@@ -96,7 +96,7 @@ func (r *registry) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alp
 }
 
 // view of a claim kind, with all classes.
-func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
+func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
 		return v, nil
 	}
@@ -124,7 +124,7 @@ func (r *registry) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, erro
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (r *registry) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
+func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		if ready.Reason != v1alpha1.ReasonStale {
@@ -149,7 +149,7 @@ func (v *view) note(format string, args ...any) {
 }
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
-func (r *registry) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
+func (r *registrations) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
 	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, r.own)
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
