@@ -1,8 +1,8 @@
 // Package explain is the command that says which class a claim gets, and why.
 // files reads manifests. cluster and offline are the two sources of registrations
-// and classes, and registrations combines them as the server does. answer decides on a
-// claim in the server's order. report prints the result for programs, and table for
-// people.
+// and classes, and registrations combine them as the server does. answer has the
+// server's Decider decide on a claim. report prints the result for programs, and table
+// for people.
 package explain
 
 import (
