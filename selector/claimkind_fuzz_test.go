@@ -83,8 +83,9 @@ var pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
 // knownValues says whether this release knows all values of the enums. An absent value
 // is the default.
 func knownValues(s *v1alpha1.ClaimKindSpec) bool {
-	return slices.Contains([]v1alpha1.ClassRefFormat{"", v1alpha1.ObjectReference, v1alpha1.LocalObjectReference, v1alpha1.TypedLocalObjectReference, v1alpha1.Name}, s.ClassRefFormat) &&
-		slices.Contains([]v1alpha1.Strategy{"", v1alpha1.Random, v1alpha1.WeightedRandom, v1alpha1.HighestWeight, v1alpha1.LeastClaims, v1alpha1.RoundRobin}, s.Strategy) &&
+	_, strategy := strategies[s.Strategy]
+	form := slices.ContainsFunc(referenceForms, func(f referenceForm) bool { return f.name == s.ClassRefFormat })
+	return (form || s.ClassRefFormat == "") && (strategy || s.Strategy == "") &&
 		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
 		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&
 		slices.Contains([]v1alpha1.ClassNamespacesFrom{"", v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames}, s.ClassNamespaces.From) &&

@@ -56,7 +56,8 @@ func (m Mode) Commits() bool { return m == Admit || m == Later }
 // Gate is asked about the class that a claim would get, what no filter can tell: whether
 // its author may use it, whether there is room. If it refuses, the next class is drawn.
 type Gate struct {
-	// Reason is one word, for programs. Text reads after a number of classes.
+	// Reason is one word, for programs. Text reads after a number of classes, and after
+	// "is".
 	Reason, Text string
 	// Admits may ask others, until the context ends, and may be asked about a class again.
 	// An error ends the decision, because nobody knows then. It may reserve something only
@@ -131,12 +132,16 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 // refusing returns the first gate that refuses a class, nil if none does.
 func (d *Decider) refusing(asking *asking, mode Mode, view *View, claim Claim, c *Class) (*Gate, error) {
 	for i := range d.Gates {
-		ctx := asking.context()
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("cannot ask whether the claim may get %q: %w", c, err)
+		gate, ctx := &d.Gates[i], asking.context()
+		admits, err := false, ctx.Err()
+		if err == nil {
+			admits, err = gate.Admits(ctx, mode, view, claim, c)
 		}
-		if admits, err := d.Gates[i].Admits(ctx, mode, view, claim, c); err != nil || !admits {
-			return &d.Gates[i], err
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell whether %q is %s for the claim: %w", c, gate.Text, err)
+		}
+		if !admits {
+			return gate, nil
 		}
 	}
 	return nil, nil

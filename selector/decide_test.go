@@ -156,8 +156,8 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		},
 		"ClassRefFormat": {
 			reason: "We should write no reference of another form",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = "GroupKindReference" },
-			want:   `has the classRefFormat "GroupKindReference", which this release of classbind does not know: set spec.classRefFormat to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = "Pointer" },
+			want:   `has the classRefFormat "Pointer", which this release of classbind does not know: set spec.classRefFormat to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
 		},
 		"ClassNamespacesFrom": {
 			reason: "We should offer no classes of other namespaces",

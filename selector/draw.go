@@ -11,7 +11,8 @@ import (
 // filter drops candidates that a claim is offered but may not get. The author of the
 // claim learns how many, and why.
 type filter struct {
-	// reason is one word, for programs. text reads after a number of classes.
+	// reason is one word, for programs. text reads after a number of classes, and after
+	// "is".
 	reason, text string
 	// compile returns what the filter does for a kind of claim, nil for nothing.
 	compile func(*ClaimKind) drops
@@ -21,9 +22,10 @@ type filter struct {
 // that cannot be judged goes to no claim.
 type drops func(Claim, *Class) (bool, error)
 
-// filters run in this order. The first that drops a candidate gives the reason. A new
-// filter is a new row.
-var filters = []filter{
+// filters run in this order. The first that drops a candidate gives the reason. A class
+// over the limit of labels has none here, so the filters below do not see it. A new filter
+// is a new row.
+var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
 	{"Cordoned", "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
@@ -43,8 +45,10 @@ type compiledFilter struct {
 	drops        drops
 }
 
-// maxFilters is how many filters a kind may have.
-const maxFilters = 8
+// maxFilters is how many filters a kind may have. There are no more in the table.
+const maxFilters = 16
+
+var _ [maxFilters - len(filters)]struct{}
 
 // Dropped counts the candidates that each filter of a kind dropped. It is an array
 // because a claim allocates no memory for what it does not get.
@@ -90,8 +94,8 @@ type Strategy struct {
 // memory is what a strategy remembers of its decisions on the claims of one kind. Many
 // goroutines use it at once.
 type memory interface {
-	// rank of a class. The draw is among the classes with the highest.
-	rank(*Class) int64
+	// rank of a class for a claim. The draw is among the classes with the highest.
+	rank(Claim, *Class) int64
 	// commit remembers that a claim gets a class, at this time. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
 	commit(claim Claim, c *Class, rank int64, now time.Time) bool
@@ -194,7 +198,7 @@ func (d *draw) place(c *Class) candidate {
 	kind := d.view.Kind
 	rank, key := kind.Strategy.place(uniform(d.seed, c.sum), c.Weight)
 	if kind.memory != nil {
-		rank = kind.memory.rank(c)
+		rank = kind.memory.rank(d.claim, c)
 	}
 	return candidate{c, rank, key}
 }

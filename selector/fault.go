@@ -27,8 +27,17 @@ func (k *ClaimKind) fault(classes []*Classes) *Fault {
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
 		"claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: "+
-			"set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind",
-		k.Name, names, k.form.name)}
+			"set spec.classRefFormat to %s, or leave one class kind",
+		k.Name, names, k.form.name, strings.Join(formsThatNameKinds(), " or "))}
+}
+
+func formsThatNameKinds() (names []string) {
+	for _, f := range referenceForms {
+		if f.namesKind {
+			names = append(names, string(f.name))
+		}
+	}
+	return names
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not

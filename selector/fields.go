@@ -85,7 +85,7 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 	const maxNameBytes = escapeFactor*v1alpha1.MaxNameBytes + 2
 	r.add(generateName, asScalar, maxNameBytes)
 	r.add(k.classRef, asScalar, maxNameBytes) // The form Name.
-	for _, f := range referenceFields {
+	for _, f := range k.form.fields {
 		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
 	return r.compiled(0)

@@ -10,9 +10,6 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// referenceFields are the fields that name a class, in any form of reference.
-var referenceFields = []string{"apiVersion", "apiGroup", "kind", "namespace", "name"}
-
 // referenceForm is how a class reference is written and read.
 type referenceForm struct {
 	name v1alpha1.ClassRefFormat
@@ -20,6 +17,8 @@ type referenceForm struct {
 	// names its namespace.
 	namesKind, namesNamespace bool
 	write                     func(*Class) jsontext.Value
+	// fields of a claim's reference that read asks for.
+	fields []string
 	// read a reference: its text, in the form Name, or its fields.
 	read func(text string, field func(string) string) named
 }
@@ -35,6 +34,7 @@ var referenceForms = []referenceForm{
 			gvk := c.Kind.GroupVersionKind
 			return texts("apiVersion", gvk.GroupVersion().String(), "kind", gvk.Kind, "namespace", c.Namespace, "name", c.Name)
 		},
+		fields: []string{"apiVersion", "kind", "namespace", "name"},
 		read: func(_ string, field func(string) string) named {
 			group, _, ok := strings.Cut(field("apiVersion"), "/")
 			if !ok { // It is a version of the core's.
@@ -49,14 +49,16 @@ var referenceForms = []referenceForm{
 			gvk := c.Kind.GroupVersionKind
 			return texts("apiGroup", gvk.Group, "kind", gvk.Kind, "name", c.Name)
 		},
+		fields: []string{"apiGroup", "kind", "name"},
 		read: func(_ string, field func(string) string) named {
 			return named{group: field("apiGroup"), kind: field("kind"), name: field("name")}
 		},
 	},
 	{
-		name:  v1alpha1.LocalObjectReference,
-		write: func(c *Class) jsontext.Value { return texts("name", c.Name) },
-		read:  func(_ string, field func(string) string) named { return named{name: field("name")} },
+		name:   v1alpha1.LocalObjectReference,
+		write:  func(c *Class) jsontext.Value { return texts("name", c.Name) },
+		fields: []string{"name"},
+		read:   func(_ string, field func(string) string) named { return named{name: field("name")} },
 	},
 	{
 		name:  v1alpha1.Name,

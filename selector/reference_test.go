@@ -1,10 +1,12 @@
 package selector
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -72,5 +74,25 @@ func TestReference(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
 		})
+	}
+}
+
+// Every form is read as it is written, from the fields that a claim's reader keeps.
+func TestReferencesAreReadBack(t *testing.T) {
+	for _, form := range referenceForms {
+		for _, namespace := range []string{"", "team"} {
+			k := postgres()
+			k.Spec.ClassRefFormat = form.name
+			kind := NewClaimKind(k)
+			classKind := newKind("golds.example.org", "Gold")
+			classKind.Namespaced = namespace != ""
+			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)
+			claim := fmt.Sprintf(`{"spec":{"classRef":%s}}`, kind.Reference(gold))
+			object, err := kind.Decode([]byte(claim))
+			require.NoError(t, err)
+			classes, bound := kind.BoundTo("team", object)
+			assert.True(t, bound, "We should see that %s is bound.", claim)
+			assert.Contains(t, classes, kind.countedAs(gold), "We should count %s for its class.", claim)
+		}
 	}
 }

@@ -4,10 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// maxTurns is how many turns are remembered, also of classes that are gone: some 15 MB.
-const maxTurns = 1 << 17
+	"github.com/classbind/classbind/api/v1alpha1"
+)
 
 // turns remembers when each class was last given to a claim of one kind, for
 // RoundRobin: the candidate whose turn is the longest ago is next. If all claims ask
@@ -28,7 +27,7 @@ type turns struct {
 }
 
 // rank is higher, the longer ago the class had its turn.
-func (t *turns) rank(c *Class) int64 {
+func (t *turns) rank(_ Claim, c *Class) int64 {
 	if last, ok := t.last.Load(c.place); ok {
 		return -last.(*atomic.Int64).Load()
 	}
@@ -45,7 +44,7 @@ func (t *turns) take(class uint64, last int64) bool {
 	entry, ok := t.last.Load(class)
 	if !ok {
 		var loaded bool
-		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > maxTurns {
+		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > v1alpha1.MaxTurns {
 			t.forget()
 		}
 	}
@@ -54,7 +53,7 @@ func (t *turns) take(class uint64, last int64) bool {
 
 // forget drops the oldest turns: all but the latest half.
 func (t *turns) forget() {
-	since := t.now.Load() - maxTurns/2
+	since := t.now.Load() - v1alpha1.MaxTurns/2
 	t.last.Range(func(class, last any) bool {
 		// One that has none yet is about to have its turn.
 		if n := last.(*atomic.Int64).Load(); n != 0 && n <= since {

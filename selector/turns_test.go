@@ -156,25 +156,25 @@ func TestRoundRobinAtOnce(t *testing.T) {
 
 func TestTurnsAreForgotten(t *testing.T) {
 	turns := &turns{}
-	for class := range uint64(3 * maxTurns) {
+	for class := range uint64(3 * v1alpha1.MaxTurns) {
 		require.True(t, turns.take(class, 0))
-		require.LessOrEqual(t, turns.size.Load(), int64(maxTurns), "We should not remember every class that there ever was.")
+		require.LessOrEqual(t, turns.size.Load(), int64(v1alpha1.MaxTurns), "We should not remember every class that there ever was.")
 	}
 	n := 0
 	turns.last.Range(func(any, any) bool { n++; return true })
 	assert.EqualValues(t, turns.size.Load(), n)
-	assert.EqualValues(t, 3*maxTurns, -turns.rank(&Class{place: 3*maxTurns - 1}), "We should remember the latest.")
-	assert.Zero(t, turns.rank(&Class{place: 0}), "We should forget the oldest.")
+	assert.EqualValues(t, 3*v1alpha1.MaxTurns, -turns.rank(Claim{}, &Class{place: 3*v1alpha1.MaxTurns - 1}), "We should remember the latest.")
+	assert.Zero(t, turns.rank(Claim{}, &Class{place: 0}), "We should forget the oldest.")
 }
 
 func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 	turns := &turns{}
-	turns.now.Store(maxTurns)
+	turns.now.Store(v1alpha1.MaxTurns)
 	taken := new(atomic.Int64)
 	turns.last.Store(uint64(1), taken)
 	turns.forget()
-	taken.Store(maxTurns + 1)
-	assert.EqualValues(t, maxTurns+1, -turns.rank(&Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
+	taken.Store(v1alpha1.MaxTurns + 1)
+	assert.EqualValues(t, v1alpha1.MaxTurns+1, -turns.rank(Claim{}, &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {

@@ -59,7 +59,14 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
-		"Live":       func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
+		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
+		"Admits": func(b *Binder, i *selector.Inventory) {
+			i.SetClasses(index(sqlClasses, "gold tier=gold"))
+			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {
+				<-ctx.Done()
+				return false, ctx.Err()
+			}}}
+		},
 		"Registered": func(b *Binder, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); b.Registered = registered },
 		"await": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
@@ -116,7 +123,8 @@ func TestReviewsEndInTime(t *testing.T) {
 			})
 		})
 	}
-	assert.Subset(t, binders, asking(reflect.TypeFor[Binder]()), "We should know of all that a claim may wait for.")
+	waits := append(asking(reflect.TypeFor[Binder]()), asking(reflect.TypeFor[selector.Decider]())...)
+	assert.Subset(t, binders, append(waits, asking(reflect.TypeFor[selector.Gate]())...), "We should know of all that a claim may wait for.")
 	assert.Subset(t, guards, asking(reflect.TypeFor[Guard]()), "We should know of all that a class may wait for.")
 }
 
@@ -131,7 +139,8 @@ func (s slow) Read([]byte) (int, error) {
 // asking returns the fields that are functions with a context.
 func asking(of reflect.Type) (names []string) {
 	for _, field := range reflect.VisibleFields(of) {
-		if f := field.Type; f.Kind() == reflect.Func && f.NumIn() > 0 && f.In(0) == reflect.TypeFor[context.Context]() {
+		// Deadline asks nobody.
+		if f := field.Type; f.Kind() == reflect.Func && f.NumIn() > 0 && f.In(0) == reflect.TypeFor[context.Context]() && field.Name != "Deadline" {
 			names = append(names, field.Name)
 		}
 	}

@@ -45,6 +45,10 @@ const (
 	// MaxClassLabelBytes limits the keys and values of one class's labels together. It
 	// protects the same memory. Beyond it, the class is offered to no claim.
 	MaxClassLabelBytes = 8 << 10
+	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind,
+	// also those that are gone. It protects the memory of every replica: 15 MB. Beyond it,
+	// the older half is forgotten.
+	MaxTurns = 1 << 17
 
 	// MaxReviewBytes limits an AdmissionReview. The API server takes a request of 3 MiB
 	// and stores an object of 1.5 MiB; Go's JSON writes up to six bytes for one of them.

@@ -89,6 +89,30 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	}, v1alpha1.LateEvents)
 }
 
+// refused queues the event that gates refuse all classes of a claim, once.
+func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
+	first := false
+	notify := func(is bool) {
+		w.own(func(s *claimState) {
+			if c := s.waiting[claim.uid]; c != nil {
+				first = c.notified != is
+				c.notified = is
+			}
+		})
+	}
+	if notify(true); !first {
+		return
+	}
+	claim.ask = "" // It may be long, and is not needed any more.
+	queued := e.queue.push(&queuedEvent{
+		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: d.Warning(),
+		failed: func() { notify(false) },
+	}, v1alpha1.LateEvents/2)
+	if !queued {
+		notify(false)
+	}
+}
+
 // notifyWaiting queues one event for each claim that has waited for noticeDelay and
 // matches no class. Namespaces take turns. It handles at least one claim, even if the
 // context has ended, and leaves the rest for the next call.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,6 +251,39 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// TestRefusedByAGate has a gate refuse the only class for a minute.
+func TestRefusedByAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiting = 50
+		var open atomic.Bool
+		var asked, written, events atomic.Int64
+		b, claims, _ := bubble(t, func(r *http.Request) (*http.Response, error) {
+			written.Add(1)
+			return patched(r), nil
+		})
+		b.Events.client = noEvents{created: &events}
+		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {
+			assert.Equal(t, selector.Later, mode, "We should ask only for a claim that is about to be bound.")
+			asked.Add(1)
+			return open.Load(), nil
+		}}}
+		for i := range waiting {
+			addClaim(t, claims, claimJSON(i, wantsGold, "team"))
+		}
+		end := b.startIn(t)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Zero(t, written.Load(), "We should not bind to a class that is full.")
+		assert.LessOrEqual(t, asked.Load(), int64(waiting*(1+time.Minute/registry.RetryAfter)), "We should ask again after a while, and not all the time.")
+		assert.EqualValues(t, waiting, events.Load(), "We should tell each claim's author once.")
+		open.Store(true)
+		time.Sleep(registry.RetryAfter + lateRound)
+		synctest.Wait()
+		assert.EqualValues(t, waiting, written.Load(), "We should bind once there is room.")
+		end()
+	})
+}
+
 // TestAskingTakesTurns checks that namespaces take turns.
 func TestAskingTakesTurns(t *testing.T) {
 	w := newLateWatch(t)
@@ -444,13 +478,24 @@ func BenchmarkAskingAgain(b *testing.B) {
 	}
 }
 
-// noEvents accepts all events, and keeps none.
-type noEvents struct{ eventsclient.EventsV1Interface }
+// noEvents accepts all events, and keeps none. It counts them, if there is a counter.
+type noEvents struct {
+	eventsclient.EventsV1Interface
 
-func (noEvents) Events(string) eventsclient.EventInterface { return noEventsOf{} }
+	created *atomic.Int64
+}
 
-type noEventsOf struct{ eventsclient.EventInterface }
+func (n noEvents) Events(string) eventsclient.EventInterface { return noEventsOf{created: n.created} }
 
-func (noEventsOf) Create(_ context.Context, e *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+type noEventsOf struct {
+	eventsclient.EventInterface
+
+	created *atomic.Int64
+}
+
+func (n noEventsOf) Create(_ context.Context, e *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+	if n.created != nil {
+		n.created.Add(1)
+	}
 	return e, nil
 }

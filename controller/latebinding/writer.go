@@ -115,8 +115,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	}
 	if decision.Class == nil {
-		w.own(func(s *claimState) { s.missed(claim) })
-		return "", 0, nil
+		return "", l.unmatched(claim, &decision), nil
 	}
 	kind := decision.View.Kind
 	version, err := l.write(ctx, claim, decision)
@@ -140,6 +139,17 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, registry.RetryAfter, nil
 	}
 	return lateFailed, 0, err
+}
+
+// unmatched records that a claim has no class. If gates refused those that match, no
+// watch shows when that changes, so the claim is tried again.
+func (l *lateWriter) unmatched(claim waitingAttempt, d *selector.Decision) (again time.Duration) {
+	if len(d.Refused) == 0 {
+		l.watch.own(func(s *claimState) { s.missed(claim) })
+		return 0
+	}
+	l.binder.Events.refused(l.watch, claim, d)
+	return registry.RetryAfter
 }
 
 // decide chooses a class for a claim, none while the classes are not known.
