@@ -53,7 +53,7 @@ func (m Mode) reads() bool { return m == Admit || m == DryRun }
 // Commits says whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
 
-// Gate is asked about the class that a claim would get, what no filter can tell: whether
+// Gate is asked what no filter can tell about the class that a claim would get: whether
 // its author may use it, whether there is room. If it refuses, the next class is drawn.
 type Gate struct {
 	// Reason is one word, for programs. Text reads after a number of classes, and after
@@ -77,17 +77,15 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	}
 	asking := asking{ctx: ctx, limit: d.Deadline}
 	defer asking.end()
-	began := d.now()
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
-	decision.Took = d.now().Sub(began)
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
 	return decision, err
 }
 
-// drawLive draws again, from the classes as they are now. Only those that match are
-// read: the decision keeps its view, for texts that say among how many they were.
+// drawLive draws again, from the classes as they are now. Only those that match are read:
+// if there is none, the texts say how many are known, so the decision keeps its view.
 func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error {
 	began := d.now()
 	live, err := d.Live(asking.context(), decision.View, decision.Claim.Claim)
@@ -96,12 +94,16 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 		decision.Read = ReadFailed
 		return err
 	}
-	err = d.draw(asking, live, decision, mode)
 	decision.Read = ReadFound
+	if err := d.draw(asking, live, decision, mode); err != nil {
+		return err
+	}
 	if decision.Class == nil {
 		decision.Read = ReadNone
+		return nil
 	}
-	return err
+	decision.View = live
+	return nil
 }
 
 // draw a class from a view. If the mode commits, the memory of the strategy may have
@@ -109,8 +111,12 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode) error {
 	claim, memory := decision.Claim.Claim, view.Kind.memory
 	for {
-		draw := draw{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
-		best := draw.first(decision)
+		began := d.now()
+		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
+		best := order.first(decision)
+		if decision.Read == NotRead {
+			decision.Took += d.now().Sub(began)
+		}
 		for best.class != nil && len(d.Gates) > 0 {
 			gate, err := d.refusing(asking, mode, view, claim, best.class)
 			if err != nil {
@@ -120,10 +126,10 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 				break
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
-			best = draw.next(best.class)
+			best = order.next(best.class)
 		}
-		decision.Class = best.class
 		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
+			decision.Class = best.class
 			return nil
 		}
 	}
@@ -214,8 +220,8 @@ type Decision struct {
 	DropErr error
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
-	// Took is how long the draw among the known classes took, ReadTook how long it took
-	// to read others, and Read what came of that.
+	// Took is how long the draw among the known classes took, without the gates, ReadTook
+	// how long it took to read others, and Read what came of that.
 	Took, ReadTook time.Duration
 	Read           LiveRead
 }

@@ -145,10 +145,10 @@ func (a candidate) before(b candidate) bool {
 	return compare(a.class, b.class) < 0
 }
 
-// draw gives the candidates of a claim in the order of its kind's strategy. It is lazy:
+// order gives the candidates of a claim in the order of its kind's strategy. It is lazy:
 // nearly every claim gets the first, so only that one is kept at first. To go down the
 // order is to draw with the same odds among those that are left.
-type draw struct {
+type order struct {
 	view  *View
 	claim Claim
 	seed  uint64
@@ -158,10 +158,10 @@ type draw struct {
 
 // first candidate, without a class if there is none. The decision learns how many there
 // are, and what was dropped.
-func (d *draw) first(decision *Decision) (best candidate) {
+func (o *order) first(decision *Decision) (best candidate) {
 	decision.Candidates, decision.Dropped, decision.DropErr, decision.Refused = 0, Dropped{}, nil, nil
-	kind, claim := d.view.Kind, d.claim
-	d.view.each(claim, func(c *Class) {
+	kind, claim := o.view.Kind, o.claim
+	o.view.each(claim, func(c *Class) {
 		if i, err := kind.dropping(claim, c); i >= 0 {
 			decision.Dropped[i]++
 			if err != nil && decision.DropErr == nil {
@@ -170,7 +170,7 @@ func (d *draw) first(decision *Decision) (best candidate) {
 			return
 		}
 		decision.Candidates++
-		if next := d.place(c); best.class == nil || next.before(best) {
+		if next := o.place(c); best.class == nil || next.before(best) {
 			best = next
 		}
 	})
@@ -178,27 +178,27 @@ func (d *draw) first(decision *Decision) (best candidate) {
 }
 
 // next candidate after one that was refused, without a class if there is none.
-func (d *draw) next(refused *Class) candidate {
-	if d.rest == nil {
-		d.rest = &candidateHeap{}
-		d.view.each(d.claim, func(c *Class) {
-			if i, _ := d.view.Kind.dropping(d.claim, c); i < 0 && c != refused {
-				*d.rest = append(*d.rest, d.place(c))
+func (o *order) next(refused *Class) candidate {
+	if o.rest == nil {
+		o.rest = &candidateHeap{}
+		o.view.each(o.claim, func(c *Class) {
+			if i, _ := o.view.Kind.dropping(o.claim, c); i < 0 && c != refused {
+				*o.rest = append(*o.rest, o.place(c))
 			}
 		})
-		heap.Init(d.rest)
+		heap.Init(o.rest)
 	}
-	if d.rest.Len() == 0 {
+	if o.rest.Len() == 0 {
 		return candidate{}
 	}
-	return heap.Pop(d.rest).(candidate)
+	return heap.Pop(o.rest).(candidate)
 }
 
-func (d *draw) place(c *Class) candidate {
-	kind := d.view.Kind
-	rank, key := kind.Strategy.place(uniform(d.seed, c.sum), c.Weight)
+func (o *order) place(c *Class) candidate {
+	kind := o.view.Kind
+	rank, key := kind.Strategy.place(uniform(o.seed, c.sum), c.Weight)
 	if kind.memory != nil {
-		rank = kind.memory.rank(d.claim, c)
+		rank = kind.memory.rank(o.claim, c)
 	}
 	return candidate{c, rank, key}
 }

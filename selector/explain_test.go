@@ -16,9 +16,9 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// TestExplainAgreesWithChoose on 1,000 generated claims, each with classes of its
+// TestExplainAgreesWithDecide on 1,000 generated claims, each with classes of its
 // own; what is reported of those is compared with a look at each of them alone.
-func TestExplainAgreesWithChoose(t *testing.T) {
+func TestExplainAgreesWithDecide(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 4000 {
 		g := generator{rand.New(rand.NewPCG(5, uint64(i)))} //nolint:gosec // It has to be reproducible.

@@ -269,3 +269,32 @@ func TestExplainRefusals(t *testing.T) {
 	assert.Equal(t, []Drop{{Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
 }
+
+// A gate that fails after classes were read, or in a second draw, leaves no class behind.
+func TestGateFailsLate(t *testing.T) {
+	failed := errors.New("the authorizer does not answer")
+	k := postgres()
+	k.Spec.Strategy = v1alpha1.RoundRobin
+	kind := NewClaimKind(k)
+	view := newView(kind, []*Classes{manyClasses("as.example.org", 2, 2)})
+	asked := 0
+	d := Decider{
+		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, v *View, c Claim, class *Class) (bool, error) {
+			if asked++; asked == 1 { // Another claim takes the turn.
+				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c, class), time.Time{}))
+				return true, nil
+			}
+			return false, failed
+		}}},
+		Live: func(_ context.Context, v *View, _ Claim) (*View, error) { return view, nil },
+	}
+	got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
+	require.ErrorIs(t, err, failed)
+	require.ErrorContains(t, err, "full for the claim", "We should say what could not be told.")
+	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
+
+	got, err = d.Decide(t.Context(), newView(kind, nil), Intake{Claim: claim(1)}, Admit)
+	require.ErrorIs(t, err, failed)
+	assert.Equal(t, ReadFound, got.Read, "We should say that the read was not at fault.")
+	assert.Nil(t, got.Class)
+}

@@ -42,6 +42,7 @@ type Binder struct {
 // Review binds a claim that is being created. It leaves alone any other operation, and a
 // claim kind that is not registered any more; fails before all classes are known; waits
 // for a kind that this replica has not heard of yet; and leaves the rest to the Decider.
+// It reads the claim first: that cannot fail for a claim from an API server.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
 	var (
 		view     *selector.View

@@ -153,7 +153,7 @@ func (r *lateReplica) lead(t testing.TB) (end func()) {
 func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
 	t.Helper()
 	eventually(t, "We should count the claims.", func(c *assert.CollectT) {
-		assert.Equal(c, map[string]ClaimCounts{lateKind: want}, r.claims.Counts())
+		assert.Equal(c, map[string]ClaimCounts{lateKind: want}, r.claims.allCounts())
 	})
 }
 

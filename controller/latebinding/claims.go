@@ -74,7 +74,7 @@ func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Confi
 		return nil, err
 	}
 	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
-	c.Metrics = NewMetrics(c.Counts)
+	c.Metrics = NewMetrics(c.allCounts)
 	return c, nil
 }
 
@@ -214,9 +214,9 @@ func (c *Claims) unwatched(name string, why error) {
 	c.changed.Notify(name)
 }
 
-// Counts returns the claims of every kind whose claims are known. Only the leader
+// allCounts returns the claims of every kind whose claims are known. Only the leader
 // counts waiting claims, except for kinds whose claims every replica counts.
-func (c *Claims) Counts() map[string]ClaimCounts {
+func (c *Claims) allCounts() map[string]ClaimCounts {
 	counts := map[string]ClaimCounts{}
 	for name, w := range c.watches() {
 		if n, synced := w.counts(); synced {

@@ -57,8 +57,8 @@ func (q *inTurn[T]) Pop() T {
 // many items as places are free. Alone it fills three quarters, so that places are left
 // for the next.
 type boundedQueue[T comparable] struct {
-	// mu guards queue. An owner would need a channel for each question that is asked here;
-	// whoever holds mu waits for nobody.
+	// mu guards queue. It has no owner, because each use is one short step: whoever holds
+	// mu waits for nobody.
 	mu     sync.Mutex
 	queue  *inTurn[T]
 	queued chan struct{} // one for each item

@@ -39,7 +39,7 @@ type claimWatch struct {
 	// ended is closed when the owner has ended, after the watch was stopped.
 	ended chan struct{}
 
-	// The fields below are the owner's, and once it has ended, withdraw's.
+	// Only the owner uses the fields below. After it has ended, withdraw does.
 
 	state *claimState
 	// before is the watch that this one replaces. Its counts stay until this one has synced.
@@ -75,6 +75,10 @@ func (w *claimWatch) run() {
 		case <-w.stopped.Done():
 			return
 		case change := <-w.changes:
+			if w.stopped.Err() != nil { // Both were ready.
+				change.done <- nil
+				return
+			}
 			err := loop.Recovered(func() error { change.do(w.state); return nil })
 			w.published.Store(w.state.summary())
 			change.done <- err

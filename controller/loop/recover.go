@@ -21,10 +21,15 @@ var ErrPanic = errors.New("panic")
 
 // Recovered runs do in a goroutine of ours, where a panic would end the process: the
 // author of one object could stop leader after leader. A panic becomes an ErrPanic, and
-// its stack is logged.
+// its stack is logged. An ErrPanic that goes on as a panic is logged no second time.
 func Recovered(do func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if logged, ok := p.(error); ok && errors.Is(logged, ErrPanic) {
+			err = logged
+			return
+		}
+		if p != nil {
 			err = fmt.Errorf("%w: %s", ErrPanic, brief.Text(fmt.Sprint(p), v1alpha1.MaxMessageBytes))
 			stack := debug.Stack()
 			logf.Log.Error(err, "Recovered from a panic", "stack", string(stack[:min(len(stack), longestStack)]))

@@ -145,7 +145,7 @@ type State struct {
 	Classes *selector.Classes
 	// Revision of the watched kind.
 	Revision selector.Revision
-	// Refused says that the API server said no, which may yet change. since is when
+	// Refused says that the API server said no, which may yet change. Since is when
 	// that began.
 	Refused bool
 	Since   time.Time

@@ -37,7 +37,7 @@ func (w watched) LateProblem(string) error { return w.late }
 func TestDescribeClaims(t *testing.T) {
 	const later, counted = v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted
 	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
-	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those of a moment ago count: "
+	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count: "
 	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
 	condition := func(conditionType string, met metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}

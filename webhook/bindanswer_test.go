@@ -227,3 +227,14 @@ func TestReviewCountsInFlight(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int{"SQLClass/a": 10, "SQLClass/b": 10, "SQLClass/c": 10, "SQLClass/d": 10}, counts, "We should count each claim at once.")
 }
+
+// The names in a warning are those of the classes that were read, which the snapshot does not have.
+func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
+	kind := newClaimKind()
+	binder := newBinder(t, newInventory(kind, index(sqlClasses)))
+	binder.Decider.Live = asLive(selector.NewView(kind, []*selector.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
+	response, err := binder.Review(t.Context(), newRequest(`{}`))
+	require.NoError(t, err)
+	require.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Warnings[0], "leave the mark on one of SQLClass/a, SQLClass/b", "We should name them.")
+}
