@@ -179,7 +179,7 @@ func TestModes(t *testing.T) {
 					asked = m
 					return true, nil
 				}}},
-				Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
+				Live: func(context.Context, *View, Claim) (*View, error) {
 					reads++
 					return NewView(v.Kind, nil), nil
 				},
@@ -279,14 +279,14 @@ func TestGateFailsLate(t *testing.T) {
 	view := newView(kind, []*Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
-		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, v *View, c Claim, class *Class) (bool, error) {
+		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c Claim, class *Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
 				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c, class), time.Time{}))
 				return true, nil
 			}
 			return false, failed
 		}}},
-		Live: func(_ context.Context, v *View, _ Claim) (*View, error) { return view, nil },
+		Live: func(context.Context, *View, Claim) (*View, error) { return view, nil },
 	}
 	got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
 	require.ErrorIs(t, err, failed)

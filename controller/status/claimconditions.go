@@ -39,7 +39,8 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 	describe(later, s.Claims.LateProblem, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
 	describe(counted, s.Claims.Problem, v1alpha1.ConditionClaimsCounted,
-		"the claims of each class are counted", "the claims of each class are not counted, so only those bound in the last 40 seconds count")
+		"the claims of each class are counted",
+		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
 }
 
 // condition has the message met without an error, and unmet with one.
