@@ -179,7 +179,7 @@ func TestModes(t *testing.T) {
 					asked = m
 					return true, nil
 				}}},
-				Live: func(context.Context, *View, Claim) (*View, error) {
+				Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
 					reads++
 					return NewView(v.Kind, nil), nil
 				},
