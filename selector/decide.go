@@ -95,6 +95,7 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 		return err
 	}
 	decision.Read = ReadFound
+	decision.undraw()
 	if err := d.draw(asking, live, decision, mode); err != nil {
 		return err
 	}
@@ -132,6 +133,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			decision.Class = best.class
 			return nil
 		}
+		decision.undraw()
 	}
 }
 
@@ -226,6 +228,11 @@ type Decision struct {
 	Read           LiveRead
 }
 
+// undraw forgets a draw, for another.
+func (d *Decision) undraw() {
+	d.Candidates, d.Dropped, d.DropErr, d.Refused = 0, Dropped{}, nil, nil
+}
+
 // Drawn says whether there was a draw, with or without a candidate.
 func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
@@ -251,10 +258,10 @@ func (d *Decision) Reason() string {
 // DroppedText is how many classes each filter dropped and each gate refused, such as
 // "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
-	return d.dropped(func(reason, _ string, n int) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
+	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
 
-func (d *Decision) dropped(format func(reason, text string, n int) string, separator string) string {
+func (d *Decision) dropped(format func(reason, text string, n int32) string, separator string) string {
 	var texts []string
 	for i, n := range d.Dropped {
 		if n > 0 {
@@ -262,7 +269,7 @@ func (d *Decision) dropped(format func(reason, text string, n int) string, separ
 			texts = append(texts, format(f.reason, f.text, n))
 		}
 	}
-	byGate := map[*Gate]int{}
+	byGate := map[*Gate]int32{}
 	for _, r := range d.Refused {
 		byGate[r.Gate]++
 	}

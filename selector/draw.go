@@ -52,7 +52,7 @@ var _ [maxFilters - len(filters)]struct{}
 
 // Dropped counts the candidates that each filter of a kind dropped. It is an array
 // because a claim allocates no memory for what it does not get.
-type Dropped [maxFilters]int
+type Dropped [maxFilters]int32
 
 // compileFilters for the claims of a kind.
 func (k *ClaimKind) compileFilters() {
@@ -94,8 +94,9 @@ type Strategy struct {
 // memory is what a strategy remembers of its decisions on the claims of one kind. Many
 // goroutines use it at once.
 type memory interface {
-	// rank of a class for a claim. The draw is among the classes with the highest.
-	rank(Claim, *Class) int64
+	// rank of a class for a claim of this namespace. The draw is among the classes with
+	// the highest.
+	rank(namespace string, c *Class) int64
 	// commit remembers that a claim gets a class, at this time. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
 	commit(claim Claim, c *Class, rank int64, now time.Time) bool
@@ -136,13 +137,8 @@ type candidate struct {
 
 // before says whether the draw prefers a to b.
 func (a candidate) before(b candidate) bool {
-	switch {
-	case a.rank != b.rank:
-		return a.rank > b.rank
-	case a.key != b.key:
-		return a.key < b.key
-	}
-	return compare(a.class, b.class) < 0
+	return a.rank > b.rank ||
+		a.rank == b.rank && (a.key < b.key || a.key == b.key && compare(a.class, b.class) < 0)
 }
 
 // order gives the candidates of a claim in the order of its kind's strategy. It is lazy:
@@ -159,7 +155,6 @@ type order struct {
 // first candidate, without a class if there is none. The decision learns how many there
 // are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
-	decision.Candidates, decision.Dropped, decision.DropErr, decision.Refused = 0, Dropped{}, nil, nil
 	kind, claim := o.view.Kind, o.claim
 	o.view.each(claim, func(c *Class) {
 		if i, err := kind.dropping(claim, c); i >= 0 {
@@ -198,7 +193,7 @@ func (o *order) place(c *Class) candidate {
 	kind := o.view.Kind
 	rank, key := kind.Strategy.place(uniform(o.seed, c.sum), c.Weight)
 	if kind.memory != nil {
-		rank = kind.memory.rank(o.claim, c)
+		rank = kind.memory.rank(o.claim.Namespace, c)
 	}
 	return candidate{c, rank, key}
 }

@@ -281,7 +281,7 @@ func TestGateFailsLate(t *testing.T) {
 	d := Decider{
 		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c Claim, class *Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
-				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c, class), time.Time{}))
+				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c.Namespace, class), time.Time{}))
 				return true, nil
 			}
 			return false, failed

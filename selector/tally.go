@@ -145,7 +145,7 @@ func put(slots []atomic.Pointer[Count], c *Count) {
 // counts rank the classes of a kind by the fewest claims.
 type counts struct{ kind *ClaimKind }
 
-func (n counts) rank(_ Claim, c *Class) int64 { return -n.kind.Tally.claims(n.kind.countedAs(c)) }
+func (n counts) rank(_ string, c *Class) int64 { return -n.kind.Tally.claims(n.kind.countedAs(c)) }
 
 // commit counts the claim as in flight. A claim that has no name yet is known by its
 // generateName.

@@ -27,7 +27,7 @@ type turns struct {
 }
 
 // rank is higher, the longer ago the class had its turn.
-func (t *turns) rank(_ Claim, c *Class) int64 {
+func (t *turns) rank(_ string, c *Class) int64 {
 	if last, ok := t.last.Load(c.place); ok {
 		return -last.(*atomic.Int64).Load()
 	}

@@ -163,8 +163,8 @@ func TestTurnsAreForgotten(t *testing.T) {
 	n := 0
 	turns.last.Range(func(any, any) bool { n++; return true })
 	assert.EqualValues(t, turns.size.Load(), n)
-	assert.EqualValues(t, 3*v1alpha1.MaxTurns, -turns.rank(Claim{}, &Class{place: 3*v1alpha1.MaxTurns - 1}), "We should remember the latest.")
-	assert.Zero(t, turns.rank(Claim{}, &Class{place: 0}), "We should forget the oldest.")
+	assert.EqualValues(t, 3*v1alpha1.MaxTurns, -turns.rank("", &Class{place: 3*v1alpha1.MaxTurns - 1}), "We should remember the latest.")
+	assert.Zero(t, turns.rank("", &Class{place: 0}), "We should forget the oldest.")
 }
 
 func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
@@ -174,7 +174,7 @@ func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 	turns.last.Store(uint64(1), taken)
 	turns.forget()
 	taken.Store(v1alpha1.MaxTurns + 1)
-	assert.EqualValues(t, v1alpha1.MaxTurns+1, -turns.rank(Claim{}, &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
+	assert.EqualValues(t, v1alpha1.MaxTurns+1, -turns.rank("", &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {

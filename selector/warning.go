@@ -67,7 +67,7 @@ func (d *Decision) unmatched() string {
 	case d.View.partly():
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
-	if dropped := d.dropped(func(_, text string, n int) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
+	if dropped := d.dropped(func(_, text string, n int32) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
 	if d.DropErr != nil {
