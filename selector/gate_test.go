@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ func TestGates(t *testing.T) {
 		gates []Gate
 		live  bool
 		mode  Mode
+		limit time.Duration // of asking
 		want  want
 	}{
 		"Open":       {why: "We should give the first of the order.", gates: []Gate{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
@@ -53,12 +55,12 @@ func TestGates(t *testing.T) {
 		"AllLive":    {why: "We should tell of those that were read.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, live: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", read: ReadNone}},
 		"LateAll":    {why: "We should read nothing later.", gates: []Gate{refusing("Full", order...)}, live: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
 		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
-		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, want: want{err: context.DeadlineExceeded}},
+		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decider{Gates: tc.gates, Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 20*time.Millisecond)
+				return context.WithTimeout(ctx, cmp.Or(tc.limit, time.Hour))
 			}}
 			if tc.live {
 				d.Live = func(context.Context, *View, Claim) (*View, error) { return live, nil }
