@@ -91,26 +91,30 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 
 // refused queues the event that gates refuse all classes of a claim, once.
 func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
-	first := false
-	notify := func(is bool) {
-		w.own(func(s *claimState) {
-			if c := s.waiting[claim.uid]; c != nil {
-				first = c.notified != is
-				c.notified = is
-			}
-		})
-	}
-	if notify(true); !first {
+	if !w.setNotified(claim.uid, true) {
 		return
 	}
-	claim.ask = "" // It may be long, and is not needed any more.
+	failed := func() { w.setNotified(claim.uid, false) } // The next refusal queues it again.
+	claim.ask = ""                                       // It may be long, and is not needed any more.
 	queued := e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: d.Warning(),
-		failed: func() { notify(false) },
+		failed: failed,
 	}, v1alpha1.LateEvents/2)
 	if !queued {
-		notify(false)
+		failed()
 	}
+}
+
+// setNotified records whether a claim's event is sent or queued, and says whether that is
+// news.
+func (w *claimWatch) setNotified(uid types.UID, is bool) (news bool) {
+	w.own(func(s *claimState) {
+		if c := s.waiting[uid]; c != nil {
+			news = c.notified != is
+			c.notified = is
+		}
+	})
+	return news
 }
 
 // notifyWaiting queues one event for each claim that has waited for noticeDelay and
