@@ -95,7 +95,7 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 		return err
 	}
 	decision.Read = ReadFound
-	decision.undraw()
+	decision.forgetDraw()
 	if err := d.draw(asking, live, decision, mode); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			decision.Class = best.class
 			return nil
 		}
-		decision.undraw()
+		decision.forgetDraw()
 	}
 }
 
@@ -228,8 +228,8 @@ type Decision struct {
 	Read           LiveRead
 }
 
-// undraw forgets a draw, for another.
-func (d *Decision) undraw() {
+// forgetDraw makes room for the outcome of another draw.
+func (d *Decision) forgetDraw() {
 	d.Candidates, d.Dropped, d.DropErr, d.Refused = 0, Dropped{}, nil, nil
 }
 

@@ -75,9 +75,12 @@ func TestGates(t *testing.T) {
 			if got.Class != nil {
 				class = got.Class.Name
 			}
+			assert.Equal(t, tc.want.class, class, tc.why)
+			assert.Equal(t, tc.want.dropped, got.DroppedText(), tc.why)
+			assert.Equal(t, tc.want.reason, got.Reason(), tc.why)
 			assert.Equal(t, tc.want.read, got.Read, tc.why)
 			assert.Contains(t, got.Warning(), tc.want.warning, tc.why)
-			assert.Equal(t, tc.want, want{class, got.DroppedText(), got.Reason(), tc.want.warning, got.Read, nil}, tc.why)
+			assert.Equal(t, tc.want.warning == "", got.Warning() == "", tc.why)
 		})
 	}
 }

@@ -35,9 +35,9 @@ type Intake struct {
 }
 
 // Decode reads a claim of this kind from JSON: only the fields that Read and BoundTo ask
-// for. Of a value that is too long, it keeps the length. It fails if the claim is not an object.
-// Of several fields of one name the last counts, as it does for the API server, which
-// never sends them.
+// for. Of a value that is too long, it keeps the length. It fails if the claim is not an
+// object. Of several fields of one name the last counts, as it does for the API server,
+// which never sends them.
 func (k *ClaimKind) Decode(raw []byte) (map[string]any, error) {
 	return k.plan.decode(raw)
 }
