@@ -1,0 +1,192 @@
+package latebinding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+const lateKind = "claims.example.org"
+
+func uidOf(n int) types.UID {
+	return types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", n))
+}
+
+// lateClaimKind returns a claim kind with BindLater.
+func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
+	k := controllertest.NewClaimKind(lateKind)
+	k.UID, k.Generation = "5e1f", 1
+	k.Spec.Paths.ClassSelector = ".spec.classSelector"
+	k.Spec.ClassRefFormat, k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.ObjectReference, v1alpha1.WeightedRandom, v1alpha1.BindLater
+	for _, f := range change {
+		f(k)
+	}
+	return k
+}
+
+// labelled returns classes, each given as a name and then key=value.
+func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
+	all := make([]*selector.Class, len(classes))
+	for i, text := range classes {
+		fields := strings.Fields(text)
+		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}}
+		for _, f := range fields[1:] {
+			key, value, _ := strings.Cut(f, "=")
+			m.Labels[key] = value
+		}
+		all[i] = kind.NewClass(m, nil)
+	}
+	return selector.NewClasses(kind, all)
+}
+
+// namespaces are a reader of their labels. No others exist.
+type namespaces map[string]map[string]string
+
+func (n namespaces) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	found, ok := n[k.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, k.Name)
+	}
+	o.SetLabels(found)
+	return nil
+}
+
+func (namespaces) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected")
+}
+
+// lateCache is a cache that may be filled later. Until then, reads wait until their context ends.
+type lateCache struct {
+	client.Reader
+	filled, reads *atomic.Int64
+}
+
+func (u lateCache) Get(ctx context.Context, k client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	u.reads.Add(1)
+	if u.filled.Load() == 0 {
+		<-ctx.Done()
+		return apierrors.NewTimeoutError("failed waiting for Informer to sync", 0)
+	}
+	return u.Reader.Get(ctx, k, o, options...)
+}
+
+// lateReplica is what a replica has to bind claims later.
+type lateReplica struct {
+	claims       *Claims
+	registration *registry.Registration
+	kind         *v1alpha1.ClaimKind
+	golds        *selector.ClassKind
+	binder       *Binder
+}
+
+func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change ...func(*Binder)) *lateReplica {
+	t.Helper()
+	events, err := eventsclient.NewForConfig(s.config())
+	require.NoError(t, err)
+	reader := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}}
+	registration, err := registry.NewRegistration(s.config(), reader, reader)
+	require.NoError(t, err)
+	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
+	require.NoError(t, err)
+	r := &lateReplica{claims: claims, registration: registration, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
+	compiled := selector.NewClaimKind(k)
+	if compiled.Strategy.Counted {
+		compiled.Tally = registration.Tally(k.Name)
+	}
+	registration.Inventory.SetClaimKind(compiled)
+	registration.Inventory.SetClasses(labelled(r.golds))
+	registration.Inventory.Open()
+	r.binder = &Binder{Claims: r.claims, Events: NewEvents(events, "here"), Namespaces: namespaces{}, Rate: 100_000, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, interval: lateRound / 20, retry: lateRetry / 20}
+	for _, f := range change {
+		f(r.binder)
+	}
+	served, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+	require.NoError(t, err)
+	require.True(t, served)
+	t.Cleanup(func() { r.claims.drop(k.Name) })
+	return r
+}
+
+// lead leads for a term, which ends with the test or before.
+func (r *lateReplica) lead(t testing.TB) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	b := r.binder
+	go func() { done <- b.Start(ctx) }()
+	end = func() {
+		cancel()
+		if done != nil {
+			assert.NoError(t, <-done, "We should see the term end well.")
+			done = nil
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
+	t.Helper()
+	eventually(t, "We should count the claims.", func(c *assert.CollectT) {
+		assert.Equal(c, map[string]ClaimCounts{lateKind: want}, r.claims.allCounts())
+	})
+}
+
+const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
+
+func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *selector.Namespaces {
+	t.Helper()
+	n, err := selector.NewNamespaces(s, "classbind-system")
+	require.NoError(t, err)
+	return n
+}
+
+// newLateWatch returns a watch of claims, with a binder.
+func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch {
+	t.Helper()
+	k := selector.NewClaimKind(lateClaimKind(change...))
+	k.Tally = &selector.Tally{}
+	w := newClaimWatch(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+	t.Cleanup(w.stop)
+	w.state.useBinder(&Binder{}, time.Now())
+	return w
+}
+
+// claimJSON returns a claim with this uid, of team-a by default.
+func claimJSON(uid int, spec string, namespace ...string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":%q,"name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
+		append(namespace, "team-a")[0], uid, uidOf(uid), uid, strings.Repeat("x", 100), spec)
+}
+
+func addClaim(t testing.TB, w *claimWatch, raw []byte) {
+	t.Helper()
+	seen, err := w.read(raw)
+	require.NoError(t, err)
+	require.NoError(t, w.Add(seen))
+}
+
+func previewed(t *testing.T, view *selector.View, claim selector.Claim) selector.Decision {
+	t.Helper()
+	d, err := preview(t.Context(), view, claim)
+	require.NoError(t, err)
+	return d
+}
