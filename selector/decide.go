@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // Decider decides on claims. It alone knows the order of a decision:
@@ -126,8 +128,12 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			if gate == nil {
 				break
 			}
+			if len(decision.Refused) == v1alpha1.MaxRefusals {
+				return fmt.Errorf("more than %d of the %d classes that match may not be had; the others were not asked about: "+
+					"narrow the selector", v1alpha1.MaxRefusals, decision.Candidates)
+			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
-			best = order.next(best.class)
+			best = order.next(decision.Candidates, best.class)
 		}
 		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
 			decision.Class = best.class

@@ -172,10 +172,11 @@ func (o *order) first(decision *Decision) (best candidate) {
 	return best
 }
 
-// next candidate after one that was refused, without a class if there is none.
-func (o *order) next(refused *Class) candidate {
+// next candidate of so many after one that was refused, without a class if there is none.
+func (o *order) next(candidates int, refused *Class) candidate {
 	if o.rest == nil {
-		o.rest = &candidateHeap{}
+		rest := make(candidateHeap, 0, candidates)
+		o.rest = &rest
 		o.view.each(o.claim, func(c *Class) {
 			if i, _ := o.view.Kind.dropping(o.claim, c); i < 0 && c != refused {
 				*o.rest = append(*o.rest, o.place(c))

@@ -134,6 +134,24 @@ func TestOrderIsTheDraw(t *testing.T) {
 	}
 }
 
+// A claim may match any number of classes that its author may not use.
+func TestRefusalsAreBounded(t *testing.T) {
+	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 10_000, 10_000)})
+	asked := 0
+	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) {
+		asked++
+		return false, nil
+	}}}}
+	allocated := allocating(func() {
+		asked = 0
+		got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
+		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match may not be had", "We should not say that there is no class.")
+		assert.Nil(t, got.Class)
+	})
+	assert.Equal(t, v1alpha1.MaxRefusals+1, asked, "We should not ask about all.")
+	assert.LessOrEqual(t, allocated, uint64(1<<20), "We should keep to what a review may allocate.")
+}
+
 // Where a gate refuses the first, the others keep their odds among each other.
 func TestOrderKeepsTheOdds(t *testing.T) {
 	k := postgres()

@@ -45,6 +45,9 @@ const (
 	// MaxClassLabelBytes limits the keys and values of one class's labels together. It
 	// protects the same memory. Beyond it, the class is offered to no claim.
 	MaxClassLabelBytes = 8 << 10
+	// MaxRefusals limits the classes that gates refuse one claim. It protects those whom
+	// the gates ask. Beyond it, the claim gets 503: whether a class is left is not known.
+	MaxRefusals = 100
 	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind,
 	// also those that are gone. It protects the memory of every replica: 15 MB. Beyond it,
 	// the older half is forgotten.
