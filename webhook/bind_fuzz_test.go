@@ -201,7 +201,11 @@ func bindSeeds() []fuzzedClaim {
 	}
 	return append(seeds,
 		fuzzedClaim{selector: `{}`, annotation: "a", namespace: "team-a", name: "db"},
-		fuzzedClaim{selector: `{}`, namespace: strings.Repeat("n", 300), name: strings.Repeat("<", 300)})
+		fuzzedClaim{selector: `{}`, namespace: strings.Repeat("n", 300), name: strings.Repeat("<", 300)},
+		fuzzedClaim{namespace: strings.Repeat("\xff", 300), name: "db"},
+		fuzzedClaim{namespace: "team-a", name: strings.Repeat("\xff", 300)},
+		fuzzedClaim{namespace: "team-a", name: strings.Repeat("\xff", 300), which: generated},
+		fuzzedClaim{annotation: "a in (" + strings.Repeat(",", 1500) + ")", namespace: "team-a", name: "db"})
 }
 
 func answered(t *testing.T, a *post) result {

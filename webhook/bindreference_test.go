@@ -41,6 +41,13 @@ func (r result) allows(got result) bool {
 // decide on a claim as the README says, slowly and with none of the product's code:
 // Kubernetes' own code reads and matches the selector.
 func (w *world) decide(c fuzzedClaim) result {
+	name := c.name
+	if c.which&generated != 0 {
+		name = ""
+	}
+	if len(valid(c.namespace)) > v1alpha1.MaxNameBytes || len(valid(name)) > v1alpha1.MaxNameBytes {
+		return result{refused: true} // No API server sends such a name.
+	}
 	var object struct {
 		Metadata struct{ Annotations map[string]string }
 		Spec     struct{ ClassSelector json.RawMessage }

@@ -23,8 +23,8 @@ type Selector struct {
 	// Selector is nil if the claim has none.
 	labels.Selector
 
-	// MayBeRefused says that it is close to a limit: its bytes depend on how it is
-	// written, with spaces or without.
+	// MayBeRefused says that it is close to a limit, and that the answer depends on how
+	// it is written: with spaces or without, with a value twice or once.
 	MayBeRefused bool
 }
 
@@ -88,6 +88,7 @@ func limited(s labels.Selector, text string) (Selector, error) {
 		values > v1alpha1.MaxSelectorValues || comparisons > v1alpha1.MaxSelectorComparisons {
 		return Selector{}, ErrMalformed
 	}
-	// JSON's escapes are up to six bytes for one.
-	return Selector{s, len(text) > v1alpha1.MaxSelectorBytes/8 || values > v1alpha1.MaxSelectorValues/2}, nil
+	// A value takes one byte at least, and counts each time that it is written. In JSON,
+	// a byte may be an escape of six.
+	return Selector{s, len(text) > v1alpha1.MaxSelectorValues}, nil
 }
