@@ -74,7 +74,8 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
+		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
@@ -134,21 +135,29 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if state.Reason == v1alpha1.ReasonServed && state.Revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
+	named, known, err := s.namedKinds(ctx, k)
+	if err != nil || !known {
+		return ctrl.Result{RequeueAfter: statusDelay}, err
+	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
-	ready := metav1.ConditionFalse
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
+	}
 	if state.Classes != nil {
 		status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
-		ready = metav1.ConditionTrue
+		ready.Status = metav1.ConditionTrue
+		named.qualify(&ready)
 		setCondition(&status.Conditions, weightsValid(state.Classes), k.Generation)
+		setCondition(&status.Conditions, marksValid(state.Classes), k.Generation)
 		setCondition(&status.Conditions, labelsHeld(state.Classes), k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionMarksValid)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
-	setCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: ready, Reason: state.Reason, Message: state.Message,
-	}, k.Generation)
+	setCondition(&status.Conditions, ready, k.Generation)
+	setCondition(&status.Conditions, named.registered(), k.Generation)
 	guarded, err := s.guarded(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
