@@ -50,7 +50,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
-		fault:      cmp.Or(unknownValue(k), prunedReference(k)),
+		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
 		form:       formOf(k.Spec.ClassRefFormat),
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
@@ -83,14 +81,4 @@ func toStrings[T ~string](values ...T) []string {
 		texts[i] = string(v)
 	}
 	return texts
-}
-
-// prunedReference is the fault that the status of a ClaimKind tells of this generation:
-// claims would be stored without their reference. Only the leader reads the schema.
-func prunedReference(k *v1alpha1.ClaimKind) *Fault {
-	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	if c == nil || c.Reason != v1alpha1.ReasonReferencePruned || c.ObservedGeneration != k.Generation {
-		return nil
-	}
-	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
 }

@@ -124,7 +124,8 @@ const (
 	// an array is read as empty.
 	MaxDepth = 1000
 	// MaxDiscoveryBytes limits an API server's answer about the kinds in one version of a
-	// group. It protects memory. Beyond it, these kinds are not looked up.
+	// group, or about their schemas. It protects memory. Beyond it, these kinds are not
+	// looked up, or their paths not compared with the schema.
 	MaxDiscoveryBytes = 8 << 20
 
 	// MaxEntryBytes limits one entry of a webhook configuration, counted as in
