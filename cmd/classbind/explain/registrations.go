@@ -144,12 +144,14 @@ func (v *view) comparePaths(s *selector.Schema) {
 // offered classes of a kind, nil where the server leaves them out.
 func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonAmbiguousReference { // The view leaves those out.
-		if ready.Reason != v1alpha1.ReasonStale {
-			v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
-			return nil, nil
-		}
+	switch {
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+	case ready.Reason == v1alpha1.ReasonAmbiguousReference: // The view says for which claim kinds it is left out.
+	case ready.Reason == v1alpha1.ReasonStale:
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
+	default:
+		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
+		return nil, nil
 	}
 	found, err := r.resolve(ctx, ck.Name, "list", "watch")
 	if notServed(err) {
