@@ -117,11 +117,13 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 
 // faultChanged ignores updates of claim kinds that change neither the registration nor the
 // fault that the leader found in it.
-var faultChanged = builder.WithPredicates(predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var faultChanged = builder.WithPredicates(faultPredicate)
+
+var faultPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
 	return ok && also && (selector.ReferenceFault(before) == nil) != (selector.ReferenceFault(after) == nil)
-}}))
+}})
 
 // OnChange calls a function with each class kind whose state or classes changed, until
 // the context ends.
