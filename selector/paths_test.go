@@ -136,7 +136,7 @@ func TestCheckPaths(t *testing.T) {
 			spec: func(s *v1alpha1.ClaimKindSpec) {
 				s.ClassRefFormat, s.Paths.ClassRef, s.Paths.ClassSelector = v1alpha1.Name, ".spec.class", ".metadata.selector"
 			},
-			unknown: "paths.classSelector: the schema does not say what may be in .metadata",
+			unknown: "paths.classSelector: the schema does not say what may be in .metadata.selector.matchLabels",
 		},
 		"SelectorMistyped": {
 			reason: "We should see that no claim would keep its selector",
@@ -171,6 +171,18 @@ func TestCheckPaths(t *testing.T) {
 			reason: "We should see that no claim would ever be skipped",
 			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumname"} },
 			problem: "paths.skipIfSet: the schema has no field .spec.volumname",
+		},
+		"SkipByMetadata": {
+			reason: "We should not look for metadata in a CRD: the API server knows it",
+			schema: "{type: object, properties: {metadata: {type: object}, spec: {type: object, properties: {classRef: " + aReference + "}}}}", absent: []string{".spec.classSelector"},
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".metadata.labels.skip"} },
+		},
+		"Embedded": {
+			reason: "We should not look for metadata in an object within a claim", schema: specOf("template: {type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}", "classRef: "+aReference),
+			spec: func(s *v1alpha1.ClaimKindSpec) {
+				s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.template.metadata.name"}
+			},
+			unknown: "paths.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
 		},
 		"SkipByDefault": {
 			reason: "We should not ask for the field by which claims are skipped by default",

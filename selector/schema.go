@@ -19,8 +19,8 @@ type Schema struct {
 	root json.RawMessage
 	// shared are the schemas that others refer to, by name. A CRD's has none.
 	shared map[string]json.RawMessage
-	// structural is the schema of a CRD: what it does not have is pruned. The root of
-	// such a schema may leave out metadata, apiVersion and kind.
+	// structural is the schema of a CRD: what it does not have is pruned, but for
+	// ofEveryObject.
 	structural bool
 
 	// seen is what is known of the paths that were asked for.
@@ -30,6 +30,9 @@ type Schema struct {
 // maxReferences limits how many references from schema to schema are followed for one
 // field. It protects against a circle. Beyond it, nothing is known of the field.
 const maxReferences = 8
+
+// ofEveryObject are the fields that the API server knows whatever a CRD says of them.
+var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
 
 var errNoSchema = errors.New("there is no schema for it")
 
@@ -132,7 +135,10 @@ func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
 }
 
 // child is the schema of a field of an object.
-func (s *Schema) child(n fieldSchema, name string, atRoot bool) (fieldSchema, error) {
+func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
+	if n.Embedded && slices.Contains(ofEveryObject, name) {
+		return fieldSchema{}, errUnknown
+	}
 	if raw, ok := n.Properties[name]; ok {
 		return s.read(raw)
 	}
@@ -144,7 +150,7 @@ func (s *Schema) child(n fieldSchema, name string, atRoot bool) (fieldSchema, er
 		return fieldSchema{}, &typeError{n.Type, "object"}
 	case allowed && n.AdditionalProperties[0] == '{':
 		return s.read(n.AdditionalProperties)
-	case allowed, (atRoot || n.Embedded) && slices.Contains([]string{"metadata", "apiVersion", "kind"}, name):
+	case allowed:
 		return fieldSchema{}, errUnknown
 	case !s.structural && n.Properties == nil: // An aggregated API server may take anything here.
 		return fieldSchema{}, errUnknown
@@ -162,6 +168,9 @@ type found struct {
 
 // at is the schema of the field at a path. Each level is decoded once.
 func (s *Schema) at(p path) found {
+	if s.structural && len(p) > 0 && slices.Contains(ofEveryObject, p[0]) {
+		return found{upTo: p}
+	}
 	key := p.String()
 	if f, ok := s.seen[key]; ok {
 		return f
@@ -170,7 +179,7 @@ func (s *Schema) at(p path) found {
 	if len(p) == 0 {
 		f.schema, f.err = s.read(s.root)
 	} else if f = s.at(p[:len(p)-1]); f.err == nil {
-		f.schema, f.err = s.child(f.schema, p[len(p)-1], len(p) == 1)
+		f.schema, f.err = s.child(f.schema, p[len(p)-1])
 		if mistyped := (*typeError)(nil); !errors.As(f.err, &mistyped) {
 			f.upTo = p
 		}
