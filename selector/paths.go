@@ -116,7 +116,8 @@ func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
 		if name == "namespace" && !namespaced { // It is never written.
 			continue
 		}
-		problems = append(slices.Clip(problems), fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name)))
+		problem := fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
+		problems = append(slices.Clip(problems), problem)
 		pruned = pruned || name == "namespace" && !v.Kind.own() || name == "kind" && len(v.Classes) > 1
 	}
 	text = strings.Join(problems, "; ")

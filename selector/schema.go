@@ -27,10 +27,6 @@ type Schema struct {
 	seen map[string]found
 }
 
-// maxReferences limits how many references from schema to schema are followed for one
-// field. It protects against a circle. Beyond it, nothing is known of the field.
-const maxReferences = 8
-
 // ofEveryObject are the fields that the API server knows whatever a CRD says of them.
 var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
 
@@ -114,7 +110,7 @@ func (e *typeError) Error() string {
 
 // read the schema of a field, and follow its references.
 func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
-	for range maxReferences {
+	for range v1alpha1.MaxSchemaReferences {
 		var n fieldSchema
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return n, errUnknown

@@ -144,8 +144,11 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
 	named, known, err := s.namedKinds(ctx, k)
-	if err != nil || !known {
-		return ctrl.Result{RequeueAfter: statusDelay}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !known {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
