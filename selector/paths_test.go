@@ -266,6 +266,13 @@ func TestSchemaOfCRD(t *testing.T) {
 	assert.ErrorIs(t, s.at(path{"spec"}).err, errUnknown, "We should not miss a field where the CRD keeps all of them.")
 }
 
+func TestSchemaTooDeep(t *testing.T) {
+	const levels = 20_000
+	root := strings.Repeat(`{"properties":{"spec":`, levels) + "{}" + strings.Repeat("}}", levels)
+	_, err := SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+root+`}}]}}`), "v1")
+	require.ErrorContains(t, err, "exceeded max depth", "We should not follow a vendor down.")
+}
+
 // TestSchemaDecodesOnce a level, however many paths lead through it.
 func TestSchemaDecodesOnce(t *testing.T) {
 	s := schemaOfCRD(t, specOf("a: "+aText, "b: "+aText))

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 
@@ -51,9 +52,7 @@ func TestSchema(t *testing.T) {
 				"/apis/example.org":    controllertest.APIGroup("v2", "v1"),
 				"/apis/example.org/v2": controllertest.APIResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
 			}
-			for path, answer := range tc.answers {
-				answers[path] = answer
-			}
+			maps.Copy(answers, tc.answers)
 			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
 			require.NoError(t, err)
 			s, err := (&Registration{reader: &controllertest.Cached{}, resolver: resolver}).Schema(t.Context(), name)
