@@ -37,7 +37,7 @@ spec:
           spec:
             type: object
             properties:
-              classSelector: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
               %[2]s: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}
 `
 
