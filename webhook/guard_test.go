@@ -132,7 +132,9 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 
 // TestGuardWarnsOfMarks that look as if they meant something.
 func TestGuardWarnsOfMarks(t *testing.T) {
-	weighing := func(annotations string) string { return object("silver", `,"annotations":{"weight":"1"`+annotations+`}`, "") }
+	weighing := func(annotations string) string {
+		return object("silver", `,"annotations":{"weight":"1"`+annotations+`}`, "")
+	}
 	const warning = `metadata.annotations[%s]: Invalid value: %q: must be true or false, and counts as false`
 	yes, one := weighing(`,"classbind.io/cordoned":"yes"`), weighing(`,"default":"1"`)
 	for name, tc := range map[string]struct {

@@ -44,7 +44,8 @@ func TestSchema(t *testing.T) {
 		"Nothing": {"We should say that there is no schema.", nil, "", `cannot read the schema of "claims.example.org": `},
 		"CRDRefused": {
 			"We should not take a CRD that we may not read for none.",
-			map[string]any{crdPath: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), apiPath: document}, "", `cannot read the CRD of "claims.example.org": `,
+			map[string]any{crdPath: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), apiPath: document},
+			"", `cannot read the CRD of "claims.example.org": `,
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {

@@ -76,13 +76,14 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 	if before, _ := p.checks.Swap(name, now); !reflect.DeepEqual(before, now) {
 		p.changed.Notify(name)
 	}
+	again := recheckPaths
 	switch {
 	case errors.Is(now.err, registry.ErrCRDNotServed):
-		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+		again = registry.RetryCRDAfter
 	case now.err != nil:
-		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil
+		again = registry.RetryAfter
 	}
-	return ctrl.Result{RequeueAfter: recheckPaths}, nil
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // describe writes into the status whether the paths are valid. Until they are checked,

@@ -36,7 +36,9 @@ func (s *Writer) describeStorage(ctx context.Context, k *v1alpha1.ClaimKind, sta
 }
 
 func selectorsHeeded(defaultClass string, err error) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSelectorsHeeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoDefaultStorageClass}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionSelectorsHeeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoDefaultStorageClass,
+	}
 	switch {
 	case err != nil:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotSynced

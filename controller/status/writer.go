@@ -260,9 +260,10 @@ func (s *Writer) claimsReady(
 	}
 	if fault != nil {
 		ready.Reason, ready.Message = fault.Reason, fault.Text
-		return ready, nil
+	} else {
+		err = s.webhookReady(ctx, k.Name, &ready)
 	}
-	return ready, s.webhookReady(ctx, k.Name, &ready)
+	return ready, err
 }
 
 // webhookReady says in the condition whether the API server asks us about a kind's
