@@ -23,7 +23,7 @@ func setDefaults(status *v1alpha1.ClaimKindStatus, view *selector.View, generati
 	if len(ofAll) > 0 {
 		status.DefaultClass = ofAll[0].String()
 		if ofAll[0].Cordoned {
-			status.DefaultClass += " (cordoned)"
+			status.DefaultClass += v1alpha1.CordonedSuffix
 		}
 	}
 	if len(ofAll) > 1 {
