@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
 )
 
 var (
@@ -218,24 +217,6 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 		u.SetAnnotations(map[string]string{"default": "true"})
 	}
 	return u
-}
-
-func TestUnconfirmed(t *testing.T) {
-	kind := selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}, false)
-	for name, tc := range map[string]struct {
-		reason, class, cordoned string
-		missing                 int
-	}{
-		"New":      {"We should see the new default.", "new", "", 0},
-		"Cordoned": {"We should see it though it is cordoned, of which we warned.", "new", v1alpha1.CordonedSuffix, 0},
-		"Old":      {"We should not take another class for it.", "old", "", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := &mover{cluster: &cluster{registrations: fakeRegistrations{cordoned: tc.cordoned}}}
-			class := &selector.Class{Kind: kind, Name: tc.class}
-			assert.Len(t, m.unconfirmed(t.Context(), &plan{target: &storedClass{Class: class}, claimKinds: []string{"claims.test"}}), tc.missing, tc.reason)
-		})
-	}
 }
 
 // fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
