@@ -209,17 +209,18 @@ spec:
 		require.NoError(t, err)
 		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
 
-		w.apply(t, classKind("others.vague.test", "{claimKinds: [claims.vague.test]}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.vague.test", v1alpha1.ReasonAmbiguousReference)
+		w.apply(t, classKind("others.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "Other", "other", ""))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.vague.test", v1alpha1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
-		_, _, err = w.create(t, claim("vague.test", "unclear"))
-		require.ErrorContains(t, err, "claims.vague.test.bind.classbind.io", "We should leave the claim to the failurePolicy, Fail.")
+		bound, _, err = w.create(t, claim("vague.test", "still-clear"))
+		require.NoError(t, err, "We should not stop the claims that others serve for a newcomer.")
+		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
 
-		w.kubectl(t, "patch", "claimkind", "claims.vague.test", "--type=merge", "-p", `{"spec":{"failurePolicy":"Ignore"}}`)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, claim("vague.test", "unclear"), client.DryRunAll)
-			require.NoError(c, err, "We should leave the claim to the failurePolicy, Ignore.")
-		}, patience, 20*time.Millisecond)
+		w.kubectl(t, "delete", "classkind", "ones.vague.test")
+		w.awaitClasses(t, "others.vague.test", 1)
+		bound, _, err = w.create(t, claim("vague.test", "clear-again"))
+		require.NoError(t, err)
+		assert.Equal(t, "other", bound.Object["spec"].(map[string]any)["className"], "We should offer the newcomer once it is alone.")
 	})
 
 	t.Run("ValuesInFields", func(t *testing.T) {
@@ -292,6 +293,11 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}
 		other, _, err := w.create(t, pvc("unselected", "data", ""))
 		require.NoError(t, err)
 		assert.NotContains(t, other.Object["spec"], "storageClassName", "We should leave claims of other namespaces alone.")
+
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionSelectorsHeeded, metav1.ConditionTrue, "")
+		w.kubectl(t, "annotate", "storageclass", "fast", "storageclass.kubernetes.io/is-default-class=true")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionSelectorsHeeded, metav1.ConditionFalse, "the API server gives every claim without a StorageClass the default one, \"fast\"")
 	})
 }
 
@@ -402,14 +408,7 @@ func (w *world) awaitReason(t *testing.T, object client.Object, name, reason str
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
-		var conditions []metav1.Condition
-		switch o := object.(type) {
-		case *v1alpha1.ClaimKind:
-			conditions = o.Status.Conditions
-		case *v1alpha1.ClassKind:
-			conditions = o.Status.Conditions
-		}
-		ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ConditionReady)
 		require.NotNil(c, ready)
 		require.Equal(c, reason, ready.Reason, "%v", ready)
 		require.Equal(c, metav1.ConditionFalse, ready.Status)

@@ -27,8 +27,8 @@ type ClaimKind struct {
 	Tally *Tally
 
 	reach
-	// unknown is the fault that this release does not know a value of the registration.
-	unknown       *Fault
+	// fault of the registration, whatever its classes; nil if there is none.
+	fault         *Fault
 	form          *referenceForm
 	classRef      path
 	selector      path
@@ -50,7 +50,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
-		unknown:    unknownValue(k),
+		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
 		form:       formOf(k.Spec.ClassRefFormat),
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),

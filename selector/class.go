@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,8 @@ type ClassKind struct {
 	Name string
 	// Revision of the ClassKind from which it was compiled.
 	Revision Revision
+	// Created is when the ClassKind was registered.
+	Created time.Time
 	// GroupVersionKind as the API server prefers it.
 	GroupVersionKind schema.GroupVersionKind
 	// Namespaced classes are offered as the ClaimKind says: see ClaimKind.SeatOf.
@@ -45,6 +48,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),
+		Created:          k.CreationTimestamp.Time,
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,
@@ -96,6 +100,10 @@ type Class struct {
 	// more than the beginning of the weight.
 	WeightErr *field.Error
 
+	// MarkErr says which mark, for cordoned or default, is neither true nor false. It
+	// counts as false.
+	MarkErr *field.Error
+
 	// kindless is the place by which a reference without a kind finds the class.
 	kindless uint64
 }
@@ -108,7 +116,6 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		Kind:        k,
 		Namespace:   meta.GetNamespace(),
 		Name:        meta.GetName(),
-		Cordoned:    annotations[v1alpha1.CordonedAnnotation] == "true",
 		Terminating: meta.GetDeletionTimestamp() != nil,
 	}
 	if labels := meta.GetLabels(); labelsFit(labels) {
@@ -116,11 +123,10 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	} else {
 		c.TooManyLabels = true
 	}
-	switch v := k.isDefault.value(annotations, content).(type) {
-	case bool:
-		c.Default = v
-	case string:
-		c.Default = v == "true"
+	var cordonErr *field.Error
+	c.Default, c.MarkErr = k.isDefault.mark(annotations, content)
+	if c.Cordoned, cordonErr = cordonedSource.mark(annotations, nil); cordonErr != nil {
+		c.MarkErr = cordonErr
 	}
 	weight := k.weight.value(annotations, content)
 	var err error
@@ -151,8 +157,12 @@ func hashOf(texts ...string) uint64 {
 // equal says whether nothing differs from o, a class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
-		c.TooManyLabels == o.TooManyLabels && c.Weight == o.Weight && (c.WeightErr == nil) == (o.WeightErr == nil) &&
-		(c.WeightErr == nil || c.WeightErr.Error() == o.WeightErr.Error()) && slices.Equal(c.Labels, o.Labels)
+		c.TooManyLabels == o.TooManyLabels && c.Weight == o.Weight && sameError(c.WeightErr, o.WeightErr) &&
+		sameError(c.MarkErr, o.MarkErr) && slices.Equal(c.Labels, o.Labels)
+}
+
+func sameError(a, b *field.Error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
 // String is KIND/NAME as kubectl takes it, or KIND/NAMESPACE/NAME.
@@ -161,6 +171,20 @@ func (c *Class) String() string {
 		return c.Kind.GroupVersionKind.Kind + "/" + c.Name
 	}
 	return c.Kind.GroupVersionKind.Kind + "/" + c.Namespace + "/" + c.Name
+}
+
+// Arguments are the class as kubectl takes it after a verb: KIND NAME, with its namespace.
+func (c *Class) Arguments() string {
+	if c.Namespace == "" {
+		return c.Kind.Name + " " + c.Name
+	}
+	return c.Kind.Name + " " + c.Name + " --namespace " + c.Namespace
+}
+
+// Uncordon is what admins can do about a default class that is cordoned.
+func (c *Class) Uncordon(claimKind string) string {
+	return fmt.Sprintf("offer it again: kubectl annotate %s %s-, or move the default: classbind set-default CLASS --for %s",
+		c.Arguments(), v1alpha1.CordonedAnnotation, claimKind)
 }
 
 // compare is the order of classes: by class kind, namespace and name.
@@ -203,6 +227,9 @@ type source struct {
 	path       path
 }
 
+// cordonedSource is where a class is marked as cordoned.
+var cordonedSource = source{annotation: v1alpha1.CordonedAnnotation}
+
 func newSource(s v1alpha1.Source) source {
 	if s.Path == "" {
 		return source{annotation: s.Annotation}
@@ -220,6 +247,18 @@ func (s source) value(annotations map[string]string, content map[string]any) any
 	}
 	v, _ := s.path.lookup(content) // A path through something that is not an object leads nowhere: no value.
 	return v
+}
+
+// mark reads a value that is true or false; absent, it is false.
+func (s source) mark(annotations map[string]string, content map[string]any) (marked bool, _ *field.Error) {
+	switch v := s.value(annotations, content); v {
+	case true, "true":
+		return true, nil
+	case false, "false", nil:
+		return false, nil
+	default:
+		return false, field.Invalid(s.field(), badValue(v), "must be true or false, and counts as false")
+	}
 }
 
 func (s source) field() *field.Path {

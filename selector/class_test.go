@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -51,6 +52,54 @@ func TestNewClassWeightByAnnotation(t *testing.T) {
 			} else {
 				assert.Nil(t, got.WeightErr, tc.reason)
 			}
+		})
+	}
+}
+
+func TestNewClassMarks(t *testing.T) {
+	type want struct {
+		cordoned, isDefault bool
+		err                 string
+	}
+	const detail = "must be true or false, and counts as false"
+	kind, byPath := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
+	byPath.isDefault = newSource(v1alpha1.Source{Path: ".spec.default"})
+	for name, tc := range map[string]struct {
+		reason string
+		kind   *ClassKind
+		class  string
+		want   want
+	}{
+		"None":  {"We should take an absent mark for false", kind, `{}`, want{}},
+		"True":  {"We should take true", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "true"}}}`, want{cordoned: true, isDefault: true}},
+		"False": {"We should take false", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "false", classbind.io/cordoned: "false"}}}`, want{}},
+		"Yes": {
+			"We should not cordon for what is nearly right, and say so", kind, `{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`,
+			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail},
+		},
+		"Capital": {
+			"We should tell True from true, as the API server's match conditions do", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "True"}}}`,
+			want{err: `metadata.annotations[` + defaultAnnotation + `]: Invalid value: "True": ` + detail},
+		},
+		"Both": {
+			"We should tell first of the one that keeps a class in use", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "1", classbind.io/cordoned: ""}}}`,
+			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "": ` + detail},
+		},
+		"OneOfTwo":   {"We should read one where the other is wrong", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "no"}}}`, want{isDefault: true, err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "no": ` + detail}},
+		"Field":      {"We should take a boolean", byPath, `{spec: {default: true}}`, want{isDefault: true}},
+		"FieldFalse": {"We should take a boolean", byPath, `{spec: {default: false}}`, want{}},
+		"FieldOne":   {"We should not take 1 for true", byPath, `{spec: {default: 1}}`, want{err: "spec.default: Invalid value: 1: " + detail}},
+		"FieldMap":   {"We should not take an object for true", byPath, `{spec: {default: {a: b}}}`, want{err: "spec.default: Invalid value: " + detail}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := decode(t, tc.class)
+			c := tc.kind.NewClass(&unstructured.Unstructured{Object: object}, object)
+			got := want{cordoned: c.Cordoned, isDefault: c.Default}
+			if c.MarkErr != nil {
+				got.err = c.MarkErr.Error()
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Len(t, NewClasses(tc.kind, []*Class{c}).Mismarked(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
 		})
 	}
 }

@@ -16,6 +16,8 @@ type Classes struct {
 	byNamespace dict[text, namespaced]
 	// malformed are the classes with a malformed weight.
 	malformed classSet
+	// mismarked are the classes with a malformed mark.
+	mismarked classSet
 	// overlabelled are the classes with TooManyLabels.
 	overlabelled classSet
 }
@@ -36,7 +38,7 @@ func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
-	var defaults, malformed, overlabelled []*Class
+	var defaults, malformed, mismarked, overlabelled []*Class
 	for i, c := range classes {
 		byName[i] = entry[className, *Class]{c, c.name()}
 		if kind.Namespaced {
@@ -48,13 +50,16 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 		if c.WeightErr != nil {
 			malformed = append(malformed, c)
 		}
+		if c.MarkErr != nil {
+			mismarked = append(mismarked, c)
+		}
 		if c.TooManyLabels {
 			overlabelled = append(overlabelled, c)
 		}
 	}
 	s := &Classes{
 		Kind: kind, byName: newDict(byName), defaults: newClassSet(defaults),
-		malformed: newClassSet(malformed), overlabelled: newClassSet(overlabelled),
+		malformed: newClassSet(malformed), mismarked: newClassSet(mismarked), overlabelled: newClassSet(overlabelled),
 	}
 	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
@@ -113,14 +118,17 @@ func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
 // Malformed are the classes with a malformed weight, sorted.
 func (s *Classes) Malformed() []*Class { return sorted(s.malformed) }
 
+// Mismarked are the classes with a malformed mark, sorted.
+func (s *Classes) Mismarked() []*Class { return sorted(s.mismarked) }
+
 // Overlabelled are the classes with TooManyLabels, sorted.
 func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
 
 // SameSummary says whether both have the same kind and number of classes, and the
-// same default, malformed and overlabelled ones.
+// same default, malformed, mismarked and overlabelled ones.
 func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
-		s.malformed == o.malformed && s.overlabelled == o.overlabelled
+		s.malformed == o.malformed && s.mismarked == o.mismarked && s.overlabelled == o.overlabelled
 }
 
 func (s *Classes) find(n className) *Class {
@@ -144,6 +152,9 @@ func (s *Classes) mark(c *Class) {
 	if c.WeightErr != nil {
 		s.malformed = s.malformed.with(c, struct{}{})
 	}
+	if c.MarkErr != nil {
+		s.mismarked = s.mismarked.with(c, struct{}{})
+	}
 	if c.TooManyLabels {
 		s.overlabelled = s.overlabelled.with(c, struct{}{})
 	}
@@ -161,6 +172,7 @@ func (s *Classes) unmark(c *Class) {
 	}
 	s.defaults = s.defaults.without(c)
 	s.malformed = s.malformed.without(c)
+	s.mismarked = s.mismarked.without(c)
 	s.overlabelled = s.overlabelled.without(c)
 }
 

@@ -137,6 +137,7 @@ func TestClassesAreTheSame(t *testing.T) {
 		"Label":         {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
 		"FewerLabels":   {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
 		"Weight":        {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
+		"Mismarked":     {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "yes" }, false, false},
 		"Cordoned":      {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
 		"Terminating":   {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
 		"Default":       {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},

@@ -21,7 +21,7 @@ func (k *ClassKind) newReadPlan() *readPlan {
 		r.add(path{"metadata", name}, asScalar, maxBytes)
 	}
 	r.add(deletionTimestamp, asSet, 0)
-	for _, s := range []source{{annotation: v1alpha1.CordonedAnnotation}, k.isDefault, k.weight} {
+	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
 		p := s.path
 		if p == nil {
 			p = path{"metadata", "annotations", s.annotation}

@@ -3,6 +3,7 @@ package selector
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -96,50 +98,60 @@ func TestViewDefaults(t *testing.T) {
 	assert.Equal(t, 4, view.Len(), "We should count every class")
 }
 
-func TestViewFault(t *testing.T) {
+func TestViewLeavesOut(t *testing.T) {
+	const as, bs, cs = "as.example.org", "bs.example.org", "cs.example.org"
+	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	cases := map[string]struct {
-		reason     string
-		spec       func(*v1alpha1.ClaimKindSpec)
-		classKinds []string
-		want       string // "" for none
+		reason  string
+		format  v1alpha1.ClassRefFormat
+		created map[string]metav1.Time
+		want    []string // the class kinds that are offered
 	}{
 		"ReferenceNamesTheKind": {
-			reason:     "We should serve several class kinds where the reference can tell them apart",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.TypedLocalObjectReference },
-			classKinds: []string{"as.example.org", "bs.example.org"},
+			reason: "We should offer several class kinds where the reference can tell them apart",
+			format: v1alpha1.TypedLocalObjectReference, created: map[string]metav1.Time{as: early, bs: late}, want: []string{as, bs},
 		},
 		"OneKind": {
-			reason:     "We should serve one class kind whatever the reference",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
-			classKinds: []string{"as.example.org"},
+			reason: "We should offer one class kind whatever the reference",
+			format: v1alpha1.Name, created: map[string]metav1.Time{as: early}, want: []string{as},
 		},
-		"NameAmongTwoKinds": {
-			reason:     "We should name the kinds, in their order, and what mends it",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
-			classKinds: []string{"bs.example.org", "as.example.org"},
-			want:       `class kinds ["as.example.org" "bs.example.org"], which a reference of the form Name cannot tell apart: set spec.classRefFormat`,
+		"Newcomer": {
+			reason: "We should go on offering the class kind that was registered first, whatever its name",
+			format: v1alpha1.Name, created: map[string]metav1.Time{as: late, bs: early, cs: late}, want: []string{bs},
 		},
-		"LocalObjectReferenceAmongTwoKinds": {
-			reason:     "We should not write a reference that could mean either kind",
-			spec:       func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference },
-			classKinds: []string{"as.example.org", "bs.example.org"},
-			want:       "a reference of the form LocalObjectReference cannot tell apart",
+		"Together": {
+			reason: "We should have the same order in each replica where two were registered in one second",
+			format: v1alpha1.LocalObjectReference, created: map[string]metav1.Time{bs: early, as: early}, want: []string{as},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			tc.spec(&k.Spec)
-			var offered []*Classes
-			for _, n := range tc.classKinds {
-				offered = append(offered, NewClasses(newKind(n, "Class"), nil))
+			k.Spec.ClassRefFormat = tc.format
+			var all []*Classes
+			for name, created := range tc.created {
+				kind := newKind(name, "Class")
+				kind.Created = created.Time
+				all = append(all, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
 			}
-			fault := newView(NewClaimKind(k), offered).Fault
-			if tc.want == "" {
-				require.Nil(t, fault, tc.reason)
-				return
+			view := newView(NewClaimKind(k), all)
+			require.Nil(t, view.Fault, tc.reason)
+			var got []string
+			for _, classes := range view.Classes {
+				got = append(got, classes.Kind.Name)
 			}
-			require.ErrorContains(t, fault, tc.want, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Equal(t, len(tc.want), view.Len(), tc.reason)
+			assert.Len(t, view.LeftOut, len(tc.created)-len(tc.want), tc.reason)
+			for _, leftOut := range view.LeftOut {
+				fault := view.FaultOf(leftOut.Name)
+				require.NotNil(t, fault, tc.reason)
+				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
+				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which was registered first: "+
+					"set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it",
+					leftOut.Name, k.Name, tc.format, tc.want[0]), fault.Text)
+			}
+			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
 		})
 	}
 }

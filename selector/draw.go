@@ -28,7 +28,7 @@ type drops func(Claim, *Class) (bool, error)
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
-	{"Cordoned", "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
+	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
 	{"WeightZero", "of weight 0", func(k *ClaimKind) drops {
 		if !k.Strategy.Weighted {
 			return nil
@@ -36,6 +36,8 @@ var filters = [...]filter{
 		return func(_ Claim, c *Class) (bool, error) { return c.Weight == 0, nil }
 	}},
 }
+
+const reasonCordoned = "Cordoned"
 
 func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
 

@@ -13,22 +13,19 @@ type Fault struct{ Reason, Text string }
 
 func (f *Fault) Error() string { return f.Text }
 
-// fault is why no claim can be bound to these classes, nil if one can.
-func (k *ClaimKind) fault(classes []*Classes) *Fault {
-	if k.unknown != nil {
-		return k.unknown
-	}
-	if len(classes) <= 1 || k.form.namesKind {
+// Exclusive says that the claims of the kind take classes of one class kind alone: their
+// reference does not name the kind.
+func (k *ClaimKind) Exclusive() bool { return !k.form.namesKind }
+
+// FaultOf a class kind is why its classes are left out, nil if they are not.
+func (v *View) FaultOf(classKind string) *Fault {
+	if !slices.ContainsFunc(v.LeftOut, func(k *ClassKind) bool { return k.Name == classKind }) {
 		return nil
 	}
-	names := make([]string, len(classes))
-	for i, s := range classes {
-		names[i] = s.Kind.Name
-	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
-		"claim kind %q has class kinds %q, which a reference of the form %s cannot tell apart: "+
-			"set spec.classRefFormat to %s, or leave one class kind",
-		k.Name, names, k.form.name, strings.Join(formsThatNameKinds(), " or "))}
+		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
+			"which was registered first: set spec.classRefFormat of the ClaimKind to %s, or let one class kind serve it",
+		classKind, v.Kind.Name, v.Kind.form.name, v.Classes[0].Kind.Name, strings.Join(formsThatNameKinds(), " or "))}
 }
 
 func formsThatNameKinds() (names []string) {

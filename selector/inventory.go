@@ -146,12 +146,16 @@ func (i *Inventory) change(from, to *Classes) {
 		if old == nil {
 			continue
 		}
-		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing}
+		place := slices.Index(old.Classes, from)
+		if place < 0 { // They are left out.
+			continue
+		}
+		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, LeftOut: old.LeftOut}
 		if twin := changed[old.index]; twin != nil {
 			v.Classes, v.index = twin.Classes, twin.index
 		} else {
 			v.Classes = slices.Clone(old.Classes)
-			v.Classes[slices.Index(v.Classes, from)] = to
+			v.Classes[place] = to
 			if old.index != nil {
 				v.index = old.index.changed(from, to)
 				changed[old.index] = v

@@ -4,9 +4,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -146,6 +148,43 @@ func TestInventory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInventoryOfANewcomer which no reference can tell from the class kind that was registered before.
+func TestInventoryOfANewcomer(t *testing.T) {
+	k := postgres()
+	k.Spec.ClassRefFormat = v1alpha1.LocalObjectReference
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(k))
+	i.Open()
+	older, newcomer := newKind("bs", "b", k.Name), newKind("as", "a", k.Name)
+	newcomer.Created = older.Created.Add(time.Second)
+	classes := func(kind *ClassKind, names ...string) *Classes {
+		var all []*Class
+		for _, n := range names {
+			all = append(all, kind.NewClass(&metav1.ObjectMeta{Name: n}, nil))
+		}
+		return NewClasses(kind, all)
+	}
+	shows := func(reason string, want ...string) {
+		t.Helper()
+		view := i.Snapshot()[k.Name]
+		require.Nil(t, view.Fault, reason)
+		assert.Equal(t, map[string][]string{k.Name: want}, shown(i.Snapshot()), reason)
+	}
+	i.SetClasses(classes(newcomer, "new"))
+	shows("We should offer what is alone.", "a/new")
+	i.SetClasses(classes(older, "old"))
+	shows("We should offer the older one, whichever is known first.", "b/old")
+	i.SetClasses(classes(newcomer, "new", "newer"))
+	shows("We should not offer a change of the newcomer's.", "b/old")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("as"))
+	i.SetClasses(classes(older, "old", "other"))
+	shows("We should offer a change of the older one's.", "b/old", "b/other")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("as"), "We should remember who is left out.")
+	i.DeleteClasses("bs")
+	shows("We should offer the newcomer once it is alone.", "a/new", "a/newer")
+	assert.Nil(t, i.Snapshot()[k.Name].FaultOf("as"))
 }
 
 func TestInventoryMissing(t *testing.T) {

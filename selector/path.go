@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,6 +17,9 @@ func newPath(p v1alpha1.FieldPath) path {
 }
 
 func (p path) String() string { return strings.Join(p, ".") }
+
+// below is the path of a field of the field at p.
+func (p path) below(name string) path { return append(slices.Clip(p), name) }
 
 func (p path) field() *field.Path { return field.NewPath(p[0], p[1:]...) }
 

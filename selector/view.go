@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,8 @@ type View struct {
 	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
 	// Kinds whose classes are not known are left out.
 	Classes []*Classes
+	// LeftOut are the class kinds whose classes no reference can tell from Classes.
+	LeftOut []*ClassKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
@@ -28,7 +31,25 @@ type View struct {
 // choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
-	return &View{Kind: kind, Classes: classes, Fault: kind.fault(classes)}
+	v := &View{Kind: kind, Classes: classes, Fault: kind.fault}
+	if kind.Exclusive() && len(classes) > 1 {
+		v.keepOldest()
+	}
+	return v
+}
+
+// keepOldest leaves out all class kinds but the one that was registered first, so that a
+// newcomer changes nothing for the claims of others.
+func (v *View) keepOldest() {
+	oldest := slices.MinFunc(v.Classes, func(a, b *Classes) int {
+		return cmp.Or(a.Kind.Created.Compare(b.Kind.Created), strings.Compare(a.Kind.Name, b.Kind.Name))
+	})
+	for _, s := range v.Classes {
+		if s != oldest {
+			v.LeftOut = append(v.LeftOut, s.Kind)
+		}
+	}
+	v.Classes = []*Classes{oldest}
 }
 
 // Len is the number of classes that claims of the kind are offered, in all namespaces.

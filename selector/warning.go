@@ -37,21 +37,15 @@ func (d *Decision) Warning() string {
 // unmatched says what the claim asked for, among which classes, and what would help.
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
-	later := ""
-	if kind.BindLater {
-		later = "; it will be bound when a class matches"
-		if d.Claim.Selector == nil {
-			later = "; it will be bound when a class is marked default"
-		}
-	}
-	what, remedy := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
-		"change the selector, or create or label a class"
+	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
+		"change the selector, or create or label a class", "when a class matches"
 	if d.Claim.Selector == nil {
-		what = fmt.Sprintf("this claim of %q has no class selector, and no class is marked default", kind.Name)
-		if d.Dropped != (Dropped{}) || len(d.Refused) > 0 {
-			what = fmt.Sprintf("this claim of %q has no class selector, and no class that is marked default can be had", kind.Name)
-		}
-		remedy = fmt.Sprintf("set %s or the annotation %s, or mark a class default", kind.selector, v1alpha1.ClassSelectorAnnotation)
+		what, remedy, later = d.withoutDefault()
+	}
+	if kind.BindLater {
+		later = "; it will be bound " + later
+	} else {
+		later = ""
 	}
 	if len(d.View.Classes) == 0 {
 		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
@@ -74,6 +68,30 @@ func (d *Decision) unmatched() string {
 		where += "; the first error: " + brief.Text(d.DropErr.Error(), v1alpha1.MaxMessageBytes)
 	}
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
+}
+
+// withoutDefault says why a claim without a selector gets no default class, what would
+// help, and when it would be bound.
+func (d *Decision) withoutDefault() (what, remedy, later string) {
+	kind := d.View.Kind.Name
+	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
+	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, v1alpha1.ClassSelectorAnnotation)
+	cordoned := (*Class)(nil)
+	d.View.each(d.Claim.Claim, func(c *Class) {
+		if drop := d.drops(c); drop != nil && drop.Reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
+			cordoned = c
+		}
+	})
+	switch {
+	case cordoned != nil:
+		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind, cordoned),
+			remedy + "have an admin " + cordoned.Uncordon(kind), "when a default class is offered"
+	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
+		what += " that is marked default can be had"
+	default:
+		what += " is marked default"
+	}
+	return what, remedy + "mark a class default", "when a class is marked default"
 }
 
 // selectorText is short, so that clients do not cut off the end of a warning.

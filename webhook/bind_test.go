@@ -28,8 +28,7 @@ func TestReviewGuards(t *testing.T) {
 	served := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true"))
 	retired := newInventory(newClaimKind())
 	retired.DeleteClaimKind(claimKindName)
-	ambiguous := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name }),
-		index(sqlClasses, "gold"), index(rdsClasses, "gold"))
+	faulty := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" }), index(sqlClasses, "gold"))
 
 	type want struct {
 		untouched string
@@ -96,12 +95,12 @@ func TestReviewGuards(t *testing.T) {
 			request:    newRequest(""),
 			want:       want{err: `claim kind "postgresqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`},
 		},
-		"Ambiguous": {
-			reason:    "We should not write a reference that may mean two classes.",
-			inventory: ambiguous,
+		"Faulty": {
+			reason:    "We should not bind by a registration that we do not understand.",
+			inventory: faulty,
 			request:   newRequest(wantsGold),
-			want: want{err: `claim kind "postgresqlinstances.database.example.org" has class kinds ["rdsclasses.example.org" "sqlclasses.example.org"], ` +
-				`which a reference of the form Name cannot tell apart: set spec.classRefFormat to ObjectReference or TypedLocalObjectReference, or leave one class kind`},
+			want: want{err: `claim kind "postgresqlinstances.database.example.org" has the seed "Moon", which this release of classbind does not know: ` +
+				`set spec.seed to one of Claim, Request, or upgrade classbind`},
 		},
 		"NoObject": {
 			reason:    "We should tell a caller that sends no object.",
@@ -203,7 +202,7 @@ func TestReviewAwaits(t *testing.T) {
 		},
 		"Fault": {
 			reason:  "We should not bind a claim whose registration is at fault, however late we hear of it.",
-			heardOf: 50 * time.Millisecond, fault: true, want: "cannot tell apart", after: 50 * time.Millisecond,
+			heardOf: 50 * time.Millisecond, fault: true, want: "does not know", after: 50 * time.Millisecond,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,8 +214,7 @@ func TestReviewAwaits(t *testing.T) {
 				binder.Registered = asRegistered(true, nil)
 				kind := newClaimKind()
 				if tc.fault {
-					kind = newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name })
-					inventory.SetClasses(index(rdsClasses, "gold tier=gold"))
+					kind = newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" })
 				}
 				if tc.heardOf > 0 {
 					time.AfterFunc(tc.heardOf, func() { inventory.SetClaimKind(kind) })

@@ -48,7 +48,7 @@ type Guard struct {
 // Review validates a class before it is created or updated. In this order, it
 // leaves alone any other operation, a class kind that is not registered any more,
 // and a class that is being deleted; refuses a malformed weight, unless the class
-// has it already; leaves alone a class that does not become default; fails before
+// has it already; warns of a mark that is neither true nor false; leaves alone a class that does not become default; fails before
 // all classes are known; waits for a turn; leaves alone a class that takes no seat,
 // because no claim is offered it; answers as the API server would if the namespace
 // is missing, if the class to create exists, or if the class to update has changed;
@@ -81,6 +81,11 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err == nil && response.Allowed && class.MarkErr != nil && !sameError(class.MarkErr, before.MarkErr) {
+			response.Warnings = []string{class.MarkErr.Error()}
+		}
+	}()
 	switch {
 	case class.Terminating:
 		return untouched("BeingDeleted"), nil
@@ -192,7 +197,7 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 func seatsOf(snapshot selector.Snapshot, class *selector.Class) []selector.Seat {
 	var seats []selector.Seat
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
-		if view := snapshot[name]; view != nil {
+		if view := snapshot[name]; view != nil && view.FaultOf(class.Kind.Name) == nil {
 			if seat, offered := view.Kind.SeatOf(class); offered {
 				seats = append(seats, seat)
 			}

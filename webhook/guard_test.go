@@ -130,6 +130,49 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 	}
 }
 
+// TestGuardWarnsOfMarks that look as if they meant something.
+func TestGuardWarnsOfMarks(t *testing.T) {
+	weighing := func(annotations string) string {
+		return object("silver", `,"annotations":{"weight":"1"`+annotations+`}`, "")
+	}
+	const warning = `metadata.annotations[%s]: Invalid value: %q: must be true or false, and counts as false`
+	yes, one := weighing(`,"classbind.io/cordoned":"yes"`), weighing(`,"default":"1"`)
+	for name, tc := range map[string]struct {
+		reason  string
+		request *admissionv1.AdmissionRequest
+		want    []string
+	}{
+		"Cordoned": {"We should tell an admin whose class is not cordoned.", newGuardRequest(sqlClasses, "", yes), []string{fmt.Sprintf(warning, "classbind.io/cordoned", "yes")}},
+		"Default":  {"We should tell an admin whose class is not default.", newGuardRequest(sqlClasses, weighing(""), one), []string{fmt.Sprintf(warning, "default", "1")}},
+		"ByPath": {
+			"We should say which field it is.", newGuardRequest(pathClasses, "", object("path", "", `,"spec":{"isDefault":"True","weight":1}`)),
+			[]string{`spec.isDefault: Invalid value: "True": must be true or false, and counts as false`},
+		},
+		"Unchanged": {"We should not tell it again.", newGuardRequest(sqlClasses, yes, yes), nil},
+		"False":     {"We should not complain of false.", newGuardRequest(sqlClasses, "", weighing(`,"default":"false","classbind.io/cordoned":"false"`)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response, err := newAPIServer().guard(selector.NewInventory()).Review(t.Context(), tc.request)
+			require.NoError(t, err, tc.reason)
+			assert.True(t, response.Allowed, tc.reason)
+			assert.Equal(t, tc.want, response.Warnings, tc.reason)
+		})
+	}
+}
+
+// TestGuardOfANewcomer whose classes no claim is offered, because no reference can tell them from older ones.
+func TestGuardOfANewcomer(t *testing.T) {
+	s := newAPIServer()
+	local := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference })
+	i := newInventory(local, index(pathClasses, "path"), index(sqlClasses, "silver"))
+	request := newGuardRequest(sqlClasses, "", silverMarked)
+	response, err := s.stores(request).guard(i).Review(t.Context(), request)
+	require.NoError(t, err)
+	assert.True(t, response.Allowed)
+	assert.Equal(t, "NoClaimKind", response.AuditAnnotations["reason"], "We should give it no seat, which the older kind's classes may want.")
+	assert.Empty(t, s.done)
+}
+
 // TestGuardAdmits a default class, from what the inventory, the API server and the Leases say of others.
 func TestGuardAdmits(t *testing.T) {
 	creation, update := newGuardRequest(sqlClasses, "", silverMarked), newGuardRequest(sqlClasses, silver, silverMarked)
@@ -694,10 +737,6 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 		"Alone": {
 			reason: "We should not decide without classes that may be default.",
 			change: func(*v1alpha1.ClaimKindSpec) {}, fault: v1alpha1.ReasonClassKindMissing,
-		},
-		"AmbiguousReference": {
-			reason: "We should not decide without them where no claim can be bound for another reason.",
-			change: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference }, fault: v1alpha1.ReasonAmbiguousReference,
 		},
 		"UnknownValue": {
 			reason: "We should not decide without them where no claim can be bound for another reason.",

@@ -92,13 +92,9 @@ func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class,
 
 // unmark is the kubectl command that removes the default mark from a class.
 func unmark(c *selector.Class) string {
-	object := c.Kind.Name + " " + c.Name
-	if c.Namespace != "" {
-		object += " --namespace " + c.Namespace
-	}
 	mark := c.Kind.DefaultMark
 	if mark.Path == "" {
-		return fmt.Sprintf("kubectl annotate %s %s-", object, mark.Annotation)
+		return fmt.Sprintf("kubectl annotate %s %s-", c.Arguments(), mark.Annotation)
 	}
-	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", object, mark.Path.JSONPointer())
+	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", c.Arguments(), mark.Path.JSONPointer())
 }

@@ -113,10 +113,9 @@ func TestMetricsOfClaims(t *testing.T) {
 			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
 		},
 		"Fault": {
-			reason: "We should name the kind whose registration is at fault.",
-			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name }),
-				gold, index(rdsClasses, "gold tier=gold")),
-			request: newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable")},
+			reason:    "We should name the kind whose registration is at fault.",
+			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" }), gold),
+			request:   newRequest(wantsGold), want: []string{fmt.Sprintf(decided, "unavailable")},
 		},
 		"Closed": {
 			reason: "We should name no kind while we know none.", inventory: selector.NewInventory(),

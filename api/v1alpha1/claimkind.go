@@ -57,8 +57,8 @@ type ClaimKindSpec struct {
 	// ClassRefFormat is the form of the class reference: ObjectReference
 	// ({apiVersion, kind, name}, and namespace for a namespaced class),
 	// TypedLocalObjectReference ({apiGroup, kind, name}), LocalObjectReference
-	// ({name}) or Name (a string). The last two carry no kind, so they are
-	// accepted only if the claim kind has one class kind.
+	// ({name}) or Name (a string). The last two carry no kind, so claims are
+	// offered the classes of one class kind, the one that was registered first.
 	// +kubebuilder:default=ObjectReference
 	// +optional
 	ClassRefFormat ClassRefFormat `json:"classRefFormat,omitempty"`
@@ -223,7 +223,8 @@ type ClaimKindStatus struct {
 	Classes int32 `json:"classes"`
 
 	// DefaultClass is the kind and name of the default class for all namespaces,
-	// followed by "+N" if there are N more, which should not happen.
+	// followed by "(cordoned)" if it is, and by "+N" if there are N more, which
+	// should not happen.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
 
@@ -242,8 +243,8 @@ type ClaimKindStatus struct {
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
-	// Conditions are Ready, SingleDefault and, where they apply, LateBinding and
-	// ClaimsCounted.
+	// Conditions are Ready, SingleDefault, PathsValid and, where they apply,
+	// LateBinding, ClaimsCounted and SelectorsHeeded.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -75,7 +75,8 @@ type ClassKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// Conditions are Ready, Guarded, WeightsValid and LabelsHeld.
+	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid
+	// and LabelsHeld.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -127,8 +127,13 @@ const (
 	// an array is read as empty.
 	MaxDepth = 1000
 	// MaxDiscoveryBytes limits an API server's answer about the kinds in one version of a
-	// group. It protects memory. Beyond it, these kinds are not looked up.
+	// group, or about their schemas. It protects memory. Beyond it, these kinds are not
+	// looked up, or their paths not compared with the schema.
 	MaxDiscoveryBytes = 8 << 20
+	// MaxSchemaReferences limits the references from schema to schema that are followed for
+	// one field of a claim. It protects the leader from a circle. Beyond it, nothing is
+	// known of the field.
+	MaxSchemaReferences = 8
 
 	// MaxEntryBytes limits one entry of a webhook configuration, counted as in
 	// MaxEntriesBytes. It protects the other entries of the configuration. Beyond it, the

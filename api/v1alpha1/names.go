@@ -7,6 +7,10 @@ const (
 	// cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
 
+	// CordonedSuffix follows a cordoned class in the status of a ClaimKind. Written by
+	// classbind's leader, read by "classbind set-default".
+	CordonedSuffix = " (cordoned)"
+
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
 	// kubectl's --selector. Written by claim authors, mostly for claim kinds
 	// without a selector field, read by the selector.
@@ -93,6 +97,19 @@ const (
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
 	// and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
+	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or
+	// cordoned, that is neither true nor false. It counts as false.
+	ConditionMarksValid = "MarksValid"
+	// ConditionClaimKindsRegistered is False for a ClassKind that names no ClaimKind, or
+	// one that does not exist.
+	ConditionClaimKindsRegistered = "ClaimKindsRegistered"
+	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
+	// have what the paths and the form of reference need, and Unknown if nobody can tell.
+	ConditionPathsValid = "PathsValid"
+	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where
+	// there is a default StorageClass: the API server gives it to claims before we are
+	// asked.
+	ConditionSelectorsHeeded = "SelectorsHeeded"
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
 	// claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
@@ -115,8 +132,8 @@ const (
 	// ReasonStale says that the API server listed the classes once and no longer
 	// answers, and that the last known classes are still offered.
 	ReasonStale = "Stale"
-	// ReasonAmbiguousReference says that the form of reference cannot tell the
-	// claim kind's class kinds apart.
+	// ReasonAmbiguousReference says that the classes of a class kind are not offered to a
+	// claim kind: its form of reference cannot tell them from those of an older one.
 	ReasonAmbiguousReference = "AmbiguousReference"
 	// ReasonUnknownValue says that a field of the ClaimKind has a value that another
 	// release of classbind accepted and this one does not know.
@@ -135,6 +152,9 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
+	// ReasonDefaultCordoned says that a default class is cordoned, so no claim gets it.
+	ReasonDefaultCordoned = "DefaultCordoned"
+
 	// ReasonWatched says that all claims of the kind are known.
 	ReasonWatched = "Watched"
 
@@ -150,6 +170,31 @@ const (
 	// ReasonLabelsHeld and ReasonTooManyLabels say whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"
 	ReasonTooManyLabels = "TooManyLabels"
+
+	// ReasonMarksValid and ReasonMalformedMark say whether all marks can be read.
+	ReasonMarksValid    = "MarksValid"
+	ReasonMalformedMark = "MalformedMark"
+
+	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds say whether every claim
+	// kind that a class kind names is registered, and whether it names one.
+	ReasonRegistered    = "Registered"
+	ReasonNotRegistered = "NotRegistered"
+	ReasonNoClaimKinds  = "NoClaimKinds"
+
+	// ReasonPathsValid says that the schema of the claims has all that is needed.
+	ReasonPathsValid = "PathsValid"
+	// ReasonReferencePruned says that claims would be stored without their reference, so
+	// none is bound.
+	ReasonReferencePruned = "ReferencePruned"
+	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
+	ReasonPathsInvalid = "PathsInvalid"
+	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.
+	ReasonSchemaUnknown = "SchemaUnknown"
+
+	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass say whether the API server
+	// gives claims a StorageClass.
+	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
+	ReasonDefaultStorageClass   = "DefaultStorageClass"
 )
 
 // Reasons of the events on claims, written by classbind's leader.

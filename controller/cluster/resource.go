@@ -111,6 +111,18 @@ func (r Resolver) versions(ctx context.Context, group string) ([]string, error) 
 	return versions, nil
 }
 
+// CRD reads a CustomResourceDefinition, as JSON.
+func (r Resolver) CRD(ctx context.Context, name string) (crd json.RawMessage, err error) {
+	err = r.get(ctx, &crd, prefix("apiextensions.k8s.io"), "v1", "customresourcedefinitions", name)
+	return crd, err
+}
+
+// OpenAPI reads the API server's OpenAPI v3 document for a version of a group, as JSON.
+func (r Resolver) OpenAPI(ctx context.Context, version schema.GroupVersion) (document json.RawMessage, err error) {
+	err = r.get(ctx, &document, "/openapi/v3"+prefix(version.Group), version.Version)
+	return document, err
+}
+
 // get reads one answer into an object, up to a limit: an aggregated API server is a
 // vendor's, and may answer at any length.
 func (r Resolver) get(ctx context.Context, object any, path ...string) error {

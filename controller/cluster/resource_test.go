@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -141,4 +142,25 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSchemas(t *testing.T) {
+	crd := map[string]any{"kind": "CustomResourceDefinition", "spec": map[string]any{"group": "example.org"}}
+	core, vendor := map[string]any{"openapi": "3.0.0"}, map[string]any{"openapi": "3.0.1"}
+	r, err := NewResolver(controllertest.NewAPIServer(t, map[string]any{
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/golds.example.org": crd,
+		"/openapi/v3/api/v1": core, "/openapi/v3/apis/example.org/v1": vendor,
+	}))
+	require.NoError(t, err)
+	got, err := r.CRD(t.Context(), "golds.example.org")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"kind":"CustomResourceDefinition","spec":{"group":"example.org"}}`, string(got))
+	_, err = r.CRD(t.Context(), "volumes")
+	require.True(t, apierrors.IsNotFound(err), "We should tell that there is no CRD: %v", err)
+	got, err = r.OpenAPI(t.Context(), schema.GroupVersion{Version: "v1"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"openapi":"3.0.0"}`, string(got), "We should read the core's group where it is.")
+	got, err = r.OpenAPI(t.Context(), schema.GroupVersion{Group: "example.org", Version: "v1"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"openapi":"3.0.1"}`, string(got))
 }

@@ -13,10 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -93,7 +96,7 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		For(&v1alpha1.ClaimKind{}, faultChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -111,6 +114,16 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.openWhenComplete))),
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
 }
+
+// faultChanged ignores updates of claim kinds that change neither the registration nor the
+// fault that the leader found in it.
+var faultChanged = builder.WithPredicates(faultPredicate)
+
+var faultPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
+	return ok && also && (selector.ReferenceFault(before) == nil) != (selector.ReferenceFault(after) == nil)
+}})
 
 // OnChange calls a function with each class kind whose state or classes changed, until
 // the context ends.

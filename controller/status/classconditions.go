@@ -48,3 +48,22 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 			offered, v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over)),
 	}
 }
+
+// marksValid says whether the marks of all classes, for default and cordoned, can be read.
+func marksValid(classes *selector.Classes) metav1.Condition {
+	mismarked := classes.Mismarked()
+	if len(mismarked) == 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid,
+			Message: "every mark is true or false",
+		}
+	}
+	have := "1 class has"
+	if len(mismarked) > 1 {
+		have = fmt.Sprintf("%d classes have", len(mismarked))
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedMark,
+		Message: fmt.Sprintf("%s a mark that is neither true nor false: %s; the first: %v", have, named(mismarked), mismarked[0].MarkErr),
+	}
+}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,17 +22,20 @@ func setDefaults(status *v1alpha1.ClaimKindStatus, view *selector.View, generati
 	status.DefaultClass = ""
 	if len(ofAll) > 0 {
 		status.DefaultClass = ofAll[0].String()
+		if ofAll[0].Cordoned {
+			status.DefaultClass += v1alpha1.CordonedSuffix
+		}
 	}
 	if len(ofAll) > 1 {
 		status.DefaultClass += fmt.Sprintf(" +%d", len(ofAll)-1)
 	}
 	status.NamespaceDefaults = int32(len(own)) //nolint:gosec // No API server holds two thousand million classes.
-	setCondition(&status.Conditions, singleDefault(ofAll, own), generation)
+	setCondition(&status.Conditions, singleDefault(view.Kind.Name, ofAll, own), generation)
 }
 
 // singleDefault says whether every seat has at most one default. There is one seat for
 // all namespaces together, and one for each namespace.
-func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) metav1.Condition {
+func singleDefault(claimKind string, ofAll []*selector.Class, own map[string][]*selector.Class) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults,
 	}
@@ -61,19 +65,55 @@ func singleDefault(ofAll []*selector.Class, own map[string][]*selector.Class) me
 		return condition
 	}
 	condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonOneDefault
+	cordoned, offeredOfAll, offeredOwn := withoutCordoned(ofAll, own)
+	condition.Message = whoGetsDefault(offeredOfAll, offeredOwn)
 	switch {
-	case len(own) == 0 && len(ofAll) == 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonNoDefault, "a claim without a selector finds no class"
-	case len(own) == 0:
-		condition.Message = "a claim without a selector gets the default class"
-	case len(ofAll) == 0:
-		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, "+
-			"or finds no class", have(len(own)))
-	default:
-		condition.Message = fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or that of all",
-			have(len(own)))
+	case len(cordoned) == 1:
+		condition.Message += fmt.Sprintf("; the default class %s is cordoned", cordoned[0])
+	case len(cordoned) > 1:
+		condition.Message += fmt.Sprintf("; %d default classes are cordoned: %s; of the first", len(cordoned), named(cordoned))
+	case len(ofAll)+len(own) == 0:
+		condition.Reason = v1alpha1.ReasonNoDefault
+	}
+	if len(cordoned) > 0 {
+		condition.Reason = v1alpha1.ReasonDefaultCordoned
+		condition.Message += ": " + cordoned[0].Uncordon(claimKind)
 	}
 	return condition
+}
+
+// withoutCordoned returns the cordoned defaults, that of all namespaces first, and
+// counts the seats whose default is offered.
+func withoutCordoned(ofAll []*selector.Class, own map[string][]*selector.Class) (cordoned []*selector.Class, offeredOfAll, offeredOwn int) {
+	for _, c := range ofAll {
+		if c.Cordoned {
+			cordoned = append(cordoned, c)
+		} else {
+			offeredOfAll++
+		}
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(own)) {
+		if c := own[namespace][0]; c.Cordoned {
+			cordoned = append(cordoned, c)
+		} else {
+			offeredOwn++
+		}
+	}
+	return cordoned, offeredOfAll, offeredOwn
+}
+
+// whoGetsDefault says what becomes of claims without a selector, if so many defaults are
+// offered to all namespaces, and to those that have their own.
+func whoGetsDefault(ofAll, own int) string {
+	switch {
+	case own == 0 && ofAll == 0:
+		return "a claim without a selector finds no class"
+	case own == 0:
+		return "a claim without a selector gets the default class"
+	case ofAll == 0:
+		return fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or finds no class", have(own))
+	}
+	return fmt.Sprintf("a claim without a selector gets the default class of its own namespace, which %s, or that of all", have(own))
 }
 
 // have is as in "3 namespaces have".

@@ -44,7 +44,11 @@ type Writer struct {
 	Claims       claims
 	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
 	ClaimEntries, ClassEntries entries
-	Client                     client.Client
+	// Paths of claim kinds.
+	Paths  *Paths
+	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
 }
 
 // registration knows the registered kinds.
@@ -69,12 +73,16 @@ type entries interface {
 	OnChange(ctx context.Context, call func(kind string))
 }
 
-// SetupWithManager adds the two controllers.
+// SetupWithManager adds the two controllers, and that of the Paths.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
+	if err := s.Paths.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return []string{k.Name} })).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
+		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
@@ -86,6 +94,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Paths.changed.Add, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
@@ -134,21 +143,32 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if state.Reason == v1alpha1.ReasonServed && state.Revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
+	named, known, err := s.namedKinds(ctx, k)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !known {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
+	}
 	status := k.Status.DeepCopy()
 	status.Classes = 0
-	ready := metav1.ConditionFalse
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
+	}
 	if state.Classes != nil {
 		status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
-		ready = metav1.ConditionTrue
+		ready.Status = metav1.ConditionTrue
+		named.qualify(&ready)
 		setCondition(&status.Conditions, weightsValid(state.Classes), k.Generation)
+		setCondition(&status.Conditions, marksValid(state.Classes), k.Generation)
 		setCondition(&status.Conditions, labelsHeld(state.Classes), k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionMarksValid)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
-	setCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: ready, Reason: state.Reason, Message: state.Message,
-	}, k.Generation)
+	setCondition(&status.Conditions, ready, k.Generation)
+	setCondition(&status.Conditions, named.registered(), k.Generation)
 	guarded, err := s.guarded(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -208,16 +228,15 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	status := k.Status.DeepCopy()
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(status, view, k.Generation)
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
-	if view.Fault != nil {
-		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
-	} else if err := s.webhookReady(ctx, name, &ready); err != nil {
+	s.Paths.describe(k, view, status)
+	ready, err := s.claimsReady(ctx, k, view, status)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
 	s.describeClaims(k, status)
 	result := ctrl.Result{}
-	if ready.Status == metav1.ConditionFalse {
+	if s.describeStorage(ctx, k, status) || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter
 	}
 	if equality.Semantic.DeepEqual(&k.Status, status) {
@@ -225,6 +244,26 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	k.Status = *status
 	return s.update(ctx, k, result)
+}
+
+// claimsReady says whether claims of a kind are bound.
+func (s *Writer) claimsReady(
+	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus,
+) (ready metav1.Condition, err error) {
+	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	now := *k
+	now.Status = *status
+	fault := selector.ReferenceFault(&now)
+	// The inventory may not have heard yet that the reference is not pruned any more.
+	if fault == nil && view.Fault != nil && view.Fault.Reason != v1alpha1.ReasonReferencePruned {
+		fault = view.Fault
+	}
+	if fault != nil {
+		ready.Reason, ready.Message = fault.Reason, fault.Text
+	} else {
+		err = s.webhookReady(ctx, k.Name, &ready)
+	}
+	return ready, err
 }
 
 // webhookReady says in the condition whether the API server asks us about a kind's

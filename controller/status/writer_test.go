@@ -84,6 +84,28 @@ func TestSetDefaults(t *testing.T) {
 				`a claim of namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 namespaces: three, two`, "", 3,
 			},
 		},
+		"Cordoned": {
+			reason:  "We should say that the default class is cordoned, and what would help.",
+			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": {"default", "true", v1alpha1.CordonedAnnotation, "true"}})},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonDefaultCordoned,
+				"a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
+					"or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a (cordoned)", 0,
+			},
+		},
+		"CordonedOfNamespaces": {
+			reason: "We should name those of namespaces, whose claims get the default of all instead.",
+			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault}), selector.NewClasses(nears, []*selector.Class{
+				nears.NewClass(&metav1.ObjectMeta{Namespace: "one", Name: "b", Annotations: map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"}}, nil),
+				nears.NewClass(&metav1.ObjectMeta{Namespace: "two", Name: "c", Annotations: map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"}}, nil),
+				nears.NewClass(&metav1.ObjectMeta{Namespace: "three", Name: "d", Annotations: map[string]string{"default": "true"}}, nil),
+			})},
+			want: want{
+				metav1.ConditionTrue, v1alpha1.ReasonDefaultCordoned,
+				"a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
+					"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a", 3,
+			},
+		},
 		"SeveralOfAllAndOfNamespaces": {
 			reason: "We should tell of both.",
 			classes: []*selector.Classes{
@@ -97,7 +119,7 @@ func TestSetDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := &v1alpha1.ClaimKindStatus{}
-			setDefaults(status, selector.NewView(selector.NewClaimKind(&v1alpha1.ClaimKind{}), tc.classes), 7)
+			setDefaults(status, selector.NewView(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")), tc.classes), 7)
 			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
 			require.NotNil(t, c)
 			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)
@@ -163,6 +185,21 @@ func TestWeightsValid(t *testing.T) {
 			assert.Equal(t, tc.want, weightsValid(controllertest.NewClasses(golds, tc.classes)), tc.reason)
 		})
 	}
+}
+
+func TestMarksValid(t *testing.T) {
+	golds := controllertest.NewClassKind("golds.example.org", "Gold")
+	condition := marksValid(controllertest.NewClasses(golds, map[string][]string{"a": nil, "b": {"default", "false"}}))
+	assert.Equal(t, metav1.Condition{
+		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid, Message: "every mark is true or false",
+	}, condition, "We should complain of nothing where every mark can be read.")
+	condition = marksValid(controllertest.NewClasses(golds, map[string][]string{
+		"b": {"default", "1"}, "a": {v1alpha1.CordonedAnnotation, "yes"}, "c": {v1alpha1.CordonedAnnotation, "true"},
+	}))
+	assert.Equal(t, metav1.Condition{
+		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedMark,
+		Message: `2 classes have a mark that is neither true nor false: Gold/a, Gold/b; the first: metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
+	}, condition, "We should count and name the classes, and say what is wrong with the first.")
 }
 
 func TestSetCondition(t *testing.T) {
@@ -474,7 +511,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Paths: &Paths{}, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

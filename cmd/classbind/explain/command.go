@@ -76,9 +76,9 @@ The registrations and classes are those of the cluster, which you need to be
 allowed to list; or, with --classes, those of files, and no cluster is asked. Such
 files have ClaimKinds, ClassKinds and classes, as they would be applied; other
 objects in them are passed over. Of a CRD among them is learnt what the
-API server would say of a kind: its plural, its scope and its preferred version.
-Without, the plural is guessed from the kind, and classes are namespaced if one
-has a namespace.
+API server would say of a kind: its plural, its scope and its preferred version,
+and the schema that the paths of its ClaimKind must fit. Without, the plural is
+guessed from the kind, and classes are namespaced if one has a namespace.
 
 It tells what the author of the claim would be told: of the classes of namespaces
 whose classes the claim is not offered, nothing.

@@ -107,6 +107,11 @@ func readCRD(d *document) (resource, error) {
 	if r.Version = preferred(served); r.Version == "" {
 		return cannot("version in spec.versions that is served")
 	}
+	text, err := d.MarshalJSON()
+	if err != nil {
+		return resource{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
+	}
+	r.schema, _ = selector.SchemaOfCRD(text, r.Version) // Without one, there is nothing to compare.
 	return r, nil
 }
 

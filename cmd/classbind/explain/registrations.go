@@ -31,6 +31,8 @@ type source interface {
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
+	// schema is nil where it is not known.
+	schema *selector.Schema
 	// guessed says that the scope is that of the objects that are known.
 	guessed bool
 }
@@ -119,19 +121,37 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 		}
 	}
 	v.View = selector.NewView(selector.NewClaimKind(k), all)
+	for _, leftOut := range v.LeftOut {
+		v.note("%v", v.FaultOf(leftOut.Name))
+	}
+	if s := r.resources[k.Name].schema; s != nil {
+		v.comparePaths(s)
+	}
 	r.views[k.Name] = v
 	return v, nil
+}
+
+// comparePaths with the schema of the claims, as the leader does.
+func (v *view) comparePaths(s *selector.Schema) {
+	switch problem, pruned := v.PathsProblem(v.Kind.CheckPaths(s)); {
+	case pruned:
+		v.Fault = &selector.Fault{Reason: v1alpha1.ReasonReferencePruned, Text: fmt.Sprintf("claim kind %q: %s", v.Kind.Name, problem)}
+	case problem != "":
+		v.note("the registration does not fit the schema of the claims: %s", problem)
+	}
 }
 
 // offered classes of a kind, nil where the server leaves them out.
 func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionFalse {
-		if ready.Reason != v1alpha1.ReasonStale {
-			v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
-			return nil, nil
-		}
+	switch {
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+	case ready.Reason == v1alpha1.ReasonAmbiguousReference: // The view says for which claim kinds it is left out.
+	case ready.Reason == v1alpha1.ReasonStale:
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
+	default:
+		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
+		return nil, nil
 	}
 	found, err := r.resolve(ctx, ck.Name, "list", "watch")
 	if notServed(err) {

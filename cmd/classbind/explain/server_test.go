@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
 )
@@ -50,6 +51,8 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 
 		s, err := newFiles(registrations, []document{d})
 		require.NoError(t, err)
+		s.claimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: one(
+			"PathsValid", "PathsValid", "PathsInvalid", "SchemaUnknown", "SchemaUnknown", "ReferencePruned"), Message: "no such field"}}
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		o := &options{fresh: func() uint64 { return 7 }}

@@ -220,12 +220,15 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 }
 
 // fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
-type fakeRegistrations struct{ client.Reader }
+type fakeRegistrations struct {
+	client.Reader
+	cordoned string // what follows the default
+}
 
-func (fakeRegistrations) claimKind() v1alpha1.ClaimKind {
+func (f fakeRegistrations) claimKind() v1alpha1.ClaimKind {
 	return v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
-		Status:     v1alpha1.ClaimKindStatus{DefaultClass: "A/new", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+		Status:     v1alpha1.ClaimKindStatus{DefaultClass: "A/new" + f.cordoned, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
 	}
 }
 

@@ -212,13 +212,15 @@ func TestNewPlan(t *testing.T) {
 
 func TestUnconfirmed(t *testing.T) {
 	m := &mover{cluster: &cluster{registrations: fakeRegistrations{}}}
-	other := func(namespace string) *plan {
-		u := fakeClass("other", true)
+	class := func(name, namespace string) *plan {
+		u := fakeClass(name, true)
 		u.SetNamespace(namespace)
 		return &plan{target: newStoredClass(fakeKind("A", "as.test", namespace != "", "claims.test").ClassKind, u), claimKinds: []string{"claims.test"}}
 	}
-	assert.Len(t, m.unconfirmed(t.Context(), other("")), 1, "We should wait for the status to name the default of all namespaces.")
-	assert.Empty(t, m.unconfirmed(t.Context(), other("team")), "We should not wait for the status to name the default of one.")
+	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
+	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
+	m.registrations = fakeRegistrations{cordoned: v1alpha1.CordonedSuffix}
+	assert.Empty(t, m.unconfirmed(t.Context(), class("new", "")), "We should see a default that is cordoned, of which we warned.")
 }
 
 func TestMarkPatch(t *testing.T) {

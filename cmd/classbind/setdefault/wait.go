@@ -61,7 +61,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 		status := "Unknown"
 		if single := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault); single != nil {
 			status = string(single.Status)
-			if single.Status == "True" && k.Status.DefaultClass == p.target.Class.String() {
+			if single.Status == "True" && strings.TrimSuffix(k.Status.DefaultClass, v1alpha1.CordonedSuffix) == p.target.Class.String() {
 				continue
 			}
 		}

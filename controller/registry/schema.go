@@ -1,0 +1,33 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/classbind/classbind/selector"
+)
+
+// Schema returns the schema of a kind of claim, in the version for which the paths of its
+// registration are written.
+func (r *Registration) Schema(ctx context.Context, claimKind string) (*selector.Schema, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
+	defer cancel()
+	found, err := r.LookUp(ctx, claimKind, "create")
+	if err != nil {
+		return nil, err
+	}
+	crd, err := r.resolver.CRD(ctx, claimKind)
+	if err == nil {
+		return selector.SchemaOfCRD(crd, found.Version)
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("cannot read the CRD of %q: %w", claimKind, err)
+	}
+	document, err := r.resolver.OpenAPI(ctx, found.GroupVersion())
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the schema of %q: %w", claimKind, err)
+	}
+	return selector.SchemaOfOpenAPI(document, found.GroupVersionKind)
+}

@@ -1,0 +1,105 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+)
+
+// namedKinds are the claim kinds that a class kind names.
+type namedKinds struct {
+	unregistered []string
+	// refusing are the faults of those that are not offered the classes; offered is the
+	// number of the others that are registered.
+	refusing []*selector.Fault
+	offered  int
+}
+
+// namedKinds is false while the inventory is about to be updated.
+func (s *Writer) namedKinds(ctx context.Context, k *v1alpha1.ClassKind) (named namedKinds, known bool, err error) {
+	for _, name := range k.Spec.ClaimKinds {
+		claimKind := &v1alpha1.ClaimKind{}
+		err := s.Client.Get(ctx, client.ObjectKey{Name: name}, claimKind)
+		if apierrors.IsNotFound(err) {
+			named.unregistered = append(named.unregistered, name)
+			continue
+		}
+		if err != nil {
+			return named, false, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+		}
+		view := s.Snapshot()[name]
+		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) {
+			return named, false, nil
+		}
+		if fault := view.FaultOf(k.Name); fault != nil {
+			named.refusing = append(named.refusing, fault)
+		} else {
+			named.offered++
+		}
+	}
+	return named, true, nil
+}
+
+// qualify a Ready condition that is True by the claim kinds that are not offered the
+// classes. It stays True if others are: replicas that start wait for these classes.
+func (n namedKinds) qualify(ready *metav1.Condition) {
+	if len(n.refusing) == 0 {
+		return
+	}
+	ready.Reason, ready.Message = n.refusing[0].Reason, n.refusing[0].Text
+	if more := len(n.refusing) - 1; more > 0 {
+		ready.Message += fmt.Sprintf("; so it is with %d more claim kinds", more)
+	}
+	if n.offered == 0 {
+		ready.Status = metav1.ConditionFalse
+	}
+}
+
+// registered says whether every claim kind that a class kind names is registered.
+func (n namedKinds) registered() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionClaimKindsRegistered, Status: metav1.ConditionFalse}
+	switch {
+	case len(n.unregistered) > 0:
+		quoted := make([]string, len(n.unregistered))
+		for i, name := range slices.Sorted(slices.Values(n.unregistered)) {
+			quoted[i] = fmt.Sprintf("%q", name)
+		}
+		c.Reason = v1alpha1.ReasonNotRegistered
+		c.Message = fmt.Sprintf("spec.claimKinds names what no ClaimKind registers: %s: correct the name, which is <plural>.<group>, "+
+			"or create the ClaimKind", strings.Join(quoted, ", "))
+	case n.offered+len(n.refusing) == 0:
+		c.Reason = v1alpha1.ReasonNoClaimKinds
+		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds"
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonRegistered, "every claim kind is registered"
+	}
+	return c
+}
+
+// rivals are the names of a class kind and of those that may be left out for it, or
+// offered when it goes.
+func (s *Writer) rivals(k *selector.ClassKind) []string {
+	names := []string{k.Name}
+	snapshot := s.Snapshot()
+	for _, name := range k.ClaimKinds {
+		view := snapshot[name]
+		if view == nil || !view.Kind.Exclusive() {
+			continue
+		}
+		for _, classes := range view.Classes {
+			names = append(names, classes.Kind.Name)
+		}
+		for _, other := range view.LeftOut {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}

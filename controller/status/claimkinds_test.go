@@ -1,0 +1,126 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. An older class kind serves names.
+func TestNamedKinds(t *testing.T) {
+	const names, refs, mistyped = "names.example.org", "refs.example.org", "nmaes.example.org"
+	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "olds.example.org", ` +
+		`which was registered first: set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it`
+	register := func(name string, format v1alpha1.ClassRefFormat) *v1alpha1.ClaimKind {
+		k := controllertest.NewClaimKind(name)
+		k.Spec.ClassRefFormat = format
+		return k
+	}
+	type want struct {
+		again             time.Duration
+		ready, registered metav1.Condition
+	}
+	served := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}
+	all := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRegistered, Message: "every claim kind is registered"}
+	for name, tc := range map[string]struct {
+		reason   string
+		of       []string // spec.claimKinds
+		outdated bool
+		want     want
+	}{
+		"Registered": {reason: "We should find nothing wrong.", of: []string{refs}, want: want{ready: served, registered: all}},
+		"None": {
+			reason: "We should say that the classes are of no use.", want: want{ready: served, registered: metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClaimKinds, Message: "no claim is offered the classes: name a ClaimKind in spec.claimKinds",
+			}},
+		},
+		"Mistyped": {
+			reason: "We should name what is not registered, once in a while in vain: the ClaimKind may come later.", of: []string{refs, mistyped, "a.example.org"},
+			want: want{ready: served, registered: metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotRegistered,
+				Message: `spec.claimKinds names what no ClaimKind registers: "a.example.org", "nmaes.example.org": correct the name, which is <plural>.<group>, or create the ClaimKind`,
+			}},
+		},
+		"LeftOut": {
+			reason: "We should say that the classes are offered to no claim, and what would help.", of: []string{names},
+			want: want{ready: metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
+		},
+		"LeftOutOfOne": {
+			reason: "We should stay ready for the other claims, for which replicas that start must wait.", of: []string{names, refs},
+			want: want{ready: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
+		},
+		"Outdated": {
+			reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true,
+			want: want{again: statusDelay},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := func(name, of string, created time.Time, claimKinds ...string) *selector.Classes {
+				k := controllertest.NewClassKind(name, of)
+				k.ClaimKinds, k.Created = claimKinds, created
+				return selector.NewClasses(k, nil)
+			}
+			golds := kind("golds.example.org", "Gold", time.Unix(2, 0), tc.of...)
+			inventory := selector.NewInventory()
+			c := &controllertest.Cached{}
+			for _, k := range []*v1alpha1.ClaimKind{register(names, v1alpha1.Name), register(refs, v1alpha1.ObjectReference)} {
+				inventory.SetClaimKind(selector.NewClaimKind(k))
+				if tc.outdated {
+					k.Generation++
+				}
+				c.ClaimKinds = append(c.ClaimKinds, *k)
+			}
+			inventory.SetClasses(kind("olds.example.org", "Old", time.Unix(1, 0), names))
+			inventory.SetClasses(golds)
+			inventory.Open()
+			c.ClassKinds = []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: tc.of}}}
+			state := registry.State{Reason: v1alpha1.ReasonServed, Classes: golds}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{state}, ClassEntries: said{}, Client: c}
+			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			if tc.want.again > 0 {
+				assert.Empty(t, c.Updated, tc.reason)
+				return
+			}
+			require.Len(t, c.Updated, 1, tc.reason)
+			conditions := c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions
+			for conditionType, want := range map[string]metav1.Condition{
+				v1alpha1.ConditionReady: tc.want.ready, v1alpha1.ConditionClaimKindsRegistered: tc.want.registered,
+			} {
+				got := meta.FindStatusCondition(conditions, conditionType)
+				require.NotNil(t, got, tc.reason)
+				assert.Equal(t, want, metav1.Condition{Status: got.Status, Reason: got.Reason, Message: got.Message}, tc.reason)
+			}
+		})
+	}
+}
+
+// TestRivals are to be looked at when one of them comes or goes.
+func TestRivals(t *testing.T) {
+	inventory := selector.NewInventory()
+	for name, format := range map[string]v1alpha1.ClassRefFormat{"claims.example.org": v1alpha1.Name, "others.example.org": v1alpha1.ObjectReference} {
+		k := controllertest.NewClaimKind(name)
+		k.Spec.ClassRefFormat = format
+		inventory.SetClaimKind(selector.NewClaimKind(k))
+	}
+	for _, name := range []string{"as.example.org", "bs.example.org", "cs.example.org"} {
+		inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind(name, "Class"), nil))
+	}
+	inventory.Open()
+	s := &Writer{Snapshot: inventory.Snapshot}
+	changed := controllertest.NewClassKind("bs.example.org", "Class")
+	assert.Subset(t, s.rivals(changed), []string{"as.example.org", "bs.example.org", "cs.example.org"}, "We should look at those that may be left out now, or no more.")
+	changed.ClaimKinds = []string{"others.example.org", "gone.example.org"}
+	assert.Equal(t, []string{"bs.example.org"}, s.rivals(changed), "We should not look at those that are in nobody's way.")
+}

@@ -1,0 +1,131 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// TestPaths checks a claim kind, and then writes its status, which was one of this generation before.
+func TestPaths(t *testing.T) {
+	const name = "claims.example.org"
+	const (
+		fitting = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
+		empty   = `{"type":"object"}`
+		open    = `{"x-kubernetes-preserve-unknown-fields":true}`
+		pruned  = "no claim is bound, because the API server would remove the reference to its class: paths.classRef: the schema has no field .spec; " +
+			"paths.skipIfSet: the schema has no field .spec: correct spec.paths.classRef and spec.classRefFormat, or the schema"
+	)
+	type want struct {
+		again         time.Duration
+		status        metav1.ConditionStatus
+		reason, ready string // of the conditions
+		message       string
+	}
+	for tcName, tc := range map[string]struct {
+		reason string
+		schema string
+		err    error
+		before string // reason of PathsValid
+		spec   v1alpha1.FieldPath
+		want   want
+	}{
+		"Fits": {
+			reason: "We should say that all is there, but for what no claim needs.", schema: fitting,
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"},
+		},
+		"Pruned": {
+			reason: "We should not be ready where no claim would keep its reference.", schema: empty,
+			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, pruned},
+		},
+		"Mended": {
+			reason: "We should be ready as soon as the schema has the field, before the inventory hears of it.", schema: fitting, before: v1alpha1.ReasonReferencePruned,
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"},
+		},
+		"Invalid": {
+			reason: "We should say what is wrong, and be ready: claims keep their reference.", schema: fitting, spec: ".spec.ckass",
+			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonServed, "paths.classSelector: the schema has no field .spec.ckass"},
+		},
+		"Open": {
+			reason: "We should not know of what may be anything.", schema: open,
+			want: want{recheckPaths, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "paths.classRef: the schema does not say what may be in .spec"},
+		},
+		"NotServed": {
+			reason: "We should say why there is no schema, and look again soon.", err: registry.ErrCRDNotServed,
+			want: want{registry.RetryCRDAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: " + registry.ErrCRDNotServed.Error()},
+		},
+		"NoAnswer": {
+			reason: "We should say why there is no schema, and look again.", err: errors.New("connection refused"),
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused"},
+		},
+		"NoAnswerAnyMore": {
+			reason: "We should not bind claims whose reference was removed, until we see another schema.", err: errors.New("connection refused"), before: v1alpha1.ReasonReferencePruned,
+			want: want{registry.RetryAfter, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, "before"},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			k := controllertest.NewClaimKind(name)
+			k.Generation, k.Spec.ClassRefFormat = 7, v1alpha1.Name
+			k.Spec.Paths = v1alpha1.ClaimPaths{ClassRef: ".spec.class", ClassSelector: ".spec.classSelector", SkipIfSet: []v1alpha1.FieldPath{".spec.skip"}}
+			if tc.spec != "" {
+				k.Spec.Paths.ClassSelector = tc.spec
+			}
+			if tc.before != "" {
+				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: tc.before, Message: "before", ObservedGeneration: 7}}
+			}
+			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
+			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
+			p := &Paths{Client: c, Schema: func(context.Context, string) (*selector.Schema, error) {
+				if tc.err != nil {
+					return nil, tc.err
+				}
+				return selector.SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+tc.schema+`}}]}}`), "v1")
+			}}
+			told := 0
+			p.changed.Add(t.Context(), func(string) { told++ })
+			for range 2 {
+				result, err := p.reconcile(t.Context(), name)
+				require.NoError(t, err, tc.reason)
+				assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
+			}
+			assert.Equal(t, 1, told, "We should have the status written once for one answer.")
+
+			inventory := selector.NewInventory()
+			inventory.SetClaimKind(selector.NewClaimKind(k))
+			inventory.Open()
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &latebinding.Claims{}, ClaimEntries: said{}, Paths: p, Client: c}
+			_, err := s.reconcileClaimKind(t.Context(), name)
+			require.NoError(t, err, tc.reason)
+			require.Len(t, c.Updated, 1, tc.reason)
+			conditions := c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions
+			valid, ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionPathsValid), meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+			require.NotNil(t, valid, tc.reason)
+			assert.Equal(t, tc.want, want{tc.want.again, valid.Status, valid.Reason, ready.Reason, valid.Message}, tc.reason)
+			assert.Equal(t, tc.want.ready == v1alpha1.ReasonServed, ready.Status == metav1.ConditionTrue, tc.reason)
+		})
+	}
+}
+
+func TestPathsOfAClaimKindThatIsGone(t *testing.T) {
+	p := &Paths{Client: &controllertest.Cached{}}
+	p.checks.Store("claims.example.org", checkedPaths{})
+	result, err := p.reconcile(t.Context(), "claims.example.org")
+	require.NoError(t, err)
+	assert.Zero(t, result, "We should not look at it again.")
+	_, kept := p.checks.Load("claims.example.org")
+	assert.False(t, kept, "We should forget it.")
+}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestConditions has what admins have to mend, and what they are told of it.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	const crd = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: Claim, plural: claims}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
+              %[2]s: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}
+`
+
+	t.Run("PathsValid", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "typo.test", "claims.typo.test"
+		w.resources(t, "Class classes.typo.test Cluster")
+		w.apply(t, fmt.Sprintf(crd, group, "classRef"))
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.typo.test", "{claimKinds: [claims.typo.test]}")+
+			claimKind(kind, "{paths: {classRef: .spec.clasRef}}"))
+		w.awaitClasses(t, "classes.typo.test", 1)
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonReferencePruned)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .spec.clasRef")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(group, "silent"), client.DryRunAll)
+			require.ErrorContains(c, err, "the schema has no field .spec.clasRef")
+		}, patience, 50*time.Millisecond, "We should not let a claim be created whose reference is removed.")
+
+		w.apply(t, claimKind(kind, "{paths: {classRef: .spec.classRef}}"))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
+		w.awaitClaims(t, kind)
+		bound, _, err := w.create(t, claim(group, "told"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims once the path is mended.")
+	})
+
+	t.Run("PathsValidByTheCRD", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "vendor.test", "claims.vendor.test"
+		w.resources(t, "Class classes.vendor.test Cluster")
+		w.apply(t, fmt.Sprintf(crd, group, "clasRef"))
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.vendor.test", "{claimKinds: [claims.vendor.test]}")+claimKind(kind, "{}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonReferencePruned)
+
+		w.apply(t, fmt.Sprintf(crd, group, "classRef"))
+		w.awaitClaims(t, kind)
+		w.awaitClasses(t, "classes.vendor.test", 1)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			bound, _, err := w.create(t, claim(group, "told"), client.DryRunAll)
+			require.NoError(c, err)
+			require.Equal(c, "Class/only", classOf(bound))
+		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
+	})
+
+	t.Run("PathsOfCoreKinds", func(t *testing.T) {
+		t.Parallel()
+		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassNam}, namespaceSelector: {matchLabels: {none: here}}}"))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .template.spec.runtimeClassNam")
+		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassName}, namespaceSelector: {matchLabels: {none: here}}}"))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
+	})
+
+	t.Run("DefaultCordoned", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "cordon.test", "claims.cordon.test"
+		w.resources(t, "Claim claims.cordon.test Namespaced", "Class classes.cordon.test Cluster")
+		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes.cordon.test", "{claimKinds: [claims.cordon.test]}")+
+			class(group, "Class", "only", `annotations: {resourceclass.crossplane.io/is-default-class: "true", classbind.io/cordoned: "true"}, `))
+		w.awaitClaims(t, kind)
+		w.awaitClasses(t, "classes.cordon.test", 1)
+		const command = "kubectl annotate classes.cordon.test only classbind.io/cordoned-"
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionSingleDefault, metav1.ConditionTrue, command)
+		assert.Contains(t, w.kubectl(t, "get", "claimkinds", kind), "Class/only (cordoned)")
+		const unopinionated = "apiVersion: cordon.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}"
+		unbound, warnings, err := w.create(t, unopinionated, client.DryRunAll)
+		require.NoError(t, err)
+		assert.Empty(t, classOf(unbound))
+		assert.Contains(t, fmt.Sprint(warnings), `the default class "Class/only" is cordoned`)
+		assert.Contains(t, fmt.Sprint(warnings), command)
+
+		w.kubectl(t, "annotate", "classes.cordon.test", "only", "classbind.io/cordoned-")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			bound, _, err := w.create(t, unopinionated, client.DryRunAll)
+			require.NoError(c, err)
+			require.Equal(c, "Class/only", classOf(bound))
+		}, patience, 50*time.Millisecond, "We should have advised what helps.")
+	})
+
+	t.Run("MarksValid", func(t *testing.T) {
+		t.Parallel()
+		const group, kinds = "marks.test", "classes.marks.test"
+		w.resources(t, "Claim claims.marks.test Namespaced", "Class classes.marks.test Cluster")
+		w.apply(t, vendor(group)+claimKind("claims.marks.test", "{}")+classKind(kinds, "{claimKinds: [claims.marks.test]}")+
+			class(group, "Class", "nearly", `annotations: {classbind.io/cordoned: "yes"}, `)+class(group, "Class", "almost", `annotations: {resourceclass.crossplane.io/is-default-class: "True"}, `))
+		w.awaitClasses(t, kinds, 2)
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionFalse, "2 classes have a mark that is neither true nor false: Class/almost, Class/nearly")
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionGuarded, metav1.ConditionTrue, "")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, warnings, err := w.create(t, class(group, "Class", "weighed", `annotations: {classbind.io/cordoned: "True", resourceclass.crossplane.io/weight: "7"}, `), client.DryRunAll)
+			require.NoError(c, err)
+			require.Contains(c, fmt.Sprint(warnings), `metadata.annotations[classbind.io/cordoned]: Invalid value: "True": must be true or false`)
+		}, patience, 50*time.Millisecond, "We should warn where we are asked anyway.")
+		w.kubectl(t, "annotate", "--overwrite", kinds, "nearly", "classbind.io/cordoned=true")
+		w.kubectl(t, "annotate", "--overwrite", kinds, "almost", "resourceclass.crossplane.io/is-default-class=true")
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionTrue, "")
+	})
+
+	t.Run("ClaimKindsRegistered", func(t *testing.T) {
+		t.Parallel()
+		const kinds = "classes.named.test"
+		w.apply(t, classKind(kinds, "{}"))
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionFalse, "name a ClaimKind in spec.claimKinds")
+		w.apply(t, classKind(kinds, "{claimKinds: [cliams.named.test]}"))
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionFalse, `"cliams.named.test"`)
+		w.apply(t, claimKind("cliams.named.test", "{}"))
+		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
+	})
+}
+
+// awaitCondition waits for a condition of a registration with this status, whose message has a text.
+func (w *world) awaitCondition(
+	t *testing.T, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
+) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
+		condition := meta.FindStatusCondition(conditionsOf(object), conditionType)
+		require.NotNil(c, condition)
+		require.Equal(c, status, condition.Status, "%v", condition)
+		require.Contains(c, condition.Message, text)
+	}, patience, 50*time.Millisecond)
+}
+
+func conditionsOf(registration client.Object) []metav1.Condition {
+	switch o := registration.(type) {
+	case *v1alpha1.ClaimKind:
+		return o.Status.Conditions
+	case *v1alpha1.ClassKind:
+		return o.Status.Conditions
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package selector
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// PathsCheck is what the schema of a kind's claims says of its registration.
+type PathsCheck struct {
+	// Problems are what is wrong, whatever the classes.
+	Problems []string
+	// Unknown is the first thing that the schema does not tell.
+	Unknown string
+	// Absent are paths that claims do not have, and that are the defaults of a
+	// registration: nothing is wrong with them.
+	Absent []string
+
+	// pruned says that claims would be stored without their reference, or without the
+	// name in it; lost has the other fields of the reference that would be pruned.
+	pruned bool
+	lost   []string
+}
+
+// add what is known of a field. It is true if nothing is wrong.
+func (c *PathsCheck) add(setting string, f found) bool {
+	text := fmt.Sprintf("%s: %v .%s", setting, f.err, f.upTo)
+	switch {
+	case f.err == nil:
+		return true
+	case errors.Is(f.err, errUnknown):
+		c.Unknown = cmp.Or(c.Unknown, text)
+	case !slices.Contains(c.Problems, text):
+		c.Problems = append(c.Problems, text)
+	}
+	return false
+}
+
+// CheckPaths compares a registration with the schema of its claims.
+func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
+	k.checkReference(s, &c)
+	k.checkSelector(s, &c)
+	for _, p := range k.settledBy[1:] {
+		f := s.at(p)
+		if errors.Is(f.err, errMissing) && slices.Equal(p, defaultSkipIfSet) {
+			c.Absent = append(c.Absent, "."+p.String())
+			continue
+		}
+		c.add("paths.skipIfSet", f)
+	}
+	return c
+}
+
+// The defaults of a registration, which need not be fields of a claim: there may be
+// nothing to skip by, and any claim can have its selector in the annotation.
+var (
+	defaultSelector  = path{"spec", "classSelector"}
+	defaultSkipIfSet = path{"spec", "resourceRef"}
+)
+
+// checkReference says whether a reference would be stored as it is written.
+func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
+	const setting = "paths.classRef"
+	f := s.at(k.classRef)
+	c.pruned = errors.Is(f.err, errMissing)
+	if len(k.form.fields) == 0 {
+		f = f.is("string")
+	}
+	if !c.add(setting, f) {
+		return
+	}
+	for _, name := range k.form.fields {
+		f := s.at(k.classRef.below(name)).is("string")
+		if name != "name" && errors.Is(f.err, errMissing) {
+			c.lost = append(c.lost, name)
+			continue
+		}
+		c.pruned = c.pruned || errors.Is(f.err, errMissing)
+		c.add(fmt.Sprintf("classRefFormat %s", k.form.name), f)
+	}
+}
+
+// checkSelector says whether a selector would be stored. It may have one kind of
+// requirements alone.
+func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
+	const setting = "paths.classSelector"
+	f := s.at(k.selector)
+	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
+		c.Absent = append(c.Absent, "."+k.selector.String())
+		return
+	}
+	if !c.add(setting, f) {
+		return
+	}
+	matchLabels, matchExpressions := s.at(k.selector.below("matchLabels")), s.at(k.selector.below("matchExpressions"))
+	if errors.Is(matchLabels.err, errMissing) && !errors.Is(matchExpressions.err, errMissing) {
+		c.add(setting, matchExpressions.is("array"))
+		return
+	}
+	c.add(setting, matchLabels.is("object"))
+	if !errors.Is(matchExpressions.err, errMissing) {
+		c.add(setting, matchExpressions.is("array"))
+	}
+}
+
+// PathsProblem says what is wrong with a registration, empty if nothing is, and whether
+// no claim would keep a reference that tells its class.
+func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
+	namespaced := slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
+	problems, pruned := c.Problems, c.pruned
+	for _, name := range c.lost {
+		if name == "namespace" && !namespaced { // It is never written.
+			continue
+		}
+		problem := fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
+		problems = append(slices.Clip(problems), problem)
+		pruned = pruned || name == "namespace" && !v.Kind.own() || name == "kind" && len(v.Classes) > 1
+	}
+	text = strings.Join(problems, "; ")
+	if pruned {
+		text = "no claim is bound, because the API server would remove the reference to its class: " + text +
+			": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+	}
+	return text, pruned
+}
+
+// ReferenceFault is the fault that the status of a ClaimKind tells of this generation,
+// nil if there is none: the API server would prune the references of claims. Only the
+// leader reads the schema, and all replicas the status.
+func ReferenceFault(k *v1alpha1.ClaimKind) *Fault {
+	for _, c := range k.Status.Conditions {
+		if c.Type == v1alpha1.ConditionPathsValid && c.Reason == v1alpha1.ReasonReferencePruned && c.ObservedGeneration == k.Generation {
+			return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package selector
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const (
+	aText      = `{type: string}`
+	aReference = `{type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}, namespace: {type: string}}}`
+	aSelector  = `{type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}, matchExpressions: {type: array, items: {type: object}}}}`
+	anything   = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
+)
+
+// specOf makes the schema of a spec from fields, each NAME: SCHEMA.
+func specOf(fields ...string) string {
+	return fmt.Sprintf("{type: object, properties: {spec: {type: object, properties: {%s}}}}", strings.Join(fields, ", "))
+}
+
+func schemaOfCRD(t *testing.T, root string) *Schema {
+	t.Helper()
+	crd, err := yaml.YAMLToJSON([]byte("spec: {versions: [{name: v1alpha1}, {name: v1, schema: {openAPIV3Schema: " + root + "}}]}"))
+	require.NoError(t, err)
+	s, err := SchemaOfCRD(crd, "v1")
+	require.NoError(t, err)
+	return s
+}
+
+func TestCheckPaths(t *testing.T) {
+	cluster, namespaced := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
+	namespaced.Namespaced = true
+	selectable := "classSelector: " + aSelector
+	fits := specOf("classRef: "+aReference, selectable)
+	for name, tc := range map[string]struct {
+		reason  string
+		schema  string
+		spec    func(*v1alpha1.ClaimKindSpec)
+		kinds   []*ClassKind
+		problem string
+		pruned  bool
+		unknown string
+		absent  []string
+	}{
+		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
+		"ReferenceMistyped": {
+			reason: "We should see that a reference would be removed for a typing error in its path",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".spec.clasRef" },
+			problem: "paths.classRef: the schema has no field .spec.clasRef", pruned: true,
+		},
+		"ParentMistyped": {
+			reason: "We should name the field that is missing, not what would be below it",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".sepc.classRef.of" },
+			problem: "paths.classRef: the schema has no field .sepc", pruned: true,
+		},
+		"NoSpec": {
+			reason: "We should see that a CRD without fields keeps none",
+			schema: "{type: object}", problem: "paths.classRef: the schema has no field .spec", pruned: true, absent: []string{".spec.classSelector"},
+		},
+		"NameLost": {
+			reason:  "We should see that a reference would keep all but the name",
+			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", id: "+aText+"}}", selectable),
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.name", pruned: true,
+		},
+		"KindLost": {
+			reason: "We should tell of a field that would be removed, though the reference is clear where there is one class kind",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind",
+		},
+		"KindLostAmongSeveral": {
+			reason: "We should bind no claim whose reference could mean either kind",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind; classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
+			pruned:  true,
+		},
+		"NamespaceNotWritten": {
+			reason: "We should not miss the namespace of classes that have none",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
+		},
+		"NamespaceLost": {
+			reason:  "We should bind no claim to a class of a namespace that its reference does not tell",
+			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
+			kinds:   []*ClassKind{namespaced},
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace", pruned: true,
+		},
+		"OwnNamespaceLost": {
+			reason:  "We should bind a claim to a class of its own namespace, which is the one that is meant",
+			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
+			kinds:   []*ClassKind{namespaced},
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
+		},
+		"TextForAnObject": {
+			reason: "We should see that the API server would refuse an object, which is not to remove it",
+			schema: specOf("classRef: "+aText, selectable), problem: "classRefFormat ObjectReference: must be of type object, and is of type string: .spec.classRef",
+		},
+		"ObjectForAName": {
+			reason: "We should see that the API server would refuse a text",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
+			problem: "paths.classRef: must be of type string, and is of type object: .spec.classRef",
+		},
+		"Name": {
+			reason: "We should take a text for a name",
+			schema: specOf("className: "+aText, selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat, s.Paths.ClassRef = v1alpha1.Name, ".spec.className" },
+		},
+		"ListOnTheWay": {
+			reason:  "We should find nothing in a list",
+			schema:  specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".spec.listeners.classRef" },
+			problem: "paths.classRef: must be of type object, and is of type array: .spec.listeners",
+		},
+		"Preserved": {
+			reason: "We should not know of what may be anything", schema: anything,
+			unknown: "paths.classRef: the schema does not say what may be in .spec",
+		},
+		"PreservedReference": {
+			reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable),
+			unknown: "classRefFormat ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion",
+		},
+		"PreservedAround": {
+			reason:  "We should know a field that is described among others that are not",
+			schema:  "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {spec: {type: object, properties: {classSelector: " + aSelector + "}}}}",
+			problem: "paths.classRef: the schema has no field .spec.classRef", pruned: true,
+		},
+		"AnyKey": {
+			reason: "We should find a field in a map",
+			schema: "{type: object, properties: {spec: {type: object, additionalProperties: " + aText + "}}}",
+			spec: func(s *v1alpha1.ClaimKindSpec) {
+				s.ClassRefFormat, s.Paths.ClassRef, s.Paths.ClassSelector = v1alpha1.Name, ".spec.class", ".metadata.selector"
+			},
+			unknown: "paths.classSelector: the schema does not say what may be in .metadata.selector.matchLabels",
+		},
+		"SelectorMistyped": {
+			reason: "We should see that no claim would keep its selector",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassSelector = ".spec.classselector" },
+			problem: "paths.classSelector: the schema has no field .spec.classselector",
+		},
+		"NoSelectorField": {
+			reason: "We should not ask for the field that is read by default: any claim has the annotation",
+			schema: specOf("classRef: " + aReference), absent: []string{".spec.classSelector"},
+		},
+		"SelectorIsAText": {
+			reason: "We should see that no claim could have a selector",
+			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "paths.classSelector: must be of type object, and is of type string: .spec.classSelector",
+		},
+		"SelectorOfLabelsAlone": {
+			reason: "We should be content with one kind of requirements",
+			schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: "+aText+"}}}"),
+		},
+		"SelectorOfExpressionsAlone": {
+			reason: "We should be content with the other kind", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchExpressions: {type: array}}}"),
+		},
+		"SelectorOfNothing": {
+			reason: "We should see that no claim would keep what it asks for", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {labels: {type: object}}}"),
+			problem: "paths.classSelector: the schema has no field .spec.classSelector.matchLabels",
+		},
+		"ExpressionsAreNoList": {
+			reason:  "We should look at both kinds of requirements",
+			schema:  specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object}, matchExpressions: {type: object}}}"),
+			problem: "paths.classSelector: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
+		},
+		"SkipMistyped": {
+			reason: "We should see that no claim would ever be skipped",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumname"} },
+			problem: "paths.skipIfSet: the schema has no field .spec.volumname",
+		},
+		"SkipByMetadata": {
+			reason: "We should not look for metadata in a CRD: the API server knows it",
+			schema: "{type: object, properties: {metadata: {type: object}, spec: {type: object, properties: {classRef: " + aReference + "}}}}", absent: []string{".spec.classSelector"},
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".metadata.labels.skip"} },
+		},
+		"Embedded": {
+			reason: "We should not look for metadata in an object within a claim", schema: specOf("template: {type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}", "classRef: "+aReference),
+			spec: func(s *v1alpha1.ClaimKindSpec) {
+				s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.template.metadata.name"}
+			},
+			unknown: "paths.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
+		},
+		"SkipByDefault": {
+			reason: "We should not ask for the field by which claims are skipped by default",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.resourceRef"} }, absent: []string{".spec.resourceRef"},
+		},
+		"NotASchema": {
+			reason: "We should not know where a vendor wrote something else", schema: specOf("classRef: {type: [object, string]}", selectable),
+			unknown: "paths.classRef: the schema does not say what may be in .spec.classRef",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1alpha1.ClaimKindSpec{
+				Paths:           v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", ClassSelector: ".spec.classSelector"},
+				ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim},
+			}}
+			if tc.spec != nil {
+				tc.spec(&k.Spec)
+			}
+			var classes []*Classes
+			for _, kind := range tc.kinds {
+				classes = append(classes, NewClasses(kind, nil))
+			}
+			view := NewView(NewClaimKind(k), classes)
+			check := view.Kind.CheckPaths(schemaOfCRD(t, tc.schema))
+			problem, pruned := view.PathsProblem(check)
+			assert.Equal(t, tc.pruned, pruned, tc.reason)
+			if tc.pruned {
+				tc.problem = "no claim is bound, because the API server would remove the reference to its class: " + tc.problem +
+					": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+			}
+			assert.Equal(t, tc.problem, problem, tc.reason)
+			assert.Equal(t, tc.unknown, check.Unknown, tc.reason)
+			assert.Equal(t, tc.absent, check.Absent, tc.reason)
+		})
+	}
+}
+
+func TestSchemaOfOpenAPI(t *testing.T) {
+	const document = `{components: {schemas: {
+  claim: {type: object, x-kubernetes-group-version-kind: [{group: "", version: v1, kind: PersistentVolumeClaim}], properties: {
+    metadata: {allOf: [{$ref: "#/components/schemas/meta"}]}, spec: {default: {}, allOf: [{$ref: "#/components/schemas/spec"}]}}},
+  meta: {type: object, properties: {labels: {type: object, additionalProperties: {type: string}}}},
+  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"}, gone: {$ref: "#/components/schemas/gone"}, free: {type: object}}},
+  round: {$ref: "#/components/schemas/round"}}}}`
+	json, err := yaml.YAMLToJSON([]byte(document))
+	require.NoError(t, err)
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	s, err := SchemaOfOpenAPI(json, kind)
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		reason string
+		at     v1alpha1.FieldPath
+		want   error
+	}{
+		"Referred": {"We should follow a reference.", ".spec.storageClassName", nil},
+		"Missing":  {"We should see what the API server does not know.", ".spec.storageClasName", errMissing},
+		"Metadata": {"We should know metadata where it is described.", ".metadata.label", errMissing},
+		"Label":    {"We should find a key in a map.", ".metadata.labels.any", nil},
+		"Circle":   {"We should not run in a circle.", ".spec.round.x", errUnknown},
+		"Dangling": {"We should not know what a reference to nothing means.", ".spec.gone", errUnknown},
+		"Free":     {"We should not know of an object that an API server may read in its own way.", ".spec.free.x", errUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.ErrorIs(t, s.at(newPath(tc.at)).err, tc.want, tc.reason)
+		})
+	}
+	kind.Kind = "Pod"
+	_, err = SchemaOfOpenAPI(json, kind)
+	require.ErrorIs(t, err, errNoSchema, "We should not take another kind's schema.")
+	_, err = SchemaOfOpenAPI([]byte("<html>"), kind)
+	require.ErrorContains(t, err, "cannot read the OpenAPI document")
+}
+
+func TestSchemaOfCRD(t *testing.T) {
+	_, err := SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1"}]}}`), "v1")
+	require.ErrorIs(t, err, errNoSchema, "We should not take a CRD without a schema for one that keeps nothing.")
+	_, err = SchemaOfCRD([]byte(`[]`), "v1")
+	require.ErrorContains(t, err, "cannot read the CRD")
+	s, err := SchemaOfCRD([]byte(`{"spec":{"preserveUnknownFields":true,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}}}]}}`), "v1")
+	require.NoError(t, err)
+	assert.ErrorIs(t, s.at(path{"spec"}).err, errUnknown, "We should not miss a field where the CRD keeps all of them.")
+}
+
+func TestSchemaTooDeep(t *testing.T) {
+	const levels = 20_000
+	root := strings.Repeat(`{"properties":{"spec":`, levels) + "{}" + strings.Repeat("}}", levels)
+	_, err := SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+root+`}}]}}`), "v1")
+	require.ErrorContains(t, err, "exceeded max depth", "We should not follow a vendor down.")
+}
+
+// TestSchemaDecodesOnce a level, however many paths lead through it.
+func TestSchemaDecodesOnce(t *testing.T) {
+	s := schemaOfCRD(t, specOf("a: "+aText, "b: "+aText))
+	require.NoError(t, s.at(path{"spec", "a"}).err)
+	s.root = nil
+	require.NoError(t, s.at(path{"spec", "b"}).err, "We should remember what is around it.")
+}
+
+func TestReferenceFault(t *testing.T) {
+	k := postgres()
+	k.Generation = 7
+	pruned := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "no field", ObservedGeneration: 7}
+	k.Status.Conditions = []metav1.Condition{pruned}
+	fault := NewView(NewClaimKind(k), nil).Fault
+	require.NotNil(t, fault, "We should bind no claim that would lose its reference.")
+	assert.Equal(t, Fault{v1alpha1.ReasonReferencePruned, `claim kind "` + k.Name + `": no field`}, *fault)
+
+	k.Generation = 8
+	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should not hold against a registration what was wrong with the one before.")
+	k.Generation, k.Status.Conditions[0].Reason = 7, v1alpha1.ReasonPathsInvalid
+	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims that keep their reference.")
+}

@@ -1,0 +1,200 @@
+package selector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Schema of the objects of a kind, as OpenAPI v3 in JSON. Vendors write it, so it is
+// decoded only along the paths that are asked for, level by level.
+type Schema struct {
+	root json.RawMessage
+	// shared are the schemas that others refer to, by name. A CRD's has none.
+	shared map[string]json.RawMessage
+	// structural is the schema of a CRD: what it does not have is pruned, but for
+	// ofEveryObject.
+	structural bool
+
+	// seen is what is known of the paths that were asked for.
+	seen map[string]found
+}
+
+// ofEveryObject are the fields that the API server knows whatever a CRD says of them.
+var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
+
+var errNoSchema = errors.New("there is no schema for it")
+
+// SchemaOfCRD returns the schema of a version from a CustomResourceDefinition as JSON.
+func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
+	var definition struct {
+		Spec struct {
+			PreserveUnknownFields bool `json:"preserveUnknownFields"`
+			Versions              []struct {
+				Name   string `json:"name"`
+				Schema struct {
+					Root json.RawMessage `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(crd, &definition); err != nil {
+		return nil, fmt.Errorf("cannot read the CRD: %w", err)
+	}
+	if definition.Spec.PreserveUnknownFields {
+		return &Schema{root: json.RawMessage(`{"x-kubernetes-preserve-unknown-fields":true}`), structural: true}, nil
+	}
+	for _, v := range definition.Spec.Versions {
+		if v.Name == version && len(v.Schema.Root) > 0 {
+			return &Schema{root: v.Schema.Root, structural: true}, nil
+		}
+	}
+	return nil, errNoSchema
+}
+
+// SchemaOfOpenAPI returns the schema of a kind from the API server's OpenAPI v3 document
+// for its group and version.
+func SchemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*Schema, error) {
+	var d struct {
+		Components struct {
+			Schemas map[string]json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(document, &d); err != nil {
+		return nil, fmt.Errorf("cannot read the OpenAPI document: %w", err)
+	}
+	for _, root := range d.Components.Schemas {
+		var of struct {
+			Kinds []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+		}
+		if json.Unmarshal(root, &of) == nil && slices.Contains(of.Kinds, kind) {
+			return &Schema{root: root, shared: d.Components.Schemas}, nil
+		}
+	}
+	return nil, errNoSchema
+}
+
+// fieldSchema is the schema of one field.
+type fieldSchema struct {
+	Type                 string                     `json:"type"`
+	Properties           map[string]json.RawMessage `json:"properties"`
+	AdditionalProperties json.RawMessage            `json:"additionalProperties"`
+	Preserve             bool                       `json:"x-kubernetes-preserve-unknown-fields"`
+	Embedded             bool                       `json:"x-kubernetes-embedded-resource"`
+	IntOrString          bool                       `json:"x-kubernetes-int-or-string"`
+	Ref                  string                     `json:"$ref"`
+	AllOf                []json.RawMessage          `json:"allOf"`
+}
+
+// What is the matter with a field.
+var (
+	// errMissing says that the schema does not have it, so the API server prunes it.
+	errMissing = errors.New("the schema has no field")
+	// errUnknown says that the schema does not tell.
+	errUnknown = errors.New("the schema does not say what may be in")
+)
+
+// typeError says that a field has another type than it must.
+type typeError struct{ is, must string }
+
+func (e *typeError) Error() string {
+	return fmt.Sprintf("must be of type %s, and is of type %s:", e.must, brief.Text(e.is, v1alpha1.MaxShownBytes))
+}
+
+// read the schema of a field, and follow its references.
+func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
+	for range v1alpha1.MaxSchemaReferences {
+		var n fieldSchema
+		if err := json.Unmarshal(raw, &n); err != nil {
+			return n, errUnknown
+		}
+		switch {
+		case n.Ref != "":
+			raw = s.shared[strings.TrimPrefix(n.Ref, "#/components/schemas/")]
+		case n.Type == "" && n.Properties == nil && len(n.AllOf) == 1:
+			raw = n.AllOf[0]
+		default:
+			return n, nil
+		}
+		if raw == nil {
+			return n, errUnknown
+		}
+	}
+	return fieldSchema{}, errUnknown
+}
+
+// child is the schema of a field of an object.
+func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
+	if n.Embedded && slices.Contains(ofEveryObject, name) {
+		return fieldSchema{}, errUnknown
+	}
+	if raw, ok := n.Properties[name]; ok {
+		return s.read(raw)
+	}
+	allowed := len(n.AdditionalProperties) > 0 && string(n.AdditionalProperties) != "false"
+	switch {
+	case n.Preserve, n.IntOrString:
+		return fieldSchema{}, errUnknown
+	case n.Type != "" && n.Type != "object":
+		return fieldSchema{}, &typeError{n.Type, "object"}
+	case allowed && n.AdditionalProperties[0] == '{':
+		return s.read(n.AdditionalProperties)
+	case allowed:
+		return fieldSchema{}, errUnknown
+	case !s.structural && n.Properties == nil: // An aggregated API server may take anything here.
+		return fieldSchema{}, errUnknown
+	}
+	return fieldSchema{}, errMissing
+}
+
+// found is what is known of the field at a path. If err is set, upTo is the path of the
+// field that is the matter.
+type found struct {
+	schema fieldSchema
+	upTo   path
+	err    error
+}
+
+// at is the schema of the field at a path. Each level is decoded once.
+func (s *Schema) at(p path) found {
+	if s.structural && len(p) > 0 && slices.Contains(ofEveryObject, p[0]) {
+		return found{upTo: p}
+	}
+	key := p.String()
+	if f, ok := s.seen[key]; ok {
+		return f
+	}
+	f := found{upTo: p}
+	if len(p) == 0 {
+		f.schema, f.err = s.read(s.root)
+	} else if f = s.at(p[:len(p)-1]); f.err == nil {
+		f.schema, f.err = s.child(f.schema, p[len(p)-1])
+		if mistyped := (*typeError)(nil); !errors.As(f.err, &mistyped) {
+			f.upTo = p
+		}
+	}
+	if s.seen == nil {
+		s.seen = map[string]found{}
+	}
+	s.seen[key] = f
+	return f
+}
+
+// is the field of this type?
+func (f found) is(want string) found {
+	switch {
+	case f.err != nil, f.schema.Type == want, f.schema.IntOrString && want == "string":
+	case f.schema.Type == "":
+		f.err = errUnknown
+	default:
+		f.err = &typeError{f.schema.Type, want}
+	}
+	return f
+}
