@@ -8,36 +8,41 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 )
 
-// EditedClaimEntry returns the fields of a claim kind's entry that are not as the
-// Configurator writes them, sorted. It takes the CA of the entry for granted.
-func (w *Configurator) EditedClaimEntry(
-	k *v1alpha1.ClaimKind, found cluster.Resource, stored *admissionregistrationv1.MutatingWebhook,
-) ([]string, error) {
-	return edited(w.claimEntry(k, servedRule(k.Name, found), stored.ClientConfig.CABundle), stored)
+// StoredClaimEntry returns the entry of a claim kind as the API server stores it, for a
+// resource that it serves.
+func (w *Configurator) StoredClaimEntry(
+	k *v1alpha1.ClaimKind, found cluster.Resource, ca []byte,
+) (*admissionregistrationv1.MutatingWebhook, error) {
+	stored := &admissionregistrationv1.MutatingWebhook{}
+	err := convert(w.claimEntry(k, servedRule(k.Name, found), ca), stored)
+	stored.ObjectSelector = &metav1.LabelSelector{} // The API server fills it in.
+	return stored, err
 }
 
-// EditedClassEntry does the same for the entry of a class kind.
-func (w *Configurator) EditedClassEntry(
-	k *v1alpha1.ClassKind, found cluster.Resource, stored *admissionregistrationv1.ValidatingWebhook,
-) ([]string, error) {
+// StoredClassEntry does the same for a class kind.
+func (w *Configurator) StoredClassEntry(
+	k *v1alpha1.ClassKind, found cluster.Resource, ca []byte,
+) (*admissionregistrationv1.ValidatingWebhook, error) {
+	stored := &admissionregistrationv1.ValidatingWebhook{}
 	rule := servedRule(k.Name, found).WithOperations(admissionregistrationv1.Update)
-	return edited(w.classEntry(k, rule, stored.ClientConfig.CABundle), stored)
+	err := convert(w.classEntry(k, rule, ca), stored)
+	stored.ObjectSelector = &metav1.LabelSelector{}
+	return stored, err
 }
 
-// edited returns the fields in which a stored entry differs from the due one.
-func edited(due, stored any) ([]string, error) {
-	want, err := fieldsOf(due)
-	if err != nil {
+// Edited returns the fields in which an entry differs from the one that is due, sorted.
+func Edited(due, entry any) ([]string, error) {
+	want, got := map[string]any{}, map[string]any{}
+	if err := convert(due, &want); err != nil {
 		return nil, err
 	}
-	want["objectSelector"] = map[string]any{} // The API server fills it in.
-	got, err := fieldsOf(stored)
-	if err != nil {
+	if err := convert(entry, &got); err != nil {
 		return nil, err
 	}
 	all := maps.Clone(want)
@@ -46,14 +51,13 @@ func edited(due, stored any) ([]string, error) {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), same), nil
 }
 
-func fieldsOf(entry any) (map[string]any, error) {
-	text, err := json.Marshal(entry)
+func convert(from, to any) error {
+	text, err := json.Marshal(from)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode an entry: %w", err)
+		return fmt.Errorf("cannot encode an entry: %w", err)
 	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, fmt.Errorf("cannot compare an entry: %w", err)
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("cannot decode an entry: %w", err)
 	}
-	return fields, nil
+	return nil
 }

@@ -3,6 +3,8 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -34,8 +36,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 				s.found(mutating, missingEntry("claimkind/"+k.Name),
 					"claims of %s are not bound: it has no entry", k.Name)
 			default:
-				fields, err := writer.EditedClaimEntry(k, found.Resource, e)
-				s.edited(mutating, e.Name, fields, err)
+				due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+				s.compare(mutating, e.Name, due, e, err)
 			}
 		}
 		for _, e := range i.claimEntries.Webhooks {
@@ -54,8 +56,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 				s.found(validating, missingEntry("classkind/"+k.Name),
 					"a second default class of %s is not refused: it has no entry", k.Name)
 			case e != nil:
-				fields, err := writer.EditedClassEntry(k, found.Resource, e)
-				s.edited(validating, e.Name, fields, err)
+				due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
+				s.compare(validating, e.Name, due, e, err)
 			}
 		}
 		for _, e := range i.classEntries.Webhooks {
@@ -80,14 +82,18 @@ func missingEntry(registration string) string {
 	return "the leader writes it: see the sections replicas and kinds, and kubectl describe " + registration
 }
 
-func (s *Section) edited(where, entry string, fields []string, err error) {
-	const do = "remove what others wrote, or let the leader write it again: see the section replicas; and see who edits it: " +
-		"kubectl get --show-managed-fields -o yaml"
+// compare an entry with the one that is due. err says why that is not known.
+func (s *Section) compare(where, name string, due, entry any, err error) {
+	var fields []string
+	if err == nil {
+		fields, err = webhookconfig.Edited(due, entry)
+	}
 	switch {
 	case err != nil:
-		s.unread("the entry "+entry, err)
+		s.unread("the entry "+name, err)
 	case len(fields) > 0:
-		s.found(where, do+" "+where, "the entry %s is not as classbind writes it: %s", entry, strings.Join(fields, ", "))
+		s.found(where, "undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get "+
+			where+" --show-managed-fields -o yaml", "the entry %s is not as classbind writes it, in %s", name, strings.Join(fields, ", "))
 	}
 }
 
@@ -120,8 +126,9 @@ func (i *installation) writer() *webhookconfig.Configurator {
 	for _, e := range i.classEntries.Webhooks {
 		add(e.ClientConfig, v1alpha1.GuardPath)
 	}
-	for p, n := range count {
-		if n > count[most] {
+	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
+	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {
+		if count[p] > count[most] {
 			most = p
 		}
 	}
