@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 )
 
 // Flags name the cluster.
@@ -67,13 +66,13 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	err := api.List(ctx, claimKinds)
 	if meta.IsNoMatchError(err) {
-		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", brief.Error(err))
+		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", brief.Error(err))
+		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
 	}
 	if err := api.List(ctx, classKinds); err != nil {
-		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", brief.Error(err))
+		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
 	}
 	return claimKinds.Items, classKinds.Items, nil
 }

@@ -22,9 +22,12 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// exitUnmatched is the exit status where there is no class for a claim; with 0, every
-// claim is bound or left alone.
-const exitUnmatched = 1
+// The exit statuses of explain besides 0, which means that every claim is bound or
+// left alone.
+const (
+	exitUnmatched = 1
+	exitFailed    = exit.Failed
+)
 
 func failed(err error) error { return exit.AsFailed(err) }
 
