@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +30,8 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		bundles[string(e.ClientConfig.CABundle)] = append(bundles[string(e.ClientConfig.CABundle)], e.Name)
 	}
 	const do = "the leader mends it within seconds: see the section replicas why it does not"
-	for bundle, entries := range bundles {
-		where := "webhook entries " + selector.List(entries)
+	for _, bundle := range slices.Sorted(maps.Keys(bundles)) {
+		where := "webhook entries " + selector.List(bundles[bundle])
 		trusted, err := cert.ParseCertsPEM([]byte(bundle))
 		valid := slices.DeleteFunc(slices.Clone(trusted), i.expired)
 		switch {
@@ -49,12 +50,22 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	}
 }
 
+// certificateKeys are where the Secrets have certificates. The tls.crt of our own CA is
+// the CA again.
+var certificateKeys = []struct {
+	secret string
+	keys   []string
+}{
+	{v1alpha1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
+	{v1alpha1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
+}
+
 // checkSecrets returns the CAs of the Secrets, and whether all of them were read.
 func (i *installation) checkSecrets(ctx context.Context, s *Section) (authorities []*x509.Certificate, read bool) {
 	var summary []string
 	there, read := 0, true
-	for _, name := range []string{v1alpha1.CASecret, v1alpha1.TLSSecret} {
-		where := "secrets/" + i.own + "/" + name
+	for _, from := range certificateKeys {
+		name, where := from.secret, "secrets/"+i.own+"/"+from.secret
 		secret := &corev1.Secret{}
 		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
@@ -66,7 +77,7 @@ func (i *installation) checkSecrets(ctx context.Context, s *Section) (authoritie
 			read = false
 			continue
 		}
-		for _, key := range []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey} {
+		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
 			if err != nil {
 				s.found(where, renew(i.own, name), "its %s cannot be read: %v", key, err)
@@ -74,8 +85,8 @@ func (i *installation) checkSecrets(ctx context.Context, s *Section) (authoritie
 			}
 			if key == corev1.ServiceAccountRootCAKey {
 				authorities = append(authorities, certificates...)
-				summary = append(summary, fmt.Sprintf("the CA of %s expires at %s", name, certificates[0].NotAfter.Format(time.RFC3339)))
 			}
+			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, certificates[0].NotAfter.Format(time.RFC3339)))
 			if i.expired(certificates[0]) {
 				s.found(where, renew(i.own, name), "its %s expired at %s", key, certificates[0].NotAfter.Format(time.RFC3339))
 			}

@@ -47,6 +47,9 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
 		}
+		if !c.complete {
+			s.Unread = append(s.Unread, "whether the classes of all claims of "+k.Name+" are there: some kinds of them were not read")
+		}
 		all += c.all
 		c.report(s)
 	}

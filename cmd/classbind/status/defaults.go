@@ -15,9 +15,7 @@ import (
 // cannot get.
 func checkDefaults(_ context.Context, i *installation, s *Section) {
 	with := 0
-	for _, name := range slices.Sorted(maps.Keys(i.classesErr)) {
-		s.unread("the classes of "+name, i.classesErr[name])
-	}
+	i.unreadClasses(s)
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		v, complete := i.view(k)
@@ -66,8 +64,16 @@ func setDefault(k *v1alpha1.ClaimKind, class string) string {
 	return fmt.Sprintf("classbind set-default %s --for %s", class, k.Name)
 }
 
+// unreadClasses says of which kinds the classes are not known.
+func (i *installation) unreadClasses(s *Section) {
+	for _, name := range slices.Sorted(maps.Keys(i.classesErr)) {
+		s.unread("the classes of "+name, i.classesErr[name])
+	}
+}
+
 // checkWeights says which classes have a weight that cannot be read.
 func checkWeights(_ context.Context, i *installation, s *Section) {
+	i.unreadClasses(s)
 	all := 0
 	for _, name := range slices.Sorted(maps.Keys(i.classes)) {
 		classes := i.classes[name]

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -42,7 +43,7 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	default:
 		summary = append(summary, "no leader")
 		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.own),
-			"no replica leads: entries, status and certificates are not kept%s", lastLeader(leader))
+			"no replica leads, so nobody keeps the entries, the status and the CA%s", lastLeader(leader))
 	}
 	s.Summary = strings.Join(summary, ", ")
 }
@@ -53,7 +54,7 @@ func deploymentState(d *appsv1.Deployment, s *Section) string {
 	if containers := d.Spec.Template.Spec.Containers; len(containers) > 0 {
 		version = ", of " + containers[0].Image
 	}
-	wanted, ready := valueOf(d.Spec.Replicas), d.Status.ReadyReplicas
+	wanted, ready := ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas
 	where := "deployments/" + d.Namespace + "/" + d.Name
 	switch {
 	case d.Status.ObservedGeneration == 0: // No controller has seen it, as beside a bare control plane.
@@ -79,11 +80,11 @@ func (i *installation) leader(ctx context.Context) (name string, live bool, err 
 	if apierrors.IsNotFound(err) {
 		return "", false, nil
 	}
-	name = valueOf(lease.Spec.HolderIdentity)
+	name = ptr.Deref(lease.Spec.HolderIdentity, "")
 	if err != nil || name == "" || lease.Spec.RenewTime == nil {
 		return name, false, err
 	}
-	lasts := time.Duration(valueOf(lease.Spec.LeaseDurationSeconds)) * time.Second
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	return name, i.now.Before(lease.Spec.RenewTime.Add(lasts)), nil
 }
 
@@ -92,12 +93,4 @@ func lastLeader(name string) string {
 		return ""
 	}
 	return "; the last that led was " + name
-}
-
-// valueOf a field, zero if it is absent.
-func valueOf[T any](field *T) (value T) {
-	if field != nil {
-		value = *field
-	}
-	return value
 }

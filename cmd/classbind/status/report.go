@@ -128,14 +128,18 @@ func (r *Report) table() ([]byte, error) {
 			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", f.Where, f.What, f.Do)
 		}
 	}
-	line := func(what string, texts func(*Section) []string) {
+	printed := map[string]bool{} // Several sections need the same.
+	lines := func(what string, texts func(*Section) []string) {
 		for _, s := range r.Sections {
 			for _, text := range texts(s) {
-				fmt.Fprintf(&out, "\n%s: %s\n", what, text)
+				if line := fmt.Sprintf("\n%s: %s\n", what, text); !printed[line] {
+					printed[line] = true
+					out.WriteString(line)
+				}
 			}
 		}
 	}
-	line("Note", func(s *Section) []string { return s.Notes })
-	line("Not read", func(s *Section) []string { return s.Unread })
+	lines("Note", func(s *Section) []string { return s.Notes })
+	lines("Not read", func(s *Section) []string { return s.Unread })
 	return out.Bytes(), nil
 }
