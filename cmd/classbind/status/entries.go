@@ -25,46 +25,52 @@ const (
 func checkEntries(_ context.Context, i *installation, s *Section) {
 	writer := i.writer()
 	if known(i.claimEntriesErr, mutating, s) {
-		kept := map[string]bool{}
-		for n := range i.claimKinds {
-			k := &i.claimKinds[n]
-			kept[k.Name+v1alpha1.BindSuffix] = true
-			e, found := webhookconfig.ClaimEntryOf(&i.claimEntries, k.Name), i.served["claimkind/"+k.Name]
-			switch {
-			case found.err != nil: // The section of kinds says so.
-			case e == nil:
-				s.found(mutating, missingEntry("claimkind/"+k.Name),
-					"claims of %s are not bound: it has no entry", k.Name)
-			default:
-				due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
-				s.compare(mutating, e.Name, due, e, err)
-			}
-		}
-		for _, e := range i.claimEntries.Webhooks {
-			s.leftover(mutating, e.Name, kept)
-		}
+		i.checkClaimEntries(writer, s)
 	}
 	if known(i.classEntriesErr, validating, s) {
-		kept := map[string]bool{}
-		for n := range i.classKinds {
-			k := &i.classKinds[n]
-			kept[k.Name+v1alpha1.GuardSuffix] = true
-			e, found := webhookconfig.ClassEntryOf(&i.classEntries, k.Name), i.served["classkind/"+k.Name]
-			switch {
-			case found.err != nil: // The section of kinds says so.
-			case e == nil && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady):
-				s.found(validating, missingEntry("classkind/"+k.Name),
-					"a second default class of %s is not refused: it has no entry", k.Name)
-			case e != nil:
-				due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
-				s.compare(validating, e.Name, due, e, err)
-			}
-		}
-		for _, e := range i.classEntries.Webhooks {
-			s.leftover(validating, e.Name, kept)
-		}
+		i.checkClassEntries(writer, s)
 	}
 	s.Summary = fmt.Sprintf("%d for claims, %d for classes", len(i.claimEntries.Webhooks), len(i.classEntries.Webhooks))
+}
+
+func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, s *Section) {
+	kept := map[string]bool{}
+	for n := range i.claimKinds {
+		k := &i.claimKinds[n]
+		kept[k.Name+v1alpha1.BindSuffix] = true
+		e, found := webhookconfig.ClaimEntryOf(&i.claimEntries, k.Name), i.served["claimkind/"+k.Name]
+		switch {
+		case found.err != nil: // The section of kinds says so.
+		case e == nil:
+			s.found(mutating, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+		default:
+			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+			s.compare(mutating, e.Name, due, e, err)
+		}
+	}
+	for _, e := range i.claimEntries.Webhooks {
+		s.leftover(mutating, e.Name, kept)
+	}
+}
+
+func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *Section) {
+	kept := map[string]bool{}
+	for n := range i.classKinds {
+		k := &i.classKinds[n]
+		kept[k.Name+v1alpha1.GuardSuffix] = true
+		e, found := webhookconfig.ClassEntryOf(&i.classEntries, k.Name), i.served["classkind/"+k.Name]
+		switch {
+		case found.err != nil: // The section of kinds says so.
+		case e != nil:
+			due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
+			s.compare(validating, e.Name, due, e, err)
+		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise it needs no guard.
+			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
+		}
+	}
+	for _, e := range i.classEntries.Webhooks {
+		s.leftover(validating, e.Name, kept)
+	}
 }
 
 // known says whether a webhook configuration was read.

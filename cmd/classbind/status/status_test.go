@@ -330,6 +330,18 @@ func TestStatus(t *testing.T) {
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
 			},
 		},
+		"EntriesOfAURL": {
+			reason: "We should take the place where most entries have the leader called for the right one.",
+			change: func(w *world) {
+				at := func(base, path string) admissionregistrationv1.WebhookClientConfig {
+					return admissionregistrationv1.WebhookClientConfig{URL: new(base + path), CABundle: w.secret.Data["ca.crt"]}
+				}
+				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath)
+				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath)
+				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
+			},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
+		},
 		"EntryGone": {
 			reason: "We should miss an entry, and find one of no kind.",
 			change: func(w *world) {
