@@ -195,8 +195,8 @@ func (c *claims) report(s *Section) {
 			c.kind.Name, have(c.excluded[namespace].all), c.excluded[namespace])
 	}
 	if c.overruled.all > 0 {
-		names := slices.Sorted(maps.Keys(c.storage))
-		s.found(where, fmt.Sprintf("remove the default: kubectl annotate storageclass %s %s-", strings.Join(names, " "), defaultStorageClass),
+		names := strings.Join(slices.Sorted(maps.Keys(c.storage)), " ")
+		s.found(where, fmt.Sprintf("remove the default: kubectl annotate storageclass %s %s-", names, defaultStorageClass),
 			"%s the default StorageClass of Kubernetes, which the selector does not match: %s", have(c.overruled.all), &c.overruled)
 	}
 }

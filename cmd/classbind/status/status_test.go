@@ -176,10 +176,9 @@ func (w *world) report(t *testing.T) (*Report, error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
-	objects := append([]client.Object{w.claim, w.pvc}, w.more...)
-	for _, o := range []client.Object{w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes} {
-		objects = append(objects, o)
-	}
+	objects := append([]client.Object{
+		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes, w.claim, w.pvc,
+	}, w.more...)
 	kindOf := func(o runtime.Object) string {
 		gvk, _, err := scheme.ObjectKinds(o)
 		if u, ok := o.(runtime.Unstructured); ok {
@@ -284,6 +283,15 @@ func TestStatus(t *testing.T) {
 				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
 			},
 			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
+		},
+		"DefaultOfTwoCordoned": {
+			reason: "We should find a class once, whatever it is the default of.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = append(w.classKind.Spec.ClaimKinds, pvcs)
+				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				setField(t, w.pvc, "gold", "spec", "storageClassName")
+			},
+			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org, persistentvolumeclaims and cordoned"},
 		},
 		"DefaultOfWeightZero": {
 			reason: "We should say that the default is offered to no claim by this strategy.",
