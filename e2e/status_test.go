@@ -65,12 +65,16 @@ func TestStatus(t *testing.T) {
 	replica := w.serve(t)
 	w.resources(t, "Claim claims."+group+" Namespaced", "Other others."+group+" Namespaced", "Gold golds."+group+" Cluster")
 	w.kubectl(t, "label", "namespace", "default", "bind=yes")
+	w.apply(t, vendor("storage.k8s.io")+
+		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
 	w.apply(t, vendor(group)+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: excluded}\n"+
 		claimKind("claims."+group, "{namespaceSelector: {matchLabels: {bind: 'yes'}}}")+claimKind("others."+group, "{}")+
 		classKind("golds."+group, "{claimKinds: [claims."+group+", others."+group+"]}")+
 		class(group, "Gold", "usual", isDefault)+class(group, "Gold", "going", ""))
 	w.awaitClaims(t, "claims."+group)
 	w.awaitClaims(t, "others."+group)
+	w.awaitClaims(t, "persistentvolumeclaims")
 	w.awaitClasses(t, "golds."+group, 2)
 	w.awaitGuard(t, group, "Gold", "golds."+group)
 	_, _, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Claim\nmetadata: {namespace: default, name: lost}\n"+
@@ -164,6 +168,24 @@ func (w *world) breakOneByOne(t *testing.T, group string) {
 			"weights: golds." + group + "/heavy: its weight counts as 1: ",
 		},
 		{
+			"StorageClassOverrules", func() {
+				w.createUnguarded(t, `
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: slow, labels: {tier: iron}, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: disk.test
+`)
+				// Until the API server knows the StorageClass, it asks the replica, which is not there.
+				w.createUnguarded(t, `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {namespace: default, name: disk, annotations: {classbind.io/class-selector: tier=gold}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
+			},
+			"claims: claimkind/persistentvolumeclaims: 1 claim has the default StorageClass of Kubernetes, which the selector does not match: default/disk",
+		},
+		{
 			"ClassGone", func() { w.kubectl(t, "delete", "golds."+group, "going") },
 			`claims: claimkind/claims.` + group + `: 1 claim has a class that is gone: default/lost ("golds.` + group + `/going")`,
 		},
@@ -199,8 +221,8 @@ func (w *world) breakOneByOne(t *testing.T, group string) {
 	}
 }
 
-// createUnguarded creates a class that the guard would refuse, once the API server does
-// not ask it any more.
+// createUnguarded creates what needs an answer of classbind, once the API server does not
+// ask it any more.
 func (w *world) createUnguarded(t *testing.T, manifest string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
