@@ -108,27 +108,41 @@ func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 // A reference without a namespace may name a cluster-scoped class, or one in the
 // namespace whose classes the claim is offered. A class kind has only one of the two.
 func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
-	value, _ := k.classRef.lookup(object)
-	if value == nil {
+	to, bound := k.refersTo(object)
+	if !bound {
 		return classes, false
 	}
-	text, _ := value.(string)
-	fields, _ := value.(map[string]any)
-	to := k.form.read(text, func(name string) string {
-		s, _ := fields[name].(string)
-		return s
-	})
 	classes[0] = placeOf(to.group, to.kind, to.namespace, to.name)
 	if k.form.namesNamespace {
 		return classes, true
 	}
-	if len(k.names) > 0 { // It is one: see the schema.
-		namespace = k.names[0]
-	}
-	if namespace != "" {
+	if namespace = k.looksIn(namespace); namespace != "" {
 		classes[1] = placeOf(to.group, to.kind, namespace, to.name)
 	}
 	return classes, true
+}
+
+// refersTo is what the class reference of a claim says, false if it has none.
+func (k *ClaimKind) refersTo(object map[string]any) (to named, bound bool) {
+	value, _ := k.classRef.lookup(object)
+	if value == nil {
+		return named{}, false
+	}
+	text, _ := value.(string)
+	fields, _ := value.(map[string]any)
+	return k.form.read(text, func(name string) string {
+		s, _ := fields[name].(string)
+		return s
+	}), true
+}
+
+// looksIn is the namespace of the namespaced class that a reference without a namespace
+// names, in a claim of the given namespace.
+func (k *ClaimKind) looksIn(namespace string) string {
+	if len(k.names) > 0 { // It is one: see the schema.
+		return k.names[0]
+	}
+	return namespace
 }
 
 // countedAs is the value that BoundTo returns for a class.

@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
+	"github.com/classbind/classbind/cmd/classbind/status"
 )
 
 // kubectl finds the command as a plugin, and the completion of its arguments,
@@ -42,7 +44,7 @@ func newCommandAs(program string, args []string) *cobra.Command {
 
 // exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
-	if e := (*explain.ExitError)(nil); errors.As(err, &e) {
+	if e := (*exit.Error)(nil); errors.As(err, &e) {
 		return e.Status
 	}
 	return 1
@@ -59,7 +61,7 @@ reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newServeCommand(), explain.NewCommand(), setdefault.NewCommand(), newVersionCommand())
+	c.AddCommand(newServeCommand(), explain.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
 }
 

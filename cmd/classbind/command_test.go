@@ -27,7 +27,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Status": {"status", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")
@@ -175,6 +175,7 @@ func TestExitStatus(t *testing.T) {
 	}{
 		"Explain": {"We should exit with 2 when explain fails: 1 is for a claim without a class.", []string{"explain"}, 2},
 		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
+		"Status":  {"We should exit with 2 when status fails: 1 is for what is broken.", []string{"status", "--output=none"}, 2},
 		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
 		"None":    {"We should end with 1 after any other failure.", []string{"explian"}, 1},
 	} {

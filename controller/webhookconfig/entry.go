@@ -55,25 +55,35 @@ func (w *Configurator) classRule(
 func (w *Configurator) rule(
 	ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string,
 ) (*rule, error) {
-	plural, group, _ := strings.Cut(name, ".")
-	r := admissionregistrationac.RuleWithOperations().
-		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
 	found, err := w.Registration.LookUp(ctx, name, verbs...)
 	switch {
 	case err == nil:
-		scope := admissionregistrationv1.ClusterScope
-		if found.Namespaced {
-			scope = admissionregistrationv1.NamespacedScope
-		}
-		return r.WithAPIVersions(found.Version).WithScope(scope), nil
+		return servedRule(name, found), nil
 	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
 		return nil, err
 	}
 	if len(before) == 1 {
+		r := newRule(name)
 		r.Scope = before[0].Scope
 		return r.WithAPIVersions(before[0].APIVersions...), err
 	}
 	return nil, err
+}
+
+// newRule is for the creation of objects of a resource.
+func newRule(name string) *rule {
+	plural, group, _ := strings.Cut(name, ".")
+	return admissionregistrationac.RuleWithOperations().
+		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
+}
+
+// servedRule is the same for a resource that the API server serves.
+func servedRule(name string, found cluster.Resource) *rule {
+	scope := admissionregistrationv1.ClusterScope
+	if found.Namespaced {
+		scope = admissionregistrationv1.NamespacedScope
+	}
+	return newRule(name).WithAPIVersions(found.Version).WithScope(scope)
 }
 
 // rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that

@@ -3,18 +3,16 @@ package explain
 import (
 	"context"
 	"fmt"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
@@ -24,29 +22,6 @@ import (
 type cluster struct {
 	api    client.Reader
 	reader *registry.Reader
-}
-
-// config returns the configuration of the cluster that kubectl would use, and its
-// namespace.
-func (o *options) config() (*rest.Config, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
-	config, err := loader.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): "+
-			"name a file with --kubeconfig or $KUBECONFIG, or files of classes with --classes", os.Getenv("KUBECONFIG"))
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
-			"and one of its contexts with --context, or files of classes with --classes", err)
-	}
-	config.QPS = -1 // Requests are sequential.
-	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
-	}
-	return config, namespace, nil
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
@@ -68,18 +43,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 }
 
 func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
-	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
-	err := c.api.List(ctx, claimKinds)
-	if meta.IsNoMatchError(err) {
-		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
-	}
-	if err := c.api.List(ctx, classKinds); err != nil {
-		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
-	}
-	return claimKinds.Items, classKinds.Items, nil
+	return connect.Registrations(ctx, c.api)
 }
 
 func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {

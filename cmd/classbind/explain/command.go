@@ -11,54 +11,36 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
 // The exit statuses of explain besides 0, which means that every claim is bound or
 // left alone.
 const (
 	exitUnmatched = 1
-	exitFailed    = 2
+	exitFailed    = exit.Failed
 )
 
-// ExitError is an error with the exit status of the program.
-type ExitError struct {
-	Status int
-	Err    error
-}
-
-func (e *ExitError) Error() string { return e.Err.Error() }
-
-func (e *ExitError) Unwrap() error { return e.Err }
-
-func failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &ExitError{Status: exitFailed, Err: err}
-}
-
-var outputs = []string{"table", "json", "yaml"}
+func failed(err error) error { return exit.AsFailed(err) }
 
 // options are the flags of explain.
 type options struct {
-	claims     []string
-	recursive  bool
-	classes    []string
-	output     string
-	unbound    bool
-	namespace  string
-	own        string
-	kubeconfig string
-	context    string
+	claims    []string
+	recursive bool
+	classes   []string
+	output    output.Format
+	unbound   bool
+	namespace string
+	own       string
+	cluster   connect.Flags
 
 	// fresh returns a random number.
 	fresh func() uint64
@@ -126,7 +108,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"output":    cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp),
+		"output":    output.Complete,
 		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"namespace": cobra.NoFileCompletions,
@@ -145,13 +127,12 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.classes, "classes", nil,
 		"`file` of registrations and classes, or folder, with the folders in it; - is standard input; "+
 			"may be repeated. No cluster is asked then")
-	fs.StringVarP(&o.output, "output", "o", outputs[0], "`format`: table for people, json or yaml for programs")
+	o.output.Add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "",
 		"`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
 	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
-	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
+	o.cluster.Add(fs)
 }
 
 // validate returns all errors in the flags at once, flag by flag.
@@ -177,9 +158,7 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	if stdins > 1 {
 		errs = append(errs, errors.New("-f -, --classes -: standard input can be read once: put the claims or the classes into a file"))
 	}
-	if !slices.Contains(outputs, o.output) {
-		errs = append(errs, fmt.Errorf("--output=%q: must be table, json or yaml", o.output))
-	}
+	errs = append(errs, o.output.Validate())
 	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
 		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
 	}
@@ -221,8 +200,8 @@ func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer
 		}
 		report.Items = append(report.Items, *item)
 	}
-	if err := report.print(out, o.output); err != nil {
-		return failed(fmt.Errorf("cannot print: %w", err))
+	if err := o.output.Print(out, report, report.table); err != nil {
+		return failed(err)
 	}
 	return report.exit()
 }
@@ -238,12 +217,14 @@ func (o *options) source(claims []document, in io.Reader, progress io.Writer) (s
 		files, err := newFiles(objects, claims)
 		return files, "default", err
 	}
-	config, namespace, err := o.config()
+	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
 	if err != nil {
 		return nil, "", err
 	}
-	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
-	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return nil, "", err
+	}
 	c, err := newCluster(config)
 	return c, namespace, err
 }

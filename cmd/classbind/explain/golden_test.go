@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
 var update = flag.Bool("update", false, "write the output of this build into testdata as what is wanted")
@@ -32,7 +34,7 @@ func run(t *testing.T, in string, args ...string) result {
 	err := c.ExecuteContext(t.Context())
 	r := result{stdout: stdout.String(), stderr: stderr.String()}
 	if err != nil {
-		var e *ExitError
+		var e *exit.Error
 		require.ErrorAs(t, err, &e, "We should say with which status we end.")
 		r.status = e.Status
 		r.stderr += "error: " + err.Error() + "\n" // As main prints it.

@@ -1,17 +1,15 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -249,25 +247,6 @@ func nameOf(c *selector.Class) Class {
 	return Class{ClassKind: c.Kind.Name, Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
-func (r *Report) print(out io.Writer, output string) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = json.MarshalIndent(r, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(r)
-	default:
-		text, err = r.table()
-	}
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(text)
-	return err
-}
-
 // exit returns an error unless every claim is bound or left alone.
 func (r *Report) exit() error {
 	count := map[Outcome]int{}
@@ -279,7 +258,7 @@ func (r *Report) exit() error {
 	case count[Malformed]+count[Undecided] > 0:
 		return failed(fmt.Errorf("%d of %d claims malformed or undecided", count[Malformed]+count[Undecided], n))
 	case count[Unmatched] > 0:
-		return &ExitError{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", count[Unmatched], n)}
+		return &exit.Error{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", count[Unmatched], n)}
 	}
 	return nil
 }

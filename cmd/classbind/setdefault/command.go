@@ -8,23 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
 // options are the flags of set-default.
 type options struct {
-	kubeconfig string
-	context    string
+	cluster    connect.Flags
 	claimKinds []string
 	without    []string
 	timeout    time.Duration
@@ -91,8 +87,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`time` for everything; another default that is just being set may take the server's --in-flight-window, 1m by default, "+
 			"until it is known not to come")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
-	fs.StringVar(&o.context, "context", "", "`context` of the kubeconfig; without it the current one")
+	o.cluster.Add(fs)
 }
 
 // validate returns all errors in the flags at once, flag by flag.
@@ -116,31 +111,11 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// config returns the configuration of the cluster that kubectl would use.
-func (o *options) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG",
-			os.Getenv("KUBECONFIG"))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
-			"and one of its contexts with --context", err)
-	}
-	config.QPS = -1 // Requests are sequential, and between two of them there may be no default.
-	return config, nil
-}
-
 func setDefault(ctx context.Context, o *options, name className, out, progress io.Writer) error {
-	config, err := o.config()
+	config, err := o.cluster.Config(progress, "")
 	if err != nil {
 		return err
 	}
-	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
-	config.WarningHandler = rest.NewWarningWriter(progress, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := newCluster(config)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
@@ -62,16 +63,9 @@ func newCluster(config *rest.Config) (*cluster, error) {
 
 // registry reads all registrations.
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
-	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
-	err := c.registrations.List(ctx, claimKinds)
-	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", brief.Error(err))
-	}
+	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list ClaimKinds: %w", brief.Error(err))
-	}
-	if err := c.registrations.List(ctx, classKinds); err != nil {
-		return nil, fmt.Errorf("cannot list ClassKinds: %w", brief.Error(err))
+		return nil, err
 	}
 	lists, err := c.resources.ServerPreferredResources()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -79,11 +73,11 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		return nil, fmt.Errorf("cannot look up what the API server serves: %w", brief.Error(err))
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
-	for i := range claimKinds.Items {
-		r.claimKinds[claimKinds.Items[i].Name] = selector.NewClaimKind(&claimKinds.Items[i])
+	for i := range claimKinds {
+		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i])
 	}
-	for i := range classKinds.Items {
-		k := &classKinds.Items[i]
+	for i := range classKinds {
+		k := &classKinds[i]
 		served, namespaced, lookupErr := find(k.Name, lists, failed)
 		r.classKinds = append(r.classKinds, &classKind{
 			ClassKind: selector.NewClassKind(k, served, namespaced), lookupErr: lookupErr,

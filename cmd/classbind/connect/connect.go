@@ -1,0 +1,78 @@
+// Package connect finds the cluster that kubectl would use, and reads what is registered
+// there, for the commands that people run.
+package connect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Flags name the cluster.
+type Flags struct{ kubeconfig, context string }
+
+// Add the flags to those of a command.
+func (f *Flags) Add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
+	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// Config returns the configuration of the cluster. Its warnings go to a writer. The
+// text instead says what else an error may advise, such as ", or …".
+func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error) {
+	config, err := f.loader().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG%s",
+			os.Getenv("KUBECONFIG"), instead)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
+			"and one of its contexts with --context%s", err, instead)
+	}
+	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
+	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+	return config, nil
+}
+
+// Namespace of the kubeconfig's context.
+func (f *Flags) Namespace() (string, error) {
+	namespace, _, err := f.loader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
+	}
+	return namespace, nil
+}
+
+func (f *Flags) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
+}
+
+// Registrations lists what is registered.
+func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	err := api.List(ctx, claimKinds)
+	if meta.IsNoMatchError(err) {
+		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", err)
+	}
+	if err := api.List(ctx, classKinds); err != nil {
+		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
+	}
+	return claimKinds.Items, classKinds.Items, nil
+}

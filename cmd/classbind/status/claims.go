@@ -1,0 +1,210 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// maxExamples limits what is named of many.
+	maxExamples = 5
+
+	persistentVolumeClaims = "persistentvolumeclaims"
+	// defaultStorageClass marks the StorageClass that Kubernetes gives to claims without one.
+	defaultStorageClass = "storageclass.kubernetes.io/is-default-class"
+)
+
+// checkClaims says which claims have a class that is gone, or none because their
+// namespace is excluded, or another than they ask for.
+func checkClaims(ctx context.Context, i *installation, s *Section) {
+	namespaces, err := i.namespaces(ctx)
+	if err != nil {
+		s.unread("the labels of namespaces", err)
+	}
+	all := 0
+	for n := range i.claimKinds {
+		k := &i.claimKinds[n]
+		found := i.served["claimkind/"+k.Name]
+		if found.err != nil {
+			continue // The section of kinds says so.
+		}
+		c, err := i.newClaims(ctx, k, namespaces, s)
+		if err == nil {
+			err = i.each(ctx, found.GroupVersionKind, c.add)
+		}
+		if err != nil {
+			s.unread("the claims of "+k.Name, err)
+		}
+		if !c.complete {
+			s.Unread = append(s.Unread, "whether the classes of all claims of "+k.Name+" are there: some kinds of them were not read")
+		}
+		all += c.all
+		c.report(s)
+	}
+	s.Summary = fmt.Sprintf("%d read", all)
+}
+
+// namespaces returns the labels of all, nil if no registration selects by them.
+func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, error) {
+	selects := func(k v1alpha1.ClaimKind) bool {
+		return len(k.Spec.NamespaceSelector.MatchLabels)+len(k.Spec.NamespaceSelector.MatchExpressions) > 0
+	}
+	if !slices.ContainsFunc(i.claimKinds, selects) {
+		return nil, nil
+	}
+	list := &corev1.NamespaceList{}
+	if err := i.api.List(ctx, list); err != nil {
+		return nil, err
+	}
+	all := map[string]labels.Set{}
+	for n := range list.Items {
+		all[list.Items[n].Name] = labels.Merge(list.Items[n].Labels, nil) // Never nil.
+	}
+	return all, nil
+}
+
+// claims of a kind, as far as something is wrong with them.
+type claims struct {
+	kind *v1alpha1.ClaimKind
+	view *selector.View
+	// complete says that all classes of the claim kind are known.
+	complete bool
+	selected *selector.Namespaces
+	// namespaces are the labels of those that are known.
+	namespaces map[string]labels.Set
+	// storage has the labels of the default StorageClasses, if the claims are PersistentVolumeClaims.
+	storage map[string]labels.Set
+
+	all int
+	// excluded claims by their namespace.
+	excluded        map[string]*sample
+	gone, overruled sample
+}
+
+// sample of claims.
+type sample struct {
+	all   int
+	first []string
+}
+
+func (m *sample) add(claim string) {
+	if m.all++; len(m.first) < maxExamples {
+		m.first = append(m.first, claim)
+	}
+}
+
+func (m *sample) String() string {
+	text := strings.Join(m.first, ", ")
+	if more := m.all - len(m.first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// newClaims returns claims to add to, even with an error.
+func (i *installation) newClaims(
+	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
+) (*claims, error) {
+	c := &claims{kind: k, namespaces: namespaces, excluded: map[string]*sample{}}
+	c.view, c.complete = i.view(k)
+	var err error
+	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || k.Name != persistentVolumeClaims {
+		return c, err
+	}
+	list := &storagev1.StorageClassList{}
+	if err := i.api.List(ctx, list); err != nil {
+		s.unread("the StorageClasses, of which the default goes before a selector", err)
+	}
+	c.storage = map[string]labels.Set{}
+	for n := range list.Items {
+		if class := &list.Items[n]; class.Annotations[defaultStorageClass] == "true" {
+			c.storage[class.Name] = class.Labels
+		}
+	}
+	return c, nil
+}
+
+func (c *claims) add(object *unstructured.Unstructured) {
+	c.all++
+	namespace, name := object.GetNamespace(), object.GetName()
+	claim := name
+	if namespace != "" {
+		claim = namespace + "/" + name
+	}
+	if class := c.view.MissingClass(namespace, object.Object); class != "" && c.complete {
+		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
+	}
+	if c.overrules(object) {
+		c.overruled.add(claim)
+	}
+	in := c.view.Kind.Read(namespace, name, object.Object)
+	if in.LeftAlone == "" && len(in.Problems) == 0 && c.excludes(namespace) {
+		if c.excluded[namespace] == nil {
+			c.excluded[namespace] = &sample{}
+		}
+		c.excluded[namespace].add(claim)
+	}
+}
+
+// excludes says that the claims of a namespace are not bound.
+func (c *claims) excludes(namespace string) bool {
+	if selected, known := c.selected.Known(namespace); known {
+		return !selected
+	}
+	has, known := c.namespaces[namespace]
+	return known && !c.selected.Select(namespace, has)
+}
+
+// overrules says that a PersistentVolumeClaim got the default StorageClass before its
+// selector was read, and that the selector does not match it.
+func (c *claims) overrules(object *unstructured.Unstructured) bool {
+	text, asks := object.GetAnnotations()[v1alpha1.ClassSelectorAnnotation]
+	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Paths.ClassRef.Names()...)
+	has, isDefault := c.storage[class]
+	if !asks || !isDefault {
+		return false
+	}
+	asked, err := labels.Parse(text)
+	return err == nil && !asked.Matches(has)
+}
+
+func (c *claims) report(s *Section) {
+	where := "claimkind/" + c.kind.Name
+	if c.gone.all > 0 {
+		s.found(where, "create the class again, or delete the claims and create them again, to get another",
+			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(c.excluded)) {
+		do := "label the namespace as spec.namespaceSelector asks, or change that: kubectl edit " + where
+		if _, never := c.selected.Known(namespace); never {
+			do = "move the claims: classbind never binds those of this namespace"
+		}
+		s.found("namespaces/"+namespace, do, "it is excluded from %s, and %s no class: %s",
+			c.kind.Name, have(c.excluded[namespace].all), c.excluded[namespace])
+	}
+	if c.overruled.all > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(c.storage)), " ")
+		s.found(where, fmt.Sprintf("remove the default: kubectl annotate storageclass %s %s-", names, defaultStorageClass),
+			"%s the default StorageClass of Kubernetes, which the selector does not match: %s", have(c.overruled.all), &c.overruled)
+	}
+}
+
+// have is as in "3 claims have".
+func have(claims int) string {
+	if claims == 1 {
+		return "1 claim has"
+	}
+	return fmt.Sprintf("%d claims have", claims)
+}

@@ -1,0 +1,142 @@
+// Package status is the command that says whether an installation of classbind works:
+// installation reads what all sections need, each other file checks one or two sections,
+// and report prints what they found.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
+)
+
+// sections in the order in which they are printed. A new section is a new row.
+var sections = []struct {
+	name  string
+	check func(context.Context, *installation, *Section)
+}{
+	{"replicas", checkReplicas},
+	{"certificates", checkCertificates},
+	{"webhook entries", checkEntries},
+	{"kinds", checkKinds},
+	{"rights", checkRights},
+	{"default classes", checkDefaults},
+	{"weights", checkWeights},
+	{"claims", checkClaims},
+}
+
+// options are the flags of status.
+type options struct {
+	output  output.Format
+	own     string
+	cluster connect.Flags
+}
+
+const (
+	long = `Say whether classbind works in this cluster: its replicas, certificates and
+webhook entries, the registered kinds, the rights of its account, the default
+classes, the weights, and the claims. Each finding says where it is, what is
+broken, and what to do. Nothing is created or changed.
+
+The command reads with your rights. It lists what you may not read, which does
+not count as broken. It reads all claims of the registered kinds, page by page.
+
+The exit status is 0 if nothing is broken in what was read, 1 if something is,
+and 2 if the cluster did not answer, or the command fails.`
+
+	examples = `  # What is broken, and what to do about it?
+  classbind status
+
+  # What is broken, for a program:
+  classbind status -o json | jq -c '.sections[].findings[]?'`
+)
+
+// NewCommand returns the command status.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:     "status",
+		Short:   "Say whether an installation works, and what to mend",
+		Long:    long,
+		Example: examples,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.AsFailed(fmt.Errorf("status takes no arguments; there are %q", args))
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return exit.AsFailed(err)
+			}
+			return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	o.addFlags(c.Flags())
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsFailed(err) })
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"output":              output.Complete,
+		"classbind-namespace": cobra.NoFileCompletions,
+		"context":             cobra.NoFileCompletions,
+	} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
+	}
+	return c
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	o.output.Add(fs)
+	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself")
+	o.cluster.Add(fs)
+}
+
+// validate returns all errors in the flags at once.
+func (o *options) validate() error {
+	err := o.output.Validate()
+	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
+		err = errors.Join(err, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
+	}
+	return err
+}
+
+func (o *options) run(ctx context.Context, out, warnings io.Writer) error {
+	config, err := o.cluster.Config(warnings, "")
+	if err != nil {
+		return exit.AsFailed(err)
+	}
+	i, err := newInstallation(config, o.own)
+	if err != nil {
+		return exit.AsFailed(err)
+	}
+	if err := i.read(ctx); err != nil {
+		return exit.AsFailed(err)
+	}
+	report := i.report(ctx)
+	if err := o.output.Print(out, report, report.table); err != nil {
+		return exit.AsFailed(err)
+	}
+	return report.exit()
+}
+
+// report checks all sections of what was read.
+func (i *installation) report(ctx context.Context) *Report {
+	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}}
+	for _, section := range sections {
+		s := &Section{Name: section.name}
+		section.check(ctx, i, s)
+		s.end()
+		r.Sections = append(r.Sections, s)
+	}
+	return r
+}

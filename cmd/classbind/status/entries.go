@@ -1,0 +1,142 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/webhookconfig"
+)
+
+const (
+	mutating   = "mutatingwebhookconfigurations/" + v1alpha1.WebhookConfiguration
+	validating = "validatingwebhookconfigurations/" + v1alpha1.WebhookConfiguration
+)
+
+// checkEntries says whether the API server asks classbind about every registered kind,
+// by an entry as the leader writes it.
+func checkEntries(_ context.Context, i *installation, s *Section) {
+	writer := i.writer()
+	if known(i.claimEntriesErr, mutating, s) {
+		i.checkClaimEntries(writer, s)
+	}
+	if known(i.classEntriesErr, validating, s) {
+		i.checkClassEntries(writer, s)
+	}
+	s.Summary = fmt.Sprintf("%d for claims, %d for classes", len(i.claimEntries.Webhooks), len(i.classEntries.Webhooks))
+}
+
+func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, s *Section) {
+	kept := map[string]bool{}
+	for n := range i.claimKinds {
+		k := &i.claimKinds[n]
+		kept[k.Name+v1alpha1.BindSuffix] = true
+		e, found := webhookconfig.ClaimEntryOf(&i.claimEntries, k.Name), i.served["claimkind/"+k.Name]
+		switch {
+		case found.err != nil: // The section of kinds says so.
+		case e == nil:
+			s.found(mutating, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+		default:
+			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+			s.compare(mutating, e.Name, due, e, err)
+		}
+	}
+	for _, e := range i.claimEntries.Webhooks {
+		s.leftover(mutating, e.Name, kept)
+	}
+}
+
+func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *Section) {
+	kept := map[string]bool{}
+	for n := range i.classKinds {
+		k := &i.classKinds[n]
+		kept[k.Name+v1alpha1.GuardSuffix] = true
+		e, found := webhookconfig.ClassEntryOf(&i.classEntries, k.Name), i.served["classkind/"+k.Name]
+		switch {
+		case found.err != nil: // The section of kinds says so.
+		case e != nil:
+			due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
+			s.compare(validating, e.Name, due, e, err)
+		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise it needs no guard.
+			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
+		}
+	}
+	for _, e := range i.classEntries.Webhooks {
+		s.leftover(validating, e.Name, kept)
+	}
+}
+
+// known says whether a webhook configuration was read.
+func known(err error, where string, s *Section) bool {
+	switch {
+	case apierrors.IsNotFound(err):
+		s.found(where, "kubectl apply -k deploy", "there is no such configuration")
+	case err != nil:
+		s.unread(where, err)
+	}
+	return err == nil
+}
+
+func missingEntry(registration string) string {
+	return "the leader writes it: see the sections replicas and kinds, and kubectl describe " + registration
+}
+
+// compare an entry with the one that is due. err says why that is not known.
+func (s *Section) compare(where, name string, due, entry any, err error) {
+	var fields []string
+	if err == nil {
+		fields, err = webhookconfig.Edited(due, entry)
+	}
+	switch {
+	case err != nil:
+		s.unread("the entry "+name, err)
+	case len(fields) > 0:
+		s.found(where, "undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get "+
+			where+" --show-managed-fields -o yaml", "the entry %s is not as classbind writes it, in %s", name, strings.Join(fields, ", "))
+	}
+}
+
+func (s *Section) leftover(where, entry string, kept map[string]bool) {
+	if !kept[entry] {
+		s.found(where, "the leader removes it: see the section replicas", "the entry %s is of no registered kind", entry)
+	}
+}
+
+// place where the API server calls the webhooks.
+type place struct{ url, service string }
+
+// writer writes entries as the leader does. Where the leader is called stands in its
+// flags, so it is taken from the entries: most of them are as they should be. Of several
+// places, that of deploy/ comes first.
+func (i *installation) writer() *webhookconfig.Configurator {
+	most := place{service: "classbind"}
+	count := map[place]int{}
+	add := func(c admissionregistrationv1.WebhookClientConfig, path string) {
+		switch {
+		case c.URL != nil:
+			count[place{url: strings.TrimSuffix(*c.URL, path)}]++
+		case c.Service != nil:
+			count[place{service: c.Service.Name}]++
+		}
+	}
+	for _, e := range i.claimEntries.Webhooks {
+		add(e.ClientConfig, v1alpha1.BindPath)
+	}
+	for _, e := range i.classEntries.Webhooks {
+		add(e.ClientConfig, v1alpha1.GuardPath)
+	}
+	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
+	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {
+		if count[p] > count[most] {
+			most = p
+		}
+	}
+	return &webhookconfig.Configurator{Namespace: i.own, URL: most.url, Service: most.service}
+}

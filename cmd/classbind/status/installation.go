@@ -1,0 +1,154 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// reader of kinds and classes: a *registry.Reader.
+type reader interface {
+	Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
+	Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error)
+}
+
+// installation of classbind, as it was read once for all sections.
+type installation struct {
+	api    client.Reader
+	reader reader
+	// allowed asks whether classbind's account may do something.
+	allowed func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error)
+	own     string // namespace of classbind
+	now     time.Time
+
+	claimKinds []v1alpha1.ClaimKind
+	classKinds []v1alpha1.ClassKind
+	// served resources, by the name of the registration.
+	served map[string]served
+	// classes by the name of the class kind, and why those of others are not known.
+	classes    map[string]*selector.Classes
+	classesErr map[string]error
+
+	claimEntries admissionregistrationv1.MutatingWebhookConfiguration
+	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
+	// entriesErr are why these are not known.
+	claimEntriesErr, classEntriesErr error
+}
+
+// served is a resource, or why it is not known.
+type served struct {
+	cluster.Resource
+	err error
+}
+
+func newInstallation(config *rest.Config, own string) (*installation, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme,
+		admissionregistrationv1.AddToScheme, authorizationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make the scheme: %w", err)
+		}
+	}
+	api, err := client.New(cluster.Shallowed(config), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	reader, err := registry.NewReader(config)
+	if err != nil {
+		return nil, err
+	}
+	allowed := func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+		return mayDo(ctx, api, account, what)
+	}
+	return &installation{api: api, reader: reader, allowed: allowed, own: own, now: time.Now()}, nil
+}
+
+// read what several sections need. Without the registrations there is nothing to say.
+func (i *installation) read(ctx context.Context) (err error) {
+	if i.claimKinds, i.classKinds, err = connect.Registrations(ctx, i.api); err != nil {
+		return err
+	}
+	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
+	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
+	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)
+	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
+	for _, k := range i.claimKinds {
+		i.resolve(ctx, "claimkind/"+k.Name, k.Name, "create")
+	}
+	for n := range i.classKinds {
+		k := &i.classKinds[n]
+		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "list", "watch")
+		if found.err != nil {
+			continue // The section of kinds says so.
+		}
+		classes, err := i.reader.Classes(ctx, selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced))
+		if err != nil {
+			i.classesErr[k.Name] = err
+			continue
+		}
+		i.classes[k.Name] = classes
+	}
+	return nil
+}
+
+func (i *installation) resolve(ctx context.Context, registration, name string, verbs ...string) served {
+	kind, namespaced, err := i.reader.Resolve(ctx, name, verbs...)
+	found := served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
+	i.served[registration] = found
+	return found
+}
+
+// view of a claim kind, and whether it has the classes of all its class kinds.
+func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
+	complete = true
+	var all []*selector.Classes
+	for _, ck := range i.classKinds {
+		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
+			continue
+		}
+		if classes, known := i.classes[ck.Name]; known {
+			all = append(all, classes)
+		} else {
+			complete = false
+		}
+	}
+	return selector.NewView(selector.NewClaimKind(k), all), complete
+}
+
+// each visits all objects of a kind, a page at a time.
+func (i *installation) each(ctx context.Context, kind schema.GroupVersionKind, visit func(*unstructured.Unstructured)) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return list, i.api.List(ctx, list, &client.ListOptions{Limit: o.Limit, Continue: o.Continue})
+	})
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if object, ok := o.(*unstructured.Unstructured); ok {
+			visit(object)
+		}
+		return nil
+	})
+}

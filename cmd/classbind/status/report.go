@@ -1,0 +1,145 @@
+package status
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Version is the version of reports. New fields keep it; any other change needs a new
+// version.
+const Version = "status.classbind.io/v1alpha1"
+
+// Report is what "classbind status" prints with -o json or yaml.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	// Sections are always the same, in the same order.
+	Sections []*Section `json:"sections"`
+}
+
+// State of a section.
+type State string
+
+// The states.
+const (
+	// OK sections have no findings, and everything in them was read.
+	OK State = "OK"
+	// Broken sections have findings.
+	Broken State = "Broken"
+	// Unknown sections have no findings, but something in them could not be read.
+	Unknown State = "Unknown"
+)
+
+// Section is one part of an installation.
+type Section struct {
+	Name    string `json:"name"`
+	State   State  `json:"state"`
+	Summary string `json:"summary"`
+	// Findings are what is broken.
+	Findings []Finding `json:"findings,omitempty"`
+	// Notes are what people may want to know, and may well be meant.
+	Notes []string `json:"notes,omitempty"`
+	// Unread is what could not be read, and why.
+	Unread []string `json:"unread,omitempty"`
+
+	// unanswered is an error of the cluster, which is not that a right is missing.
+	unanswered error
+}
+
+// Finding is something that is broken.
+type Finding struct {
+	// Where it is: RESOURCE/NAME or RESOURCE/NAMESPACE/NAME.
+	Where string `json:"where"`
+	// What is broken.
+	What string `json:"what"`
+	// Do mends it.
+	Do string `json:"do"`
+}
+
+// exitBroken is the exit status where something is broken.
+const exitBroken = 1
+
+func (s *Section) found(where, do, format string, args ...any) {
+	s.Findings = append(s.Findings, Finding{Where: where, What: fmt.Sprintf(format, args...), Do: do})
+}
+
+func (s *Section) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// unread says that something could not be read; what is as in "the Secret".
+func (s *Section) unread(what string, err error) {
+	s.Unread = append(s.Unread, fmt.Sprintf("%s: %v", what, brief.Error(err)))
+	if !apierrors.IsForbidden(err) {
+		s.unanswered = err
+	}
+}
+
+func (s *Section) end() {
+	switch {
+	case len(s.Findings) > 0:
+		s.State = Broken
+	case len(s.Unread) > 0:
+		s.State = Unknown
+	default:
+		s.State = OK
+	}
+}
+
+// exit returns an error unless nothing is broken and the cluster answered.
+func (r *Report) exit() error {
+	broken := 0
+	var unanswered error
+	for _, s := range r.Sections {
+		broken += len(s.Findings)
+		unanswered = errors.Join(unanswered, s.unanswered)
+	}
+	switch {
+	case unanswered != nil:
+		return exit.AsFailed(errors.New("the cluster did not answer everything"))
+	case broken == 1:
+		return &exit.Error{Status: exitBroken, Err: errors.New("1 thing is broken")}
+	case broken > 1:
+		return &exit.Error{Status: exitBroken, Err: fmt.Errorf("%d things are broken", broken)}
+	}
+	return nil
+}
+
+// table returns the report for people.
+func (r *Report) table() ([]byte, error) {
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(w, "SECTION\tSTATE\tSUMMARY")
+	for _, s := range r.Sections {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, s.Summary)
+	}
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	for _, s := range r.Sections {
+		for _, f := range s.Findings {
+			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", f.Where, f.What, f.Do)
+		}
+	}
+	printed := map[string]bool{} // Several sections need the same.
+	lines := func(what string, texts func(*Section) []string) {
+		for _, s := range r.Sections {
+			for _, text := range texts(s) {
+				if line := fmt.Sprintf("\n%s: %s\n", what, text); !printed[line] {
+					printed[line] = true
+					out.WriteString(line)
+				}
+			}
+		}
+	}
+	lines("Note", func(s *Section) []string { return s.Notes })
+	lines("Not read", func(s *Section) []string { return s.Unread })
+	return out.Bytes(), nil
+}

@@ -1,0 +1,596 @@
+package status
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	own       = "classbind-system"
+	databases = "databases.example.org"
+	golds     = "golds.example.org"
+	pvcs      = "persistentvolumeclaims"
+)
+
+// world is an installation in which nothing is broken, until a test changes it.
+type world struct {
+	deployment *appsv1.Deployment
+	lease      *coordinationv1.Lease
+	secret     *corev1.Secret
+	claimKind  *v1alpha1.ClaimKind
+	pvcKind    *v1alpha1.ClaimKind
+	classKind  *v1alpha1.ClassKind
+	claims     *admissionregistrationv1.MutatingWebhookConfiguration
+	classes    *admissionregistrationv1.ValidatingWebhookConfiguration
+	gold       *unstructured.Unstructured
+	claim      *unstructured.Unstructured
+	pvc        *unstructured.Unstructured
+	more       []client.Object
+
+	served map[string]cluster.Resource
+	// denied are the rights that classbind's account lacks, as "verb resource".
+	denied []string
+	// unread are the kinds that the user may not read. down are those for which nobody answers.
+	unread, down []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	now := metav1.NowMicro()
+	ca := certtest.NewCA(t).PEM()
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
+	w := &world{
+		deployment: &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
+			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}},
+			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, ReadyReplicas: 2},
+		},
+		lease: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
+		},
+		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
+		claimKind: &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
+		pvcKind:   &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
+		classKind: &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1alpha1.ClassKindStatus{Conditions: ready}},
+		gold:      object("example.org/v1", "Gold", "", "gold"),
+		claim:     object("example.org/v1", "Database", "team", "mine"),
+		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
+		served: map[string]cluster.Resource{
+			databases: {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"}, Namespaced: true},
+			golds:     {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}},
+			pvcs:      {GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, Namespaced: true},
+		},
+	}
+	w.claimKind.Spec = v1alpha1.ClaimKindSpec{
+		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", ClassSelector: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom, WhenUnmatched: v1alpha1.BindLater, ClassRefFormat: v1alpha1.Name,
+	}
+	w.pvcKind.Spec = v1alpha1.ClaimKindSpec{
+		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.storageClassName", ClassSelector: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom, ClassRefFormat: v1alpha1.Name,
+	}
+	w.classKind.Spec = v1alpha1.ClassKindSpec{ClaimKinds: []string{databases}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
+	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})
+	setField(t, w.claim, "gold", "spec", "classRef")
+	setField(t, w.pvc, "fast", "spec", "storageClassName")
+	w.writeEntries(t, ca)
+	return w
+}
+
+// writeEntries as the leader does.
+func (w *world) writeEntries(t *testing.T, ca []byte) {
+	t.Helper()
+	writer := &webhookconfig.Configurator{Namespace: own, Service: "classbind"}
+	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}
+	for _, k := range []*v1alpha1.ClaimKind{w.claimKind, w.pvcKind} {
+		e, err := writer.StoredClaimEntry(k, w.served[k.Name], ca)
+		require.NoError(t, err)
+		w.claims.Webhooks = append(w.claims.Webhooks, *e)
+	}
+	e, err := writer.StoredClassEntry(w.classKind, w.served[golds], ca)
+	require.NoError(t, err)
+	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e}}
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...string) {
+	t.Helper()
+	require.NoError(t, unstructured.SetNestedField(o.Object, value, path...))
+}
+
+// Resolve is called by the installation, as is Classes.
+func (w *world) Resolve(_ context.Context, name string, _ ...string) (schema.GroupVersionKind, bool, error) {
+	found, ok := w.served[name]
+	if !ok {
+		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
+	}
+	return found.GroupVersionKind, found.Namespaced, nil
+}
+
+func (w *world) Classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+	var all []*selector.Class
+	for _, o := range append([]client.Object{w.gold}, w.more...) {
+		if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == kind.GroupVersionKind.Kind {
+			all = append(all, kind.NewClass(u, u.Object))
+		}
+	}
+	return selector.NewClasses(kind, all), w.refuse("Classes")
+}
+
+// refuse to read a kind.
+func (w *world) refuse(kind string) error {
+	switch {
+	case slices.Contains(w.unread, kind):
+		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("it is a test"))
+	case slices.Contains(w.down, kind):
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return nil
+}
+
+// report on the world.
+func (w *world) report(t *testing.T) (*Report, error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	objects := append([]client.Object{
+		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes, w.claim, w.pvc,
+	}, w.more...)
+	kindOf := func(o runtime.Object) string {
+		gvk, _, err := scheme.ObjectKinds(o)
+		if u, ok := o.(runtime.Unstructured); ok {
+			return strings.TrimSuffix(u.GetObjectKind().GroupVersionKind().Kind, "List")
+		}
+		require.NoError(t, err)
+		return strings.TrimSuffix(gvk[0].Kind, "List")
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := w.refuse(kindOf(o)); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := w.refuse(kindOf(list)); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}).Build()
+	i := &installation{api: api, reader: w, own: own, now: time.Now(), allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+		assert.Equal(t, "system:serviceaccount:classbind-system:classbind", account)
+		return !slices.Contains(w.denied, what.Verb+" "+what.Resource), w.refuse("SubjectAccessReview")
+	}}
+	if err := i.read(t.Context()); err != nil {
+		return nil, err
+	}
+	return i.report(t.Context()), nil
+}
+
+func statusOf(err error) int {
+	if e := (*exit.Error)(nil); errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+func TestStatus(t *testing.T) {
+	label := func(o client.Object, key, value string) { o.SetLabels(map[string]string{key: value}) }
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   []string // each finding, as SECTION: WHERE: a part of WHAT
+	}{
+		"Nothing": {
+			reason: "We should find nothing in an installation that works.",
+			change: func(*world) {},
+		},
+		"RoleMissing": {
+			reason: "We should name the right that classbind lacks.",
+			change: func(w *world) { w.denied = []string{"list golds", "watch golds"} },
+			want:   []string{"rights: classkind/golds.example.org: system:serviceaccount:classbind-system:classbind may not list, watch golds of example.org"},
+		},
+		"LateBindingNotPermitted": {
+			reason: "We should ask about claims where they are bound later, and only there.",
+			change: func(w *world) { w.denied = []string{"patch databases", "patch persistentvolumeclaims"} },
+			want:   []string{"rights: claimkind/databases.example.org: system:serviceaccount:classbind-system:classbind may not patch databases of example.org"},
+		},
+		"PathWithTypo": {
+			reason: "We should say which condition of a registration is not met.",
+			change: func(w *world) {
+				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{
+					Type: "PathsValid", Status: metav1.ConditionFalse, Reason: "NoSuchField", Message: ".spec.clasRef is not in the schema",
+				})
+			},
+			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (NoSuchField): .spec.clasRef is not in the schema"},
+		},
+		"NotReady": {
+			reason: "We should say why a kind is not ready, and nothing that follows from it.",
+			change: func(w *world) {
+				w.classKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no"},
+					{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured},
+				}
+			},
+			want: []string{"kinds: classkind/golds.example.org: Ready is False (NotPermitted): no"},
+		},
+		"NeverLookedAt": {
+			reason: "We should not take silence for a good sign.",
+			change: func(w *world) { w.claimKind.Status.Conditions = nil },
+			want:   []string{"kinds: claimkind/databases.example.org: no leader has looked at it"},
+		},
+		"CRDGone": {
+			reason: "We should say that a resource is not served, once.",
+			change: func(w *world) { delete(w.served, databases) },
+			want:   []string{"kinds: claimkind/databases.example.org: the API server serves no such resource"},
+		},
+		"TwoDefaults": {
+			reason: "We should name both defaults.",
+			change: func(w *world) {
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true"})
+				w.more = append(w.more, second)
+			},
+			want: []string{"default classes: claimkind/databases.example.org: databases.example.org has 2 default classes, and a claim without a selector gets any of them: golds.example.org/gold, golds.example.org/second"},
+		},
+		"DefaultCordoned": {
+			reason: "We should say that the default is offered to no claim.",
+			change: func(w *world) {
+				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+			},
+			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
+		},
+		"DefaultOfTwoCordoned": {
+			reason: "We should find a class once, whatever it is the default of.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = append(w.classKind.Spec.ClaimKinds, pvcs)
+				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				setField(t, w.pvc, "gold", "spec", "storageClassName")
+			},
+			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org, persistentvolumeclaims and cordoned"},
+		},
+		"DefaultOfWeightZero": {
+			reason: "We should say that the default is offered to no claim by this strategy.",
+			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
+			want:   []string{"default classes: golds.example.org/gold: it is the default of databases.example.org and has weight 0"},
+		},
+		"WeightMalformed": {
+			reason: "We should name the class whose weight is malformed.",
+			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "much"}) },
+			want:   []string{`weights: golds.example.org/gold: its weight counts as 1: metadata.annotations[weight]: Invalid value: "much"`},
+		},
+		"NoReplica": {
+			reason: "We should say that no replica is ready, and that none leads.",
+			change: func(w *world) {
+				w.deployment.Status.ReadyReplicas = 0
+				w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
+			},
+			want: []string{"replicas: deployments/classbind-system/classbind: no replica is ready, of 2", "replicas: leases/classbind-system/classbind-leader: no replica leads"},
+		},
+		"OneReplicaOfTwo": {
+			reason: "We should say that a replica is missing.",
+			change: func(w *world) { w.deployment.Status.ReadyReplicas = 1 },
+			want:   []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready"},
+		},
+		"OutsideTheCluster": {
+			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
+			change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} },
+		},
+		"ScaledToNone": {
+			reason: "We should say that it is scaled to 0.",
+			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) },
+			want:   []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"},
+		},
+		"EntryEdited": {
+			reason: "We should name the fields of an entry that somebody edited.",
+			change: func(w *world) {
+				e := &w.claims.Webhooks[0]
+				e.FailurePolicy = new(admissionregistrationv1.Ignore)
+				e.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+				w.classes.Webhooks[0].ClientConfig.Service.Name = "others"
+			},
+			want: []string{
+				"webhook entries: mutatingwebhookconfigurations/classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in failurePolicy, objectSelector",
+				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
+			},
+		},
+		"EntriesOfAURL": {
+			reason: "We should take the place where most entries have the leader called for the right one.",
+			change: func(w *world) {
+				at := func(base, path string) admissionregistrationv1.WebhookClientConfig {
+					return admissionregistrationv1.WebhookClientConfig{URL: new(base + path), CABundle: w.secret.Data["ca.crt"]}
+				}
+				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath)
+				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath)
+				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
+			},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
+		},
+		"EntryGone": {
+			reason: "We should miss an entry, and find one of no kind.",
+			change: func(w *world) {
+				w.claims.Webhooks[0].Name = "others.example.org.bind.classbind.io"
+				w.classes.Webhooks = nil
+			},
+			want: []string{
+				"webhook entries: mutatingwebhookconfigurations/classbind: claims of databases.example.org are not bound: it has no entry",
+				"webhook entries: mutatingwebhookconfigurations/classbind: the entry others.example.org.bind.classbind.io is of no registered kind",
+				"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds.example.org is not refused: it has no entry",
+			},
+		},
+		"ConfigurationGone": {
+			reason: "We should say that a webhook configuration is not there.",
+			change: func(w *world) { w.classes.Name = "others" },
+			want:   []string{"webhook entries: validatingwebhookconfigurations/classbind: there is no such configuration"},
+		},
+		"NamespaceExcluded": {
+			reason: "We should find claims that nobody binds, and none that has its class.",
+			change: func(w *world) {
+				unbound := object("example.org/v1", "Database", "team", "unbound")
+				excluded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				for n := range w.claims.Webhooks {
+					if strings.HasPrefix(w.claims.Webhooks[n].Name, databases) {
+						w.claims.Webhooks[n].NamespaceSelector.MatchLabels = map[string]string{"bind": "yes"}
+					}
+				}
+				selected := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+				label(selected, "bind", "yes")
+				w.more = append(w.more, unbound, excluded, selected, object("example.org/v1", "Database", "other", "waits"))
+			},
+			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
+		},
+		"NeverSelected": {
+			reason: "We should find claims in a namespace whose claims are never bound.",
+			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "lost")) },
+			want:   []string{"claims: namespaces/kube-system: it is excluded from databases.example.org, and 1 claim has no class: kube-system/lost"},
+		},
+		"ClassGone": {
+			reason: "We should name the claim, and the class that it has.",
+			change: func(w *world) { w.gold.SetName("silver") },
+			want:   []string{`claims: claimkind/databases.example.org: 1 claim has a class that is gone: team/mine ("golds.example.org/gold")`},
+		},
+		"StorageClassOverrules": {
+			reason: "We should find a PersistentVolumeClaim whose selector came too late.",
+			change: func(w *world) {
+				w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
+				fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{defaultStorageClass: "true"}}}
+				w.more = append(w.more, fast)
+			},
+			want: []string{"claims: claimkind/persistentvolumeclaims: 1 claim has the default StorageClass of Kubernetes, which the selector does not match: team/disk"},
+		},
+		"StorageClassMatches": {
+			reason: "We should find nothing wrong with a PersistentVolumeClaim that has what it asks for.",
+			change: func(w *world) {
+				w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
+				fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{defaultStorageClass: "true"}}}
+				label(fast, "tier", "gold")
+				w.more = append(w.more, fast)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			assertFindings(t, report, tc.reason, tc.want)
+		})
+	}
+}
+
+func assertFindings(t *testing.T, report *Report, reason string, want []string) {
+	t.Helper()
+	table, err := report.table()
+	require.NoError(t, err)
+	var got []string
+	for _, s := range report.Sections {
+		assert.NotEmpty(t, s.Summary, "We should say something about %s.", s.Name)
+		assert.Empty(t, s.Unread, "We should read everything.")
+		for _, f := range s.Findings {
+			got = append(got, s.Name+": "+f.Where+": "+f.What)
+			assert.NotEmpty(t, f.Do, "We should say what to do.")
+		}
+	}
+	require.Len(t, got, len(want), "%s\n%s", reason, table)
+	for n, text := range want {
+		assert.Contains(t, got[n], text, reason)
+	}
+	assert.Equal(t, min(len(want), 1), statusOf(report.exit()), "We should tell scripts.")
+}
+
+func TestCertificates(t *testing.T) {
+	ca := certtest.NewCA(t)
+	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   []string
+	}{
+		"CAExpired": {
+			reason: "We should find an expired CA where it is kept and where it is trusted.",
+			change: func(w *world) {
+				w.secret.Data["ca.crt"], w.secret.Data["tls.crt"] = expired, expired
+				w.writeEntries(t, expired)
+			},
+			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at ", "the CA that they carry expired at "},
+		},
+		"CertManagersExpired": {
+			reason: "We should find the expired certificate that replicas serve.",
+			change: func(w *world) {
+				w.secret.Name = v1alpha1.TLSSecret
+				w.secret.Data["ca.crt"] = ca.PEM()
+				w.secret.Data["tls.crt"] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+				w.writeEntries(t, ca.PEM())
+			},
+			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
+		},
+		"OtherCA": {
+			reason: "We should find that the entries trust another CA than the one in use.",
+			change: func(w *world) { w.writeEntries(t, ca.PEM()) },
+			want:   []string{"the CA that they carry is none of those in the Secrets of classbind-system"},
+		},
+		"OldAndNewCA": {
+			reason: "We should find nothing wrong while one CA takes over from another.",
+			change: func(w *world) { w.writeEntries(t, append(ca.PEM(), w.secret.Data["ca.crt"]...)) },
+		},
+		"NoCA": {
+			reason: "We should find entries without a CA.",
+			change: func(w *world) { w.writeEntries(t, nil) },
+			want:   []string{"they carry no CA that can be read"},
+		},
+		"NoSecret": {
+			reason: "We should say that there is no certificate at all.",
+			change: func(w *world) { w.secret.Name = "others" },
+			want:   []string{"certificates: namespaces/classbind-system: there is neither the Secret classbind-ca nor classbind-tls"},
+		},
+		"SecretMalformed": {
+			reason: "We should say that a Secret holds no certificate.",
+			change: func(w *world) { w.secret.Data = nil; w.writeEntries(t, ca.PEM()) },
+			want:   []string{"its ca.crt cannot be read"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			assertFindings(t, report, tc.reason, tc.want)
+		})
+	}
+}
+
+// TestUnread has a user who may not read something, or an API server that does not answer.
+func TestUnread(t *testing.T) {
+	for kind, unknown := range map[string][]string{
+		"Deployment": {"replicas"}, "Lease": {"replicas"}, "Secret": {"certificates"}, "SubjectAccessReview": {"rights"},
+		"MutatingWebhookConfiguration": {"webhook entries"}, "ValidatingWebhookConfiguration": {"webhook entries"},
+		"Classes": {"default classes", "weights", "claims"}, "Database": {"claims"}, "StorageClass": {"claims"}, "Namespace": {"claims"},
+	} {
+		for status, set := range map[int]func(*world){
+			0:           func(w *world) { w.unread = []string{kind} },
+			exit.Failed: func(w *world) { w.down = []string{kind} },
+		} {
+			w := newWorld(t)
+			if kind == "Namespace" {
+				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+			}
+			set(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
+			for _, s := range report.Sections {
+				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
+				assert.Equal(t, slices.Contains(unknown, s.Name), s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+			}
+			table, err := report.table()
+			require.NoError(t, err)
+			assert.Contains(t, string(table), "\nNot read: ")
+		}
+	}
+	w := newWorld(t)
+	w.unread = []string{"ClaimKind"}
+	_, err := w.report(t)
+	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
+}
+
+func TestNoDefault(t *testing.T) {
+	w := newWorld(t)
+	w.gold.SetAnnotations(nil)
+	report, err := w.report(t)
+	require.NoError(t, err)
+	require.NoError(t, report.exit(), "We should not take for broken what may well be meant.")
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.Contains(t, string(table), "Note: claims of databases.example.org without a selector get no class: none is marked default\n")
+}
+
+func TestReportForPrograms(t *testing.T) {
+	w := newWorld(t)
+	w.gold.SetName("silver")
+	report, err := w.report(t)
+	require.NoError(t, err)
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1alpha1","sections":[{"name":"replicas","state":"OK",`)
+	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
+}
+
+// TestOwnRights compares the rights with those of deploy/.
+func TestOwnRights(t *testing.T) {
+	text, err := os.ReadFile("../../../deploy/base/rbac.yaml")
+	require.NoError(t, err)
+	var deployed, checked []string
+	for manifest := range strings.SplitSeq(string(text), "\n---\n") {
+		role := &rbacv1.ClusterRole{}
+		require.NoError(t, yaml.Unmarshal([]byte(manifest), role))
+		if role.Name != "classbind" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				if group == "authentication.k8s.io" || group == "authorization.k8s.io" {
+					continue // For the metrics alone.
+				}
+				for _, resource := range rule.Resources {
+					for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
+						for _, verb := range rule.Verbs {
+							deployed = append(deployed, strings.Join([]string{role.Kind, group, resource, name, verb}, " "))
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, r := range ownRights {
+		for verb := range strings.FieldsSeq(r.verbs) {
+			checked = append(checked, strings.Join([]string{map[bool]string{true: "Role", false: "ClusterRole"}[r.own], r.group, r.resource, r.name, verb}, " "))
+		}
+	}
+	assert.ElementsMatch(t, deployed, checked, "We should check all rights that deploy/ gives.")
+}
