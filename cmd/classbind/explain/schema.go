@@ -53,10 +53,8 @@ func noSuchField(path string, properties map[string]any) string {
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		parent, name = path[:i+1], path[i+1:]
 	}
-	for _, property := range slices.Sorted(maps.Keys(properties)) {
-		if resembles(name, property) {
-			return fmt.Sprintf("the schema has no such field: did you mean %s%s?", parent, property)
-		}
+	if property := nearest(name, maps.Keys(properties)); property != "" {
+		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", parent, property)
 	}
 	return "the schema has no such field, and the API server does not store it: correct or remove it"
 }

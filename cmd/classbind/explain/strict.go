@@ -14,20 +14,28 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-const asItIs = "--strict=false explains the claim as it is"
-
 // unregistered checks a claim whose kind no ClaimKind registers: is that a typing error?
 func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	name := plural.GroupResource().String()
-	n := slices.IndexFunc(r.claimKinds, func(k v1alpha1.ClaimKind) bool { return k.Name == name || resembles(name, k.Name) })
-	if n < 0 || slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == name }) {
+	registered := map[string]bool{}
+	for _, k := range r.claimKinds {
+		registered[k.Name] = true
+	}
+	of := name // The kind may differ in case alone.
+	if !registered[name] {
+		of = nearest(name, maps.Keys(registered))
+	}
+	if of == "" || slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == name }) {
 		return nil
 	}
-	if s, err := r.schemaOf(ctx, kind); err == nil && s != nil {
+	switch s, err := r.schemaOf(ctx, kind); {
+	case s != nil:
 		return nil // There is a kind of this name.
+	case err != nil && !notServed(err):
+		i.note("the kind resembles %s, and nobody can tell whether it is served: %v", of, err)
+		return nil
 	}
-	of := r.claimKinds[n].Name
 	if found := r.resources[of]; found.Kind != "" {
 		of = fmt.Sprintf("%s %s of %s", found.GroupVersion(), found.Kind, of)
 	}
@@ -78,15 +86,14 @@ func nearPath(object map[string]any, path []string) *FieldError {
 			object, _ = child.(map[string]any)
 			continue
 		}
-		for _, other := range slices.Sorted(maps.Keys(object)) {
-			if resembles(other, name) {
-				return &FieldError{
-					Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: "FieldUnknown",
-					Message: fmt.Sprintf("did you mean %s? Nothing is at %s", strings.Join(path[:n+1], "."), strings.Join(path, ".")),
-				}
-			}
+		other := nearest(name, maps.Keys(object))
+		if other == "" {
+			break
 		}
-		return nil
+		return &FieldError{
+			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: "FieldUnknown",
+			Message: fmt.Sprintf("did you mean %s? Nothing is at %s", strings.Join(path[:n+1], "."), strings.Join(path, ".")),
+		}
 	}
 	return nil
 }
@@ -98,5 +105,5 @@ func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
 		texts[n] = e.Field + ": " + e.Message
 	}
 	i.Errors = errs
-	return i.end(Malformed, reason, strings.Join(texts, "; ")+"; "+asItIs)
+	return i.end(Malformed, reason, strings.Join(texts, "; ")+"; --strict=false explains the claim as it is")
 }

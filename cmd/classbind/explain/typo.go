@@ -1,6 +1,21 @@
 package explain
 
-import "strings"
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// nearest returns the one of others that a name resembles most, empty if it resembles none.
+func nearest(name string, others iter.Seq[string]) string {
+	best := ""
+	for _, other := range slices.Sorted(others) {
+		if resembles(name, other) && (best == "" || typos(name, other) < typos(name, best)) {
+			best = other
+		}
+	}
+	return best
+}
 
 // resembles says whether a name differs from another one only by case or by a typing error.
 // Long names may have two.
@@ -12,8 +27,11 @@ func resembles(name, other string) bool {
 	if len(other) >= 8 {
 		most = 2
 	}
-	return distance(strings.ToLower(name), strings.ToLower(other)) <= most
+	return typos(name, other) <= most
 }
+
+// typos counts the typing errors between two names in any case.
+func typos(a, b string) int { return distance(strings.ToLower(a), strings.ToLower(b)) }
 
 // distance counts the bytes to insert, remove, replace or swap with their neighbour, to turn a
 // into b. (The optimal string alignment of Damerau and Levenshtein.)
