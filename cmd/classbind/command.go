@@ -40,8 +40,14 @@ func newCommandAs(program string, args []string) *cobra.Command {
 	return c
 }
 
+// unknownCommandError is not 1, which to scripts means that a claim has no class.
+type unknownCommandError struct{ error }
+
 // exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
+	if e := (*unknownCommandError)(nil); errors.As(err, &e) {
+		return 2
+	}
 	if e := (*explain.ExitError)(nil); errors.As(err, &e) {
 		return e.Status
 	}
@@ -56,8 +62,20 @@ func newRootCommand() *cobra.Command {
 PostgreSQLInstance, a PersistentVolumeClaim, a Gateway) is created, it chooses
 a class among those of all registered kinds and writes the claim's class
 reference before the claim is stored.`,
-		SilenceErrors: true, // main prints them.
-		SilenceUsage:  true,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+			if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
+				text += ": did you mean " + strings.Join(similar, " or ") + "?"
+			}
+			return &unknownCommandError{errors.New(text)}
+		},
+		RunE:                  func(c *cobra.Command, _ []string) error { return c.Help() },
+		DisableFlagsInUseLine: true,
+		SilenceErrors:         true, // main prints them.
+		SilenceUsage:          true,
 	}
 	c.AddCommand(newServeCommand(), explain.NewCommand(), setdefault.NewCommand(), newVersionCommand())
 	return c
@@ -68,6 +86,8 @@ func newVersionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of classbind and of the Go that built it",
 		Args:  cobra.NoArgs,
+
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -67,7 +67,7 @@ func TestCommandRefuses(t *testing.T) {
 	}{
 		"Command": {
 			reason: "We should refuse an unknown command, rather than print help and succeed.",
-			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind"`,
+			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind": did you mean serve?`,
 		},
 		"Flag": {
 			reason: "We should refuse an unknown flag.",
@@ -137,9 +137,9 @@ func TestPlugin(t *testing.T) {
 		c.SetArgs([]string{"explain", "--help"})
 		c.SetOut(&b)
 		require.NoError(t, c.ExecuteContext(t.Context()))
-		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain -f CLAIM", "As a plugin of kubectl, we should print kubectl's command.")
+		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain (-f CLAIM | KIND/NAME)", "As a plugin of kubectl, we should print kubectl's command.")
 		assert.Contains(t, b.String(), "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
-		assert.Contains(t, b.String(), "| kubectl classbind explain --unbound", "The examples should work as they are.")
+		assert.Contains(t, b.String(), "\n  kubectl classbind explain PostgreSQLInstance/my-database", "The examples should work as they are.")
 	}
 }
 
@@ -150,6 +150,8 @@ func TestPluginCompletion(t *testing.T) {
 	}{
 		"Command": {[]string{"expl"}, "explain\t"},
 		"Flag":    {[]string{"explain", "-o", ""}, "json\n"},
+		"Version": {[]string{"version", ""}, ":4\n"},
+		"Serve":   {[]string{"serve", ""}, ":4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -176,7 +178,7 @@ func TestExitStatus(t *testing.T) {
 		"Explain": {"We should exit with 2 when explain fails: 1 is for a claim without a class.", []string{"explain"}, 2},
 		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
 		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
-		"None":    {"We should end with 1 after any other failure.", []string{"explian"}, 1},
+		"None":    {"We should not end with 1 where a pipeline misspells explain: it would mean that there is no class.", []string{"expain", "-f", "claim.yaml"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := run(t, tc.args...)

@@ -54,7 +54,8 @@ classbind's CRDs and its two webhook configurations, all from deploy/.`,
 
   # Beside a control plane on this machine, the one that kubectl uses:
   classbind serve --webhook-url=https://localhost:9443 --log-format=text`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
