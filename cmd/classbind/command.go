@@ -40,12 +40,10 @@ func newCommandAs(program string, args []string) *cobra.Command {
 	return c
 }
 
-// unknownCommandError is not 1, which to scripts means that a claim has no class.
-type unknownCommandError struct{ error }
-
 // exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
-	if e := (*unknownCommandError)(nil); errors.As(err, &e) {
+	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
+	if strings.HasPrefix(err.Error(), "unknown command ") {
 		return 2
 	}
 	if e := (*explain.ExitError)(nil); errors.As(err, &e) {
@@ -62,20 +60,8 @@ func newRootCommand() *cobra.Command {
 PostgreSQLInstance, a PersistentVolumeClaim, a Gateway) is created, it chooses
 a class among those of all registered kinds and writes the claim's class
 reference before the claim is stored.`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
-			if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
-				text += ": did you mean " + strings.Join(similar, " or ") + "?"
-			}
-			return &unknownCommandError{errors.New(text)}
-		},
-		RunE:                  func(c *cobra.Command, _ []string) error { return c.Help() },
-		DisableFlagsInUseLine: true,
-		SilenceErrors:         true, // main prints them.
-		SilenceUsage:          true,
+		SilenceErrors: true, // main prints them.
+		SilenceUsage:  true,
 	}
 	c.AddCommand(newServeCommand(), explain.NewCommand(), setdefault.NewCommand(), newVersionCommand())
 	return c

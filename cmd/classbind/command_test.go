@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,7 +69,7 @@ func TestCommandRefuses(t *testing.T) {
 	}{
 		"Command": {
 			reason: "We should refuse an unknown command, rather than print help and succeed.",
-			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind": did you mean serve?`,
+			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind"`,
 		},
 		"Flag": {
 			reason: "We should refuse an unknown flag.",
@@ -128,6 +130,23 @@ func TestServeWithoutACluster(t *testing.T) {
 			assert.NotContains(t, err.Error(), "KUBERNETES_MASTER", "We should not name a variable that we do not read.")
 		})
 	}
+}
+
+func TestStopped(t *testing.T) {
+	busy, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer func() { _ = busy.Close() }()
+	_, err = net.Listen("tcp", busy.Addr().String())
+	require.Error(t, err)
+	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
+	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
+	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
+	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
+	assert.NotContains(t, got.Error(), "cluster")
+
+	_, err = net.Dial("tcp", "localhost:1")
+	require.Error(t, err)
+	require.ErrorContains(t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ", "We should not blame a port of ours for the cluster's.")
 }
 
 func TestPlugin(t *testing.T) {
