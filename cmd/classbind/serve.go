@@ -106,7 +106,7 @@ func serve(ctx context.Context, o *options) error {
 func stopped(doing string, err error) error {
 	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
 		return fmt.Errorf("cannot listen: %w: end the process that does, or choose another address with --webhook-bind-address, "+
-			"--health-probe-bind-address, --metrics-bind-address or --pprof-bind-address", err)
+			"--health-probe-bind-address, --metrics-bind-address or --pprof-bind-address", listen)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -105,5 +105,5 @@ func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
 		texts[n] = e.Field + ": " + e.Message
 	}
 	i.Errors = errs
-	return i.end(Malformed, reason, strings.Join(texts, "; ")+"; --strict=false explains the claim as it is")
+	return i.end(Malformed, reason, strings.Join(texts, "; ")+" (--strict=false explains the claim as it is)")
 }
