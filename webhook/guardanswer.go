@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -112,11 +113,10 @@ func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) stri
 
 // flags gives each value once, sorted.
 func flags(flag string, values []string) string {
-	text := ""
-	for _, v := range slices.Compact(slices.Sorted(slices.Values(values))) {
-		text += flag + v
+	if len(values) == 0 {
+		return ""
 	}
-	return text
+	return flag + strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), flag)
 }
 
 // wayOut says how to move the default with classbind, or remove it with kubectl.
