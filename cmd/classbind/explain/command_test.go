@@ -93,6 +93,7 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"NoKindInAList":     {"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered, "claim.yaml, document 1, item 2: it is no object"},
 		"NoClaimKind":       {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
 		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
+		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
 		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `cannot read the ClaimKind "databases.example.org": strict decoding error: unknown field "spec.stratgy"`},
 		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `cannot read the ClassKind "fastclasses.example.org"`},
@@ -119,7 +120,7 @@ func TestExplainReads(t *testing.T) {
 	dir := write(t, map[string]string{
 		"claims/a.yaml": documents("# A comment.", goldClaim), "claims/b.yml": other, "claims/c.json": strings.ReplaceAll(goldClaim, "mine", "third"),
 		"claims/readme.txt": "no claim", "claims/deep/d.yaml": strings.ReplaceAll(goldClaim, "mine", "deep"),
-		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/kinds.yaml": registered,
+		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/base.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/patch.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/kinds.yaml": registered,
 		"broken/kinds.yaml": registered, "broken/half.yaml": documents(goldClass, "metadata: {name: a}"), "unreadable/kinds.yaml": registered, "unreadable/class.yaml": "kind: [a",
 		"kindless/kinds.yaml": registered, "kindless/class.yaml": "apiVersion: v1\nmetadata: {name: a}\n", "list.yaml": `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
 		"empty/a.txt": "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,

@@ -36,35 +36,48 @@ type files struct {
 // newFiles reads the objects as the API server would if they were applied.
 func newFiles(objects, claims []document) (*files, error) {
 	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
-	places := map[string]string{}
+	seen := places{}
 	for i := range objects {
 		d := &objects[i]
-		id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), d.GetNamespace(), d.GetName())
-		if place, twice := places[id]; twice && d.GetName() != "" {
-			return nil, fmt.Errorf("%s: %s %q is there already, in %s: leave out one of the two", d.where, d.GetKind(), d.GetName(), place)
+		used, err := f.add(d)
+		if used && err == nil {
+			err = seen.add(d, "")
 		}
-		places[id] = d.where
-		if err := f.add(d); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 	}
 	return f, nil
 }
 
-func (f *files) add(d *document) error {
+// places of objects, by kind, namespace and name.
+type places map[string]string
+
+// add an object, which must not be there already. The parts of a kustomization that nobody reads may be.
+func (p places) add(d *document, namespace string) error {
+	id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), namespace, d.GetName())
+	if place, twice := p[id]; twice {
+		return fmt.Errorf("%s %q is there already, in %s: leave out one of the two", d.GetKind(), d.GetName(), place)
+	}
+	p[id] = d.where
+	return nil
+}
+
+// add says whether the object is a registration or a CRD.
+func (f *files) add(d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:
 		f.claimKinds = append(f.claimKinds, v1alpha1.ClaimKind{})
-		return decode(d, &f.claimKinds[len(f.claimKinds)-1])
+		return true, decode(d, &f.claimKinds[len(f.claimKinds)-1])
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClassKind"}:
 		f.classKinds = append(f.classKinds, v1alpha1.ClassKind{})
-		return decode(d, &f.classKinds[len(f.classKinds)-1])
+		return true, decode(d, &f.classKinds[len(f.classKinds)-1])
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 		found, err := readCRD(d)
 		f.crds[d.GetName()] = found
-		return err
+		return true, err
 	}
-	return nil
+	return false, nil
 }
 
 // decode decodes a registration strictly and fills in its defaults. It drops the
@@ -178,6 +191,7 @@ func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.
 
 func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
 	var classes []*selector.Class
+	seen := places{}
 	for i := range f.objects {
 		d := &f.objects[i]
 		if d.GroupVersionKind().GroupKind() != kind.GroupVersionKind.GroupKind() {
@@ -191,6 +205,9 @@ func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
 			c.SetNamespace("")
 		case c.GetNamespace() == "":
 			c.SetNamespace(f.namespace)
+		}
+		if err := seen.add(d, c.GetNamespace()); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 		classes = append(classes, kind.NewClass(c, c.Object))
 	}
