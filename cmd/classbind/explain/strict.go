@@ -69,7 +69,8 @@ func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKin
 		}
 	}
 	for _, path := range paths {
-		if e := nearPath(claim.Object, path); e != nil && !slices.Contains(errs, *e) {
+		e := nearPath(claim.Object, path)
+		if e != nil && !slices.ContainsFunc(errs, func(other FieldError) bool { return other.Field == e.Field }) {
 			errs = append(errs, *e)
 		}
 	}

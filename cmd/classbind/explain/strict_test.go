@@ -133,6 +133,7 @@ func TestStrict(t *testing.T) {
 				return
 			}
 			assert.Equal(t, exitFailed, got.status, "We should exit with the status of a malformed claim.")
+			require.Len(t, item.Errors, 1, "We should say it once.")
 			assert.Equal(t, tc.field, item.Errors[0].Field, tc.reason)
 			assert.Contains(t, item.Errors[0].Message, tc.want, tc.reason)
 			assert.Contains(t, item.Message, "--strict=false explains the claim as it is", "We should say how to go on.")
