@@ -69,7 +69,7 @@ func (g *Guard) secondDefault(
 		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
 	}
 	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
-	way := wayOut(request, class, other, g.moveCommand(class, other, r.Seat.ClaimKind))
+	way := wayOut(request, other, g.moveCommand(class, other, r.Seat.ClaimKind))
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
 }
@@ -120,7 +120,7 @@ func flags(flag string, values []string) string {
 }
 
 // wayOut says how to move the default with classbind, or remove it with kubectl.
-func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class, move string) string {
+func wayOut(request *admissionv1.AdmissionRequest, other *selector.Class, move string) string {
 	first := "run"
 	if request.Operation == admissionv1.Create {
 		first = "create this class without its mark, then run"

@@ -169,7 +169,7 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 
 func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
 	for name, c := range f.crds {
-		if c.GroupVersionKind.GroupKind() != kind.GroupKind() {
+		if c.GroupKind() != kind.GroupKind() {
 			continue
 		}
 		found, served := c.schemas[kind.Version]

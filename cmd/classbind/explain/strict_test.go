@@ -47,7 +47,7 @@ func TestStrict(t *testing.T) {
 			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers example.org/v1 Databse: did you mean databases.example.org? Correct apiVersion and kind, or register the kind",
 		},
 		"KindOfASchema": {
-			reason: "We should name the kind that we know.", claim: typed("Database", "Datbase"), crd: true,
+			reason: "We should name the kind that we know.", claim: typed("Database", "Databasse"), crd: true,
 			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "did you mean example.org/v1 Database of databases.example.org?",
 		},
 		"Case": {
@@ -162,7 +162,7 @@ func TestSchemaReferences(t *testing.T) {
 	})
 	assert.Equal(t, []FieldError{{Field: "spec.storageClassname", Reason: "FieldUnknown", Message: "the schema has no such field: did you mean spec.storageClassName?"}}, got)
 	many := map[string]any{}
-	for _, name := range strings.Split("abcdefghij", "") {
+	for name := range strings.SplitSeq("abcdefghij", "") {
 		many[name] = 1
 	}
 	assert.Len(t, s.unknownFields(map[string]any{"spec": many}), maxRows, "We should name a few.")
