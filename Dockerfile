@@ -10,7 +10,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH make build
+    GOOS=$TARGETOS GOARCH=$TARGETARCH make build TRIMPATH=-trimpath
 
 FROM scratch
 COPY --from=build /src/bin/classbind /classbind

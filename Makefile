@@ -6,6 +6,8 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
+# The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
+DEMO := cd e2e && export CGO_ENABLED=0 && go build -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 # IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
@@ -26,17 +28,19 @@ control-plane: ## Build etcd, kube-apiserver and kubectl from source, once
 .PHONY: demo
 demo: control-plane ## Show classbind at work on a control plane of its own, then clean up
 	@echo "==> Compiling the demonstration (a first time, for half a minute)"
-	@$(E2E) go run ./cmd/demo
+	@$(DEMO)
 
 .PHONY: run
 run: control-plane ## Do the same, and leave it running with a kubeconfig to play with
 	@echo "==> Compiling the demonstration (a first time, for half a minute)"
-	@$(E2E) go run ./cmd/demo --keep
+	@$(DEMO) --keep
 
-# Static, for an image that has nothing else, and without debug information.
+# Static, for an image that has nothing else, and without debug information. It shares what is compiled with the
+# demonstration, which -trimpath would prevent; an image gets no path of the machine that built it.
 .PHONY: build
 build: ## Build bin/classbind
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/classbind ./cmd/classbind
+	@echo "==> Compiling classbind (a first time, for some minutes, less after make demo)"
+	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w" -o bin/classbind ./cmd/classbind
 
 .PHONY: image
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
@@ -44,6 +48,7 @@ image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
 
 # GOOS and GOARCH of the caller are for the binary, not for the program that packs it.
 .PHONY: image-archive
+image-archive: TRIMPATH := -trimpath
 image-archive: build ## Write the same image to bin/classbind.tar, without a container engine
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
@@ -83,6 +88,7 @@ test: unit control-plane ## Run all tests, those on a real control plane include
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux
+e2e: TRIMPATH := -trimpath
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 

@@ -126,6 +126,15 @@ spec:
 		w.awaitClasses(t, "classes.secret.test", 1)
 	})
 
+	t.Run("ClaimsNotPermitted", func(t *testing.T) {
+		t.Parallel()
+		w.resources(t, "Claim claims.unwatched.test Namespaced")
+		w.apply(t, claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
+		}, patience, 100*time.Millisecond, "We should tell claims that we may not watch from those that we need not.")
+	})
+
 	t.Run("NotSuited", func(t *testing.T) {
 		t.Parallel()
 		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [componentstatuses]}"))

@@ -49,7 +49,7 @@ func TestSamples(t *testing.T) {
 		assert.Contains(t, want, got[name], "We should bind %s as its comment says.", name)
 	}
 
-	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +READY +REASON +AGE
+	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
 mysqlinstances.database.crossplane.io +WeightedRandom +4 +CloudSQLInstanceClass/gitlab-experimental +True +Served +\w+
 $`, w.kubectl(t, "get", "claimkinds", "mysqlinstances.database.crossplane.io"))
 	assert.Regexp(t, `^NAME +CLASSES +READY +REASON +AGE

@@ -157,15 +157,34 @@ func TestSetDefault(t *testing.T) {
 		assert.Equal(t, "A/old True", w.status(t, "claims.move.test"))
 	})
 
+	t.Run("Completes", func(t *testing.T) {
+		w.reset(t, "A/old", "Field/default/new")
+		for typed, want := range map[string]string{
+			"": "Field/\n", "A/": "A/old\n", "fields.move.test/": "fields.move.test/default/new\n",
+		} {
+			out, err := w.shell(t, "classbind __complete set-default '"+typed+"'")
+			require.NoError(t, err)
+			assert.Contains(t, out, want, "We should offer kinds, and then classes.")
+		}
+		out, err := w.shell(t, "classbind __complete set-default A/old --for ''")
+		require.NoError(t, err)
+		assert.Contains(t, out, "claims.move.test\n")
+		assert.NotContains(t, out, "others.move.test", "We should offer the claim kinds that the class serves.")
+	})
+
 	t.Run("CommandsOfTheGuard", func(t *testing.T) {
-		for name, tc := range map[string]struct{ old, pattern, want string }{
-			"Ours":         {"A/old", `to move the default, run: (classbind .*?);`, "bs.move.test/new"},
-			"Kubectl":      {"A/old", `and no more, run: (kubectl .*)`, ""},
-			"KubectlField": {"Field/default/old", `and no more, run: (kubectl .*)`, ""},
+		const ours, kubectls = `to move the default, run: (classbind .*?);`, `and no more, run: (kubectl .*)`
+		for name, tc := range map[string]struct{ old, class, pattern, want string }{
+			"Ours":              {"A/old", "B/new", ours, "bs.move.test/new"},
+			"OursForTwo":        {"Wide/old", "Wide/new", ours, "wides.move.test/new"},
+			"OursLeavesWithout": {"Wide/old", "B/new", ours, "bs.move.test/new"},
+			"Kubectl":           {"A/old", "B/new", kubectls, ""},
+			"KubectlField":      {"Field/default/old", "B/new", kubectls, ""},
 		} {
 			t.Run(name, func(t *testing.T) {
-				w.reset(t, tc.old, "B/new")
-				_, _, err := w.Kubectl(t.Context(), nil, "annotate", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
+				w.reset(t, tc.old, tc.class)
+				kind, _, _ := strings.Cut(strings.ToLower(tc.class), "/")
+				_, _, err := w.Kubectl(t.Context(), nil, "annotate", kind+"s.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
 				require.ErrorContains(t, err, "is the default class for")
 				_, err = w.shell(t, commandIn(t, err, tc.pattern))
 				require.NoError(t, err, "We should be refused with a command that works.")

@@ -272,6 +272,11 @@ func TestRead(t *testing.T) {
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`,
 			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
 		},
+		"AnnotationHasAnInvalidKey": {
+			reason: "We should name the part that is wrong, rather than <nil>",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`,
+			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`},
+		},
 		"AnnotationHasNUL": {
 			reason: "We should not pass over what follows it, for the selector would be a wider one",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,

@@ -257,6 +257,9 @@ func (p *problems) check(at *field.Path, text string, wrong func(string) []strin
 	return true
 }
 
+// inText is the path of the parser's own errors, which would have none otherwise.
+var inText = field.WithPath(field.NewPath("selector"))
+
 // parseSelectorText reads a selector as kubectl writes it, from an annotation. It
 // checks the limits before the content.
 func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
@@ -285,7 +288,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	if err := countText(text, at); err != nil {
 		return nil, field.ErrorList{err}
 	}
-	parsed, err := labels.Parse(text)
+	parsed, err := labels.Parse(text, inText)
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(at, badValue(text), brief.Text(err.Error(), v1alpha1.MaxMessageBytes))}
 	}

@@ -54,7 +54,8 @@ func (d *Decision) unmatched() string {
 	for i, s := range d.View.Classes {
 		kinds[i] = s.Kind.Name
 	}
-	where := fmt.Sprintf("among %d classes of %s", d.View.lenOffered(d.Claim.Namespace), List(kinds))
+	n := d.View.lenOffered(d.Claim.Namespace)
+	where := fmt.Sprintf("among %d %s of %s", n, map[bool]string{true: "class", false: "classes"}[n == 1], List(kinds))
 	switch {
 	case d.View.partly() && d.Claim.Namespace == "":
 		where += " that claims without a namespace are offered"

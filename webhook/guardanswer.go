@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -67,7 +69,7 @@ func (g *Guard) secondDefault(
 		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
 	}
 	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
-	way := wayOut(request, class, other, r.Seat.ClaimKind)
+	way := wayOut(request, other, g.moveCommand(class, other, r.Seat.ClaimKind))
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
 }
@@ -80,14 +82,51 @@ func seatText(s selector.Seat) string {
 	return fmt.Sprintf("%q in namespace %q", s.ClaimKind, s.Namespace)
 }
 
+// moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose
+// default changes with it, without which set-default would refuse.
+func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) string {
+	snapshot := g.Snapshot()
+	seats, unmarked := seatsOf(snapshot, class), map[onedefault.Class]*selector.Class{nameOf(other): other}
+	for _, s := range seats {
+		for _, c := range snapshot[s.ClaimKind].DefaultsOf(s) {
+			unmarked[nameOf(c)] = c
+		}
+	}
+	kept := func(c *selector.Class) bool { return unmarked[nameOf(c)] == nil }
+	emptied := map[selector.Seat]bool{} // Each is looked at once: there may be very many defaults.
+	for _, c := range unmarked {
+		for _, s := range seatsOf(snapshot, c) {
+			emptied[s] = true
+		}
+	}
+	moved, lost := []string{claimKind}, []string(nil)
+	for s := range emptied {
+		switch {
+		case slices.Contains(seats, s):
+			moved = append(moved, s.ClaimKind)
+		case !slices.ContainsFunc(snapshot[s.ClaimKind].DefaultsOf(s), kept):
+			lost = append(lost, s.ClaimKind)
+		}
+	}
+	return "classbind set-default " + nameOf(class).String() + flags(" --for ", moved) + flags(" --leave-without-default ", lost)
+}
+
+// flags gives each value once, sorted.
+func flags(flag string, values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return flag + strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), flag)
+}
+
 // wayOut says how to move the default with classbind, or remove it with kubectl.
-func wayOut(request *admissionv1.AdmissionRequest, class, other *selector.Class, claimKind string) string {
+func wayOut(request *admissionv1.AdmissionRequest, other *selector.Class, move string) string {
 	first := "run"
 	if request.Operation == admissionv1.Create {
 		first = "create this class without its mark, then run"
 	}
-	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
-		first, nameOf(class), claimKind, other, unmark(other))
+	return fmt.Sprintf("to move the default, %s: %s; to take it from %q and no more, run: %s",
+		first, move, other, unmark(other))
 }
 
 // unmark is the kubectl command that removes the default mark from a class.

@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Own Defaults",type=integer,JSONPath=`.status.namespaceDefaults`,priority=1
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.boundClaims`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
+// +kubebuilder:printcolumn:name="Failing",type=string,JSONPath=`.status.conditions[?(@.status=="False")].type`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -38,10 +39,12 @@ type ClaimKind struct {
 	Status ClaimKindStatus `json:"status,omitzero"`
 }
 
+// The rules of ClaimKindSpec allow absent paths because the API server checks the default
+// of spec, which is {}, against them before it fills in the nested defaults. (This stands
+// apart because kubectl explain shows the next comment.)
+
 // ClaimKindSpec says how claims of a kind are read, bound and answered. Its
-// defaults fit a Crossplane-shaped claim. (Its rules allow absent paths because
-// the API server checks the default of spec, which is {}, against them before it
-// fills in the nested defaults.)
+// defaults fit a Crossplane-shaped claim.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || self.paths.classRef != self.paths.classSelector && !self.paths.classSelector.startsWith(self.paths.classRef + '.') && !self.paths.classRef.startsWith(self.paths.classSelector + '.')",message="paths.classRef and paths.classSelector must not be the same field nor lie within each other",fieldPath=".paths"
 // +kubebuilder:validation:XValidation:rule="!has(self.paths) || !has(self.paths.skipIfSet) || self.paths.skipIfSet.all(p, p != self.paths.classSelector && !self.paths.classSelector.startsWith(p + '.'))",message="paths.skipIfSet must not name paths.classSelector nor a parent of it: no claim with a selector would be bound",fieldPath=".paths.skipIfSet"

@@ -44,6 +44,10 @@ func newCommandAs(program string, args []string) *cobra.Command {
 
 // exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
+	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
+	if strings.HasPrefix(err.Error(), "unknown command ") {
+		return 2
+	}
 	if e := (*exit.Error)(nil); errors.As(err, &e) {
 		return e.Status
 	}
@@ -70,6 +74,8 @@ func newVersionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of classbind and of the Go that built it",
 		Args:  cobra.NoArgs,
+
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,6 +132,23 @@ func TestServeWithoutACluster(t *testing.T) {
 	}
 }
 
+func TestStopped(t *testing.T) {
+	busy, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer func() { _ = busy.Close() }()
+	_, err = net.Listen("tcp", busy.Addr().String())
+	require.Error(t, err)
+	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
+	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
+	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
+	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
+	assert.NotContains(t, got.Error(), "cluster")
+
+	_, err = net.Dial("tcp", "localhost:1")
+	require.Error(t, err)
+	require.ErrorContains(t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ", "We should not blame a port of ours for the cluster's.")
+}
+
 func TestPlugin(t *testing.T) {
 	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
 		var b strings.Builder
@@ -137,9 +156,9 @@ func TestPlugin(t *testing.T) {
 		c.SetArgs([]string{"explain", "--help"})
 		c.SetOut(&b)
 		require.NoError(t, c.ExecuteContext(t.Context()))
-		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain -f CLAIM", "As a plugin of kubectl, we should print kubectl's command.")
+		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain (-f CLAIM | KIND/NAME)", "As a plugin of kubectl, we should print kubectl's command.")
 		assert.Contains(t, b.String(), "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
-		assert.Contains(t, b.String(), "| kubectl classbind explain --unbound", "The examples should work as they are.")
+		assert.Contains(t, b.String(), "\n  kubectl classbind explain PostgreSQLInstance/my-database", "The examples should work as they are.")
 	}
 }
 
@@ -150,6 +169,8 @@ func TestPluginCompletion(t *testing.T) {
 	}{
 		"Command": {[]string{"expl"}, "explain\t"},
 		"Flag":    {[]string{"explain", "-o", ""}, "json\n"},
+		"Version": {[]string{"version", ""}, ":4\n"},
+		"Serve":   {[]string{"serve", ""}, ":4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -177,7 +198,7 @@ func TestExitStatus(t *testing.T) {
 		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
 		"Status":  {"We should exit with 2 when status fails: 1 is for what is broken.", []string{"status", "--output=none"}, 2},
 		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
-		"None":    {"We should end with 1 after any other failure.", []string{"explian"}, 1},
+		"None":    {"We should not end with 1 where a pipeline misspells explain: it would mean that there is no class.", []string{"expain", "-f", "claim.yaml"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := run(t, tc.args...)

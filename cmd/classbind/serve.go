@@ -54,7 +54,8 @@ classbind's CRDs and its two webhook configurations, all from deploy/.`,
 
   # Beside a control plane on this machine, the one that kubectl uses:
   classbind serve --webhook-url=https://localhost:9443 --log-format=text`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -96,9 +97,18 @@ func serve(ctx context.Context, o *options) error {
 		}
 	}
 	if err := s.mgr.Start(s.drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
-		return fmt.Errorf("cannot go on: %w", err)
+		return stopped("cannot go on", err)
 	}
 	return nil
+}
+
+// stopped says what a manager could not do: listen on an address, or else what it was doing.
+func stopped(doing string, err error) error {
+	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
+		return fmt.Errorf("cannot listen: %w: end the process that does, or choose another address with --webhook-bind-address, "+
+			"--health-probe-bind-address, --metrics-bind-address or --pprof-bind-address", listen)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // server is put together part by part. Each part needs those before it.
@@ -170,7 +180,7 @@ func (s *server) addManager() (err error) {
 		Cache:                  cacheOptions(),
 	})
 	if err != nil {
-		return fmt.Errorf("cannot connect to the cluster: %w", err)
+		return stopped("cannot connect to the cluster", err)
 	}
 	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)

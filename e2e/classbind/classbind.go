@@ -89,6 +89,7 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 		"--metrics-bind-address=localhost:" + ports[1], "--health-probe-bind-address=localhost:" + ports[2],
 	}, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it: whoever starts a replica stops it.
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start classbind: %w", err)
 	}

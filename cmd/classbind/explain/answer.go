@@ -23,6 +23,11 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		return nil, err
 	}
 	if k == nil {
+		if o.strict {
+			if mistake := item.unregistered(ctx, r, gvk); mistake != nil {
+				return mistake, nil
+			}
+		}
 		return item.leftAlone("NotRegistered", "no ClaimKind registers this kind"), nil
 	}
 	item.Claim.ClaimKind = k.Name
@@ -31,6 +36,11 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		item.Claim.Namespace = ""
 	case item.Claim.Namespace == "":
 		item.Claim.Namespace = namespace
+	}
+	if o.strict {
+		if mistake := item.check(ctx, r, k, found, &d.Unstructured); mistake != nil {
+			return mistake, nil
+		}
 	}
 	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		return item.leftAlone("NamespaceNotSelected", why), err

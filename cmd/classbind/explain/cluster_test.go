@@ -1,11 +1,13 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +116,11 @@ func newAPIServer(change func(answers map[string]any)) *apiServer {
 		"/apis/classbind.io/v1alpha1/classkinds": list("classbind.io/v1alpha1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
+		"/openapi/v3/apis/example.org/v1": object{"components": object{"schemas": object{"Database": json.RawMessage(databaseSchema)}}},
+		"/apis/example.org/v1/namespaces/team/databases/stored": object{
+			"apiVersion": "example.org/v1", "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
+			"spec": object{"classSelector": object{"matchLabels": object{"tier": "silver"}}, "unknown": 1},
+		},
 		"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "a", "gold"), class("FastClass", "b", "silver")),
 		"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "gold")),
 	}}
@@ -137,6 +144,8 @@ func TestExplainCluster(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(answers map[string]any)
+		claim  string // goldClaim unless set
+		with   string // the content of new.yaml
 		args   []string
 		status int
 		want   []string // parts of what is printed
@@ -229,6 +238,81 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/classkinds"] = http.StatusForbidden },
 			status: exitFailed, want: []string{"error: cannot list ClassKinds: "},
 		},
+		"Field": {
+			reason: "We should read the schema of the cluster.",
+			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
+			status: exitFailed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+		},
+		"Version": {
+			reason: "We should ask the cluster which versions it serves.",
+			claim:  strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"),
+			status: exitFailed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
+		},
+		"Kind": {
+			reason: "We should take a kind for a typing error that the cluster does not serve.",
+			claim:  strings.ReplaceAll(goldClaim, "Database", "Databse"),
+			status: exitFailed, want: []string{"did you mean example.org/v1 Database of databases.example.org?"},
+		},
+		"OtherKind": {
+			reason: "We should not take a kind for a typing error that the cluster serves.",
+			claim:  strings.ReplaceAll(goldClaim, "Database", "Databas"),
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("databas", "Databas", true, "create"))
+				a["/openapi/v3/apis/example.org/v1"] = object{"components": object{"schemas": object{"Databas": json.RawMessage(strings.ReplaceAll(databaseSchema, `"Database"`, `"Databas"`))}}}
+			},
+			want: []string{"Databas mine: left alone"},
+		},
+		"NoSchema": {
+			reason: "We should say that we cannot check fields.",
+			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
+			want:   []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
+		},
+		"Stored": {
+			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
+			args:   []string{"Database/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
+		},
+		"StoredStrict": {
+			reason: "We should check what is stored with --strict.",
+			args:   []string{"database/stored", "--strict"}, status: exitFailed, want: []string{"spec.unknown: the schema has no such field"},
+		},
+		"StoredByResource": {
+			reason: "We should read a claim by its resource, in a namespace.",
+			args:   []string{"databases.example.org/stored", "-n", "team"}, want: []string{"Database team/stored: bound to FastClass/b"},
+		},
+		"StoredByVersion": {
+			reason: "We should read a claim by its resource and version.",
+			args:   []string{"databases.v1.example.org/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
+		},
+		"StoredUnknownKind": {
+			reason: "We should say what the cluster does not serve.",
+			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": the API server serves no "Databse": name a kind or a resource`},
+		},
+		"StoredForbidden": {
+			reason: "We should say what we cannot get.",
+			args:   []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost"`},
+		},
+		"WithClass": {
+			reason: "We should put a class on top of the cluster's, and in the place of one of its name.",
+			args:   []string{"--with", "new.yaml"},
+			with:   documents(goldClass, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "a", "labels": {"tier": "bronze"}}}`),
+			want:   []string{"one of 2 classes that match", "FastClass/gold", "SlowClass/c"},
+		},
+		"WithKinds": {
+			reason: "We should put registrations on top of the cluster's, with a kind that only the files define.",
+			args:   []string{"--with", "new.yaml"},
+			with: documents(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "HighestWeight"}}`,
+				`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": ["databases.example.org"]}}`,
+				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "newclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "NewClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
+			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
+		},
+		"WithNamespace": {
+			reason: "We should believe the files about a namespace.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
+			with:   `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`,
+			want:   []string{"Database team/mine: bound to "},
+		},
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",
 			change: func(a map[string]any) {
@@ -254,9 +338,13 @@ func TestExplainCluster(t *testing.T) {
 			api := newAPIServer(tc.change)
 			server := httptest.NewServer(api)
 			defer server.Close()
-			t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "config": kubeconfig(server.URL)}))
+			t.Chdir(write(t, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with, "config": kubeconfig(server.URL)}))
 
-			got := run(t, "", append([]string{"-f", "claim.yaml", "--kubeconfig", "config"}, tc.args...)...)
+			args := append([]string{"--kubeconfig", "config"}, tc.args...)
+			if !slices.ContainsFunc(tc.args, func(a string) bool { return strings.Contains(a, "/") }) {
+				args = append(args, "-f", "claim.yaml")
+			}
+			got := run(t, "", args...)
 			assert.Equal(t, tc.status, got.status, "%s: %s", tc.reason, got.stderr)
 			for _, part := range tc.want {
 				assert.Contains(t, got.stdout+got.stderr, part, tc.reason)

@@ -1,8 +1,9 @@
 // Package explain is the command that says which class a claim gets, and why.
 // files reads manifests. cluster and offline are the two sources of registrations
-// and classes, and registrations combine them as the server does. answer has the
-// server's Decider decide on a claim. report prints the result for programs, and table
-// for people.
+// and classes, and registrations combine them as the server does. overlay puts
+// files on top of a cluster. strict checks a claim against its schema, and answer has the
+// server's Decider decide on it. report prints the result for programs, and table for
+// people.
 package explain
 
 import (
@@ -35,7 +36,9 @@ func failed(err error) error { return exit.AsFailed(err) }
 type options struct {
 	claims    []string
 	recursive bool
+	strict    bool
 	classes   []string
+	with      []string
 	output    output.Format
 	unbound   bool
 	namespace string
@@ -55,12 +58,24 @@ classes that it asked for and may not get, and those that one label kept out.
 Nothing is created or changed.
 
 The registrations and classes are those of the cluster, which you need to be
-allowed to list; or, with --classes, those of files, and no cluster is asked. Such
-files have ClaimKinds, ClassKinds and classes, as they would be applied; other
-objects in them are passed over. Of a CRD among them is learnt what the
-API server would say of a kind: its plural, its scope and its preferred version,
-and the schema that the paths of its ClaimKind must fit. Without, the plural is
-guessed from the kind, and classes are namespaced if one has a namespace.
+The registrations and classes are those of the cluster, which you need to be
+allowed to list; or, with --classes, those of files, and no cluster is asked; or,
+with --with, those of the cluster as if files were applied to it. Such files have
+ClaimKinds, ClassKinds and classes; other objects in them are passed over, and so
+is, with a note, a file in a folder that is no manifest. A CRD among them says what
+the API server would say of a kind: its plural, its scope, its versions, and the
+schema that the paths of its ClaimKind and its claims must fit. Without it, the
+plural is guessed from the kind, and classes are namespaced if one has a namespace.
+
+A claim is that of a file, or KIND/NAME for one that the cluster has, as kubectl
+takes it; you need to be allowed to get that.
+
+With --strict, a claim is malformed if the API server would not store it as it is:
+its kind resembles one that is registered, and is not served; its version is not
+served; or its schema does not have one of its fields. Where no schema is at hand,
+a field is wrong whose name resembles one that the ClaimKind reads, which the claim
+does not have. Claims of files are explained so unless --strict=false; those of the
+cluster, which were stored, only with --strict.
 
 It tells what the author of the claim would be told: of the classes of namespaces
 whose classes the claim is not offered, nothing.
@@ -74,8 +89,11 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml
 
-  # Why has this claim no class, or this one? Explain it as if it was created now:
-  kubectl get postgresqlinstance my-database -o yaml | classbind explain --unbound -f -
+  # Why has this claim that class, or none? Explain it as if it was created now:
+  classbind explain PostgreSQLInstance/my-database --namespace my-team --unbound
+
+  # Which class would it get, if this class was there, too?
+  classbind explain -f claim.yaml --with new-class.yaml
 
   # Without a cluster, before anything is applied:
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
@@ -87,22 +105,19 @@ for one, and 2 if one is malformed or cannot be decided, or the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use:     "explain -f CLAIM",
-		Short:   "Say which class a claim gets, and why",
-		Long:    long,
-		Example: examples,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return failed(fmt.Errorf("name claims by their files, as in: classbind explain -f CLAIM; there are arguments: %q", args))
-			}
-			return nil
-		},
+		Use:               "explain (-f CLAIM | KIND/NAME)",
+		Short:             "Say which class a claim gets, and why",
+		Long:              long,
+		Example:           examples,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(c.Flags()); err != nil {
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.validate(c.Flags(), args); err != nil {
 				return failed(err)
 			}
-			return o.run(c.Context(), c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+			if !c.Flags().Changed("strict") {
+				o.strict = len(args) == 0
+			}
+			return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	o.addFlags(c.Flags())
@@ -111,6 +126,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		"output":    output.Complete,
 		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
+		"with":      cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"namespace": cobra.NoFileCompletions,
 		"context":   cobra.NoFileCompletions,
 
@@ -127,25 +143,62 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.classes, "classes", nil,
 		"`file` of registrations and classes, or folder, with the folders in it; - is standard input; "+
 			"may be repeated. No cluster is asked then")
+	fs.StringArrayVar(&o.with, "with", nil,
+		"the same, to put on top of what the cluster has")
+	fs.BoolVar(&o.strict, "strict", true,
+		"refuse claims that the API server would not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "",
-		"`namespace` of claims that name none; without it the kubeconfig's, or with --classes default")
+		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
 	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
 	o.cluster.Add(fs)
 }
 
-// validate returns all errors in the flags at once, flag by flag.
-func (o *options) validate(fs *pflag.FlagSet) error {
-	var errs []error
-	if len(o.claims) == 0 {
-		errs = append(errs, errors.New("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input"))
+// validate returns all errors in the flags and arguments at once, flag by flag.
+func (o *options) validate(fs *pflag.FlagSet, args []string) error {
+	errs := []error{o.validateClaims(args), o.validateFiles(), o.output.Validate()}
+	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
+		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
 	}
+	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
+		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
+	}
+	for _, flag := range []string{"kubeconfig", "context", "with"} {
+		if len(o.classes) > 0 && fs.Changed(flag) {
+			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) validateClaims(args []string) error {
+	var errs []error
+	switch {
+	case len(args) > 0 && len(o.claims) > 0:
+		errs = append(errs, fmt.Errorf("--filename: there are arguments, too, %q: name claims in one way or the other", args))
+	case len(args) > 0 && len(o.classes) > 0:
+		errs = append(errs, fmt.Errorf("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
+			"or put classes on top of the cluster's with --with", args))
+	case len(args)+len(o.claims) == 0:
+		errs = append(errs, errors.New("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, "+
+			"or a claim of the cluster, KIND/NAME"))
+	}
+	for _, arg := range args {
+		if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" || strings.Contains(name, "/") {
+			errs = append(errs, fmt.Errorf("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) validateFiles() error {
+	var errs []error
 	stdins := 0
 	for _, f := range []struct {
 		flag  string
 		paths []string
-	}{{"filename", o.claims}, {"classes", o.classes}} {
+	}{{"filename", o.claims}, {"classes", o.classes}, {"with", o.with}} {
 		for _, p := range f.paths {
 			if p == "" {
 				errs = append(errs, fmt.Errorf("--%s=%q: must be a file, a folder, or - for standard input", f.flag, p))
@@ -156,45 +209,30 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 		}
 	}
 	if stdins > 1 {
-		errs = append(errs, errors.New("-f -, --classes -: standard input can be read once: put the claims or the classes into a file"))
-	}
-	errs = append(errs, o.output.Validate())
-	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
-		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
-	}
-	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
-		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
-	}
-	for _, flag := range []string{"kubeconfig", "context"} {
-		if len(o.classes) > 0 && fs.Changed(flag) {
-			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
-		}
+		errs = append(errs, errors.New("-: standard input can be read once: put the claims or the classes into a file"))
 	}
 	return errors.Join(errs...)
 }
 
-func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer) error {
-	claims, err := readAll(o.claims, in, o.recursive)
+func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
+	claims, err := (&fileReader{in: in, recursive: o.recursive}).readAll(o.claims)
 	if err != nil {
 		return failed(err)
 	}
-	if len(claims) == 0 {
+	if len(args)+len(claims) == 0 {
 		return failed(fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", ")))
 	}
-	source, namespace, err := o.source(claims, in, progress)
+	w, err := o.world(ctx, args, claims, in, progress)
 	if err != nil {
 		return failed(err)
 	}
-	if o.namespace != "" {
-		namespace = o.namespace
-	}
-	r, err := newRegistrations(ctx, source, o.own)
+	r, err := newRegistrations(ctx, w.source, o.own)
 	if err != nil {
 		return failed(err)
 	}
 	report := newReport()
-	for _, c := range claims {
-		item, err := o.answer(ctx, r, c, namespace)
+	for _, c := range w.claims {
+		item, err := o.answer(ctx, r, c, w.namespace)
 		if err != nil {
 			return failed(fmt.Errorf("%s: %w", c.where, err))
 		}
@@ -204,27 +242,4 @@ func (o *options) run(ctx context.Context, in io.Reader, out, progress io.Writer
 		return failed(err)
 	}
 	return report.exit()
-}
-
-// source returns the source of registrations and classes, and the namespace of claims
-// that name none.
-func (o *options) source(claims []document, in io.Reader, progress io.Writer) (source, string, error) {
-	if len(o.classes) > 0 {
-		objects, err := readAll(o.classes, in, true)
-		if err != nil {
-			return nil, "", err
-		}
-		files, err := newFiles(objects, claims)
-		return files, "default", err
-	}
-	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
-	if err != nil {
-		return nil, "", err
-	}
-	namespace, err := o.cluster.Namespace()
-	if err != nil {
-		return nil, "", err
-	}
-	c, err := newCluster(config)
-	return c, namespace, err
 }

@@ -42,7 +42,12 @@ func TestExplainRefuses(t *testing.T) {
 		want   string
 	}{
 		"Nothing":              {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
-		"Argument":             {"We should not ignore a claim that is named without -f.", []string{"claim.yaml"}, `name claims by their files, as in: classbind explain -f CLAIM; there are arguments: ["claim.yaml"]`},
+		"Argument":             {"We should not ignore a claim that is named without -f.", []string{"claim.yaml"}, `"claim.yaml": must be KIND/NAME for a claim of the cluster, or -f with a file`},
+		"ArgumentOfThree":      {"We should not ignore a part of a name.", []string{"a/b/c"}, `"a/b/c": must be KIND/NAME`},
+		"ArgumentAndFile":      {"We should not ignore a claim.", []string{"-f", "a", "a/b"}, `--filename: there are arguments, too, ["a/b"]`},
+		"ArgumentOffline":      {"We should say that files have no claim of a cluster.", []string{"--classes", "a", "a/b"}, "--classes: no cluster is asked then"},
+		"WithOffline":          {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--with", "c"}, "--with: with --classes no cluster is asked"},
+		"EmptyWith":            {"We should refuse an unset variable.", []string{"-f", "a", "--with", ""}, `--with="": must be a file, a folder, or - for standard input`},
 		"EmptyFilename":        {"We should refuse an unset variable.", []string{"-f", ""}, `--filename="": must be a file, a folder, or - for standard input`},
 		"EmptyClasses":         {"We should refuse an unset variable, rather than ask a cluster.", []string{"-f", "a", "--classes", ""}, `--classes="": must be a file, a folder, or - for standard input`},
 		"StandardInputTwice":   {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
@@ -88,6 +93,7 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"NoKindInAList":     {"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered, "claim.yaml, document 1, item 2: it is no object"},
 		"NoClaimKind":       {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
 		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
+		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
 		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `cannot read the ClaimKind "databases.example.org": strict decoding error: unknown field "spec.stratgy"`},
 		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `cannot read the ClassKind "fastclasses.example.org"`},
@@ -114,7 +120,9 @@ func TestExplainReads(t *testing.T) {
 	dir := write(t, map[string]string{
 		"claims/a.yaml": documents("# A comment.", goldClaim), "claims/b.yml": other, "claims/c.json": strings.ReplaceAll(goldClaim, "mine", "third"),
 		"claims/readme.txt": "no claim", "claims/deep/d.yaml": strings.ReplaceAll(goldClaim, "mine", "deep"),
-		"list.yaml":   `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
+		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/base.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/patch.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/kinds.yaml": registered,
+		"broken/kinds.yaml": registered, "broken/half.yaml": documents(goldClass, "metadata: {name: a}"), "unreadable/kinds.yaml": registered, "unreadable/class.yaml": "kind: [a",
+		"kindless/kinds.yaml": registered, "kindless/class.yaml": "apiVersion: v1\nmetadata: {name: a}\n", "list.yaml": `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
 		"empty/a.txt": "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,
 	})
 	t.Chdir(dir)
@@ -125,15 +133,21 @@ func TestExplainReads(t *testing.T) {
 		want   []string // names of claims
 		err    string
 	}{
-		"File":         {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
-		"Files":        {reason: "We should read several files, in their order.", args: []string{"-f", "claims/b.yml", "-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"other", "mine"}},
-		"Folder":       {reason: "We should read what kubectl reads of a folder.", args: []string{"-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third"}},
-		"Recursive":    {reason: "We should read the folders in it, if told so.", args: []string{"-R", "-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third", "deep"}},
-		"List":         {reason: "We should read what kubectl get prints of several.", args: []string{"-f", "list.yaml", "--classes", "classes"}, want: []string{"mine", "other"}},
-		"Stdin":        {reason: "We should read standard input.", in: documents(goldClaim, other), args: []string{"-f", "-", "--classes", "classes"}, want: []string{"mine", "other"}},
-		"ClassesStdin": {reason: "We should read classes from standard input.", in: registered, args: []string{"-f", "claims/a.yaml", "--classes", "-"}, want: []string{"mine"}},
-		"ClassesTwice": {reason: "We should read classes of several places.", args: []string{"-f", "claims/a.yaml", "--classes", "classes/deep", "--classes", "classes/kinds.yaml"}, want: []string{"mine"}},
-		"Absent":       {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
+		"File":            {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
+		"Files":           {reason: "We should read several files, in their order.", args: []string{"-f", "claims/b.yml", "-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"other", "mine"}},
+		"Folder":          {reason: "We should read what kubectl reads of a folder.", args: []string{"-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third"}},
+		"Recursive":       {reason: "We should read the folders in it, if told so.", args: []string{"-R", "-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third", "deep"}},
+		"List":            {reason: "We should read what kubectl get prints of several.", args: []string{"-f", "list.yaml", "--classes", "classes"}, want: []string{"mine", "other"}},
+		"Stdin":           {reason: "We should read standard input.", in: documents(goldClaim, other), args: []string{"-f", "-", "--classes", "classes"}, want: []string{"mine", "other"}},
+		"ClassesStdin":    {reason: "We should read classes from standard input.", in: registered, args: []string{"-f", "claims/a.yaml", "--classes", "-"}, want: []string{"mine"}},
+		"ClassesTwice":    {reason: "We should read classes of several places.", args: []string{"-f", "claims/a.yaml", "--classes", "classes/deep", "--classes", "classes/kinds.yaml"}, want: []string{"mine"}},
+		"NoManifests":     {reason: "We should pass over what is no manifest in a folder of classes.", args: []string{"-f", "claims/a.yaml", "--classes", "chart"}, want: []string{"mine"}},
+		"HalfAManifest":   {reason: "We should not pass over a part of a manifest.", args: []string{"-f", "claims", "--classes", "broken"}, err: "cannot read broken/half.yaml, document 2: it is no object of Kubernetes"},
+		"Unreadable":      {reason: "We should not pass over what we cannot read.", args: []string{"-f", "claims", "--classes", "unreadable"}, err: "cannot read unreadable/class.yaml, document 1: "},
+		"NoKind":          {reason: "We should not pass over a manifest without its kind.", args: []string{"-f", "claims", "--classes", "kindless"}, err: "cannot read kindless/class.yaml, document 1: it is no object of Kubernetes"},
+		"NoManifestNamed": {reason: "We should not pass over a file that is named.", args: []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"}, err: "cannot read chart/values.yaml, document 1: it is no object of Kubernetes"},
+		"NoManifestClaim": {reason: "We should not pass over a claim.", args: []string{"-f", "chart", "--classes", "classes"}, err: "it is no object of Kubernetes"},
+		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
 		"AbsentClasses": {
 			reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `,
 		},
@@ -150,6 +164,10 @@ func TestExplainReads(t *testing.T) {
 				return
 			}
 			require.Zero(t, got.status, "%s: %s", tc.reason, got.stderr)
+			for _, file := range []string{"kustomization.yaml", "values.yaml", "dashboard.json", "items.yaml"} {
+				note := fmt.Sprintf("note: %q is left out: it is no manifest of Kubernetes\n", "chart/"+file)
+				assert.Equal(t, name == "NoManifests", strings.Contains(got.stderr, note), "We should say what we leave out: %s", got.stderr)
+			}
 			var report Report
 			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report))
 			var names []string
@@ -249,7 +267,7 @@ func TestDefaults(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	c := newCommand(nil)
-	for _, flag := range []string{"output", "filename", "classes", "namespace", "context", "classbind-namespace"} {
+	for _, flag := range []string{"output", "filename", "classes", "with", "namespace", "context", "classbind-namespace"} {
 		_, ok := c.GetFlagCompletionFunc(flag)
 		assert.True(t, ok, "We should complete --%s.", flag)
 	}

@@ -28,11 +28,23 @@ type document struct {
 	where string
 }
 
+// errNoManifest says that no object of a file has an apiVersion or a kind.
+var errNoManifest = errors.New("it is no object of Kubernetes: it needs an apiVersion and a kind")
+
+// fileReader reads files and standard input.
+type fileReader struct {
+	in io.Reader
+	// recursive takes the folders in a folder, too.
+	recursive bool
+	// skip is told of a file in a folder that is no manifest. Without it, such a file is an error.
+	skip func(file string)
+}
+
 // readAll reads the objects of files, folders and standard input, in their order.
-func readAll(paths []string, in io.Reader, recursive bool) ([]document, error) {
+func (r *fileReader) readAll(paths []string) ([]document, error) {
 	var all []document
 	for _, path := range paths {
-		found, err := readPath(path, in, recursive)
+		found, err := r.readPath(path)
 		if err != nil {
 			return nil, err
 		}
@@ -41,9 +53,9 @@ func readAll(paths []string, in io.Reader, recursive bool) ([]document, error) {
 	return all, nil
 }
 
-func readPath(path string, in io.Reader, recursive bool) ([]document, error) {
+func (r *fileReader) readPath(path string) ([]document, error) {
 	if path == stdin {
-		return readDocuments(in, "standard input")
+		return readDocuments(r.in, "standard input")
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -59,7 +71,7 @@ func readPath(path string, in io.Reader, recursive bool) ([]document, error) {
 			return fmt.Errorf("cannot read %q: %w", file, err)
 		}
 		if entry.IsDir() {
-			if file != path && !recursive {
+			if file != path && !r.recursive {
 				return filepath.SkipDir
 			}
 			return nil
@@ -69,6 +81,10 @@ func readPath(path string, in io.Reader, recursive bool) ([]document, error) {
 		}
 		read = true
 		found, err := readFile(file)
+		if errors.Is(err, errNoManifest) && r.skip != nil {
+			r.skip(file)
+			return nil
+		}
 		all = append(all, found...)
 		return err
 	})
@@ -94,7 +110,7 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 	for n := 1; ; n++ {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return all, checkManifests(all)
 		}
 		where := fmt.Sprintf("%s, document %d", name, n)
 		if err != nil {
@@ -111,31 +127,35 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 		if content == nil { // Only comments.
 			continue
 		}
-		found, err := objects(content, where)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
+		all = append(all, objects(content, where)...)
 	}
 }
 
+// checkManifests fails for the first object that lacks its apiVersion or its kind, with errNoManifest
+// if none of them has either.
+func checkManifests(all []document) error {
+	some := slices.ContainsFunc(all, func(d document) bool { return d.GetAPIVersion() != "" || d.GetKind() != "" })
+	for _, d := range all {
+		switch lacks := d.GetAPIVersion() == "" || d.GetKind() == ""; {
+		case lacks && some:
+			return fmt.Errorf("cannot read %s: %v", d.where, errNoManifest) //nolint:errorlint // The file is a manifest.
+		case lacks:
+			return fmt.Errorf("cannot read %s: %w", d.where, errNoManifest)
+		}
+	}
+	return nil
+}
+
 // objects returns the objects of a document, which may be a list.
-func objects(content any, where string) ([]document, error) {
+func objects(content any, where string) []document {
 	object, _ := content.(map[string]any)
 	d := document{Unstructured: unstructured.Unstructured{Object: object}, where: where}
 	if items, ok := object["items"].([]any); ok {
 		var all []document
 		for i, item := range items {
-			found, err := objects(item, fmt.Sprintf("%s, item %d", where, i+1))
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
+			all = append(all, objects(item, fmt.Sprintf("%s, item %d", where, i+1))...)
 		}
-		return all, nil
+		return all
 	}
-	if d.GetAPIVersion() == "" || d.GetKind() == "" {
-		return nil, fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", where)
-	}
-	return []document{d}, nil
+	return []document{d}
 }

@@ -2,8 +2,8 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,49 +22,62 @@ import (
 
 // files is a source that needs no cluster.
 type files struct {
+	// namespace of classes that name none.
+	namespace string
+
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
 	// crds by name.
-	crds map[string]resource
+	crds map[string]definition
 	// objects are all objects of --classes; claims are those to explain.
 	objects, claims []document
 }
 
 // newFiles reads the objects as the API server would if they were applied.
 func newFiles(objects, claims []document) (*files, error) {
-	f := &files{crds: map[string]resource{}, objects: objects, claims: claims}
-	places := map[string]string{}
+	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
+	seen := places{}
 	for i := range objects {
 		d := &objects[i]
-		id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), d.GetNamespace(), d.GetName())
-		if place, twice := places[id]; twice && d.GetName() != "" {
-			return nil, fmt.Errorf("%s: %s %q is there already, in %s: leave out one of the two", d.where, d.GetKind(), d.GetName(), place)
+		used, err := f.add(d)
+		if used && err == nil {
+			err = seen.add(d, "")
 		}
-		places[id] = d.where
-		if err := f.add(d); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
-	}
-	if len(f.claimKinds) == 0 {
-		return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 	}
 	return f, nil
 }
 
-func (f *files) add(d *document) error {
+// places of objects, by kind, namespace and name.
+type places map[string]string
+
+// add an object, which must not be there already. The parts of a kustomization that nobody reads may be.
+func (p places) add(d *document, namespace string) error {
+	id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), namespace, d.GetName())
+	if place, twice := p[id]; twice {
+		return fmt.Errorf("%s %q is there already, in %s: leave out one of the two", d.GetKind(), d.GetName(), place)
+	}
+	p[id] = d.where
+	return nil
+}
+
+// add says whether the object is a registration or a CRD.
+func (f *files) add(d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:
 		f.claimKinds = append(f.claimKinds, v1alpha1.ClaimKind{})
-		return decode(d, &f.claimKinds[len(f.claimKinds)-1])
+		return true, decode(d, &f.claimKinds[len(f.claimKinds)-1])
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClassKind"}:
 		f.classKinds = append(f.classKinds, v1alpha1.ClassKind{})
-		return decode(d, &f.classKinds[len(f.classKinds)-1])
+		return true, decode(d, &f.classKinds[len(f.classKinds)-1])
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
-		crd, err := readCRD(d)
-		f.crds[d.GetName()] = crd
-		return err
+		found, err := readCRD(d)
+		f.crds[d.GetName()] = found
+		return true, err
 	}
-	return nil
+	return false, nil
 }
 
 // decode decodes a registration strictly and fills in its defaults. It drops the
@@ -81,12 +94,18 @@ func decode(d *document, into runtime.Object) error {
 	return nil
 }
 
-// readCRD returns what the API server would say about the CRD's resource.
-func readCRD(d *document) (resource, error) {
-	cannot := func(field string) (resource, error) {
-		return resource{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
+// definition is what the API server would say about the CRD's resource.
+type definition struct {
+	resource
+	// schemas of the versions that are served; nil for a version without one.
+	schemas map[string]*objectSchema
+}
+
+func readCRD(d *document) (definition, error) {
+	cannot := func(field string) (definition, error) {
+		return definition{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
 	}
-	r := resource{}
+	r := definition{schemas: map[string]*objectSchema{}}
 	r.Group, _, _ = unstructured.NestedString(d.Object, "spec", "group")
 	if r.Kind, _, _ = unstructured.NestedString(d.Object, "spec", "names", "kind"); r.Kind == "" {
 		return cannot("spec.names.kind")
@@ -97,19 +116,23 @@ func readCRD(d *document) (resource, error) {
 	}
 	r.namespaced = scope == "Namespaced"
 	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
-	var served []string
 	for _, v := range versions {
-		if v, _ := v.(map[string]any); v["served"] == true {
-			name, _ := v["name"].(string)
-			served = append(served, name)
+		v, _ := v.(map[string]any)
+		if v["served"] != true {
+			continue
+		}
+		name, _ := v["name"].(string)
+		r.schemas[name] = nil
+		if node, ok, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema"); ok {
+			r.schemas[name] = &objectSchema{node: node}
 		}
 	}
-	if r.Version = preferred(served); r.Version == "" {
+	if r.Version = preferred(slices.Collect(maps.Keys(r.schemas))); r.Version == "" {
 		return cannot("version in spec.versions that is served")
 	}
 	text, err := d.MarshalJSON()
 	if err != nil {
-		return resource{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
+		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
 	}
 	r.schema, _ = selector.SchemaOfCRD(text, r.Version) // Without one, there is nothing to compare.
 	return r, nil
@@ -130,8 +153,8 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 // resolve finds a resource by its CRD, or else guesses it from the objects. A kind
 // without either counts as installed, and has no classes.
 func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
-	if crd, ok := f.crds[name]; ok {
-		return crd, nil
+	if found, ok := f.crds[name]; ok {
+		return found.resource, nil
 	}
 	r := resource{guessed: true}
 	_, r.Group, _ = strings.Cut(name, ".")
@@ -149,8 +172,31 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 	return r, nil
 }
 
+func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
+	for name, c := range f.crds {
+		if c.GroupKind() != kind.GroupKind() {
+			continue
+		}
+		found, served := c.schemas[kind.Version]
+		if !served {
+			return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
+		}
+		return found, nil
+	}
+	return nil, nil // Nothing is known of it.
+}
+
 func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+	classes, err := f.classList(kind)
+	if err != nil {
+		return nil, err
+	}
+	return selector.NewClasses(kind, classes), nil
+}
+
+func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
 	var classes []*selector.Class
+	seen := places{}
 	for i := range f.objects {
 		d := &f.objects[i]
 		if d.GroupVersionKind().GroupKind() != kind.GroupVersionKind.GroupKind() {
@@ -163,11 +209,14 @@ func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.
 		case !kind.Namespaced:
 			c.SetNamespace("")
 		case c.GetNamespace() == "":
-			c.SetNamespace(metav1.NamespaceDefault)
+			c.SetNamespace(f.namespace)
+		}
+		if err := seen.add(d, c.GetNamespace()); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 		classes = append(classes, kind.NewClass(c, c.Object))
 	}
-	return selector.NewClasses(kind, classes), nil
+	return classes, nil
 }
 
 func (f *files) namespaceLabels(_ context.Context, name string) (labels.Set, error) {

@@ -23,6 +23,8 @@ type source interface {
 	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
 	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
 	classes(context.Context, *selector.ClassKind) (*selector.Classes, error)
+	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
+	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
 	// namespaceLabels are nil for a namespace that is not known.
 	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
 }
@@ -57,6 +59,12 @@ type registrations struct {
 	resources  map[string]resource // of claim kinds
 	namespaces map[string]labels.Set
 	views      map[string]*view
+	schemas    map[schema.GroupVersionKind]foundSchema
+}
+
+type foundSchema struct {
+	*objectSchema
+	err error
 }
 
 // view of a claim kind.
@@ -71,6 +79,7 @@ func newRegistrations(ctx context.Context, s source, own string) (*registrations
 	return &registrations{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
 		resources: map[string]resource{}, namespaces: map[string]labels.Set{}, views: map[string]*view{},
+		schemas: map[schema.GroupVersionKind]foundSchema{},
 	}, err
 }
 
@@ -95,6 +104,15 @@ func (r *registrations) claimKind(ctx context.Context, kind schema.GroupKind) (*
 		}
 	}
 	return nil, resource{}, nil
+}
+
+func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
+	found, ok := r.schemas[kind]
+	if !ok {
+		found.objectSchema, found.err = r.schema(ctx, kind)
+		r.schemas[kind] = found
+	}
+	return found.objectSchema, found.err
 }
 
 // view of a claim kind, with all classes.

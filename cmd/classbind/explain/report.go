@@ -35,7 +35,8 @@ const (
 	Unmatched Outcome = "Unmatched"
 	// LeftAlone claims are not for classbind to bind.
 	LeftAlone Outcome = "LeftAlone"
-	// Malformed claims are refused.
+	// Malformed claims are refused: by classbind, or by --strict, which says what the API server
+	// would not store as it is.
 	Malformed Outcome = "Malformed"
 	// Undecided claims have a faulty registration: their failurePolicy decides.
 	Undecided Outcome = "Undecided"
@@ -96,7 +97,7 @@ type Claim struct {
 	Namespace  string `json:"namespace,omitempty"`
 	// Name is empty if the API server generates it.
 	Name string `json:"name,omitempty"`
-	// Source is the file, and the place in it.
+	// Source is the file, and the place in it, or the cluster.
 	Source string `json:"source"`
 }
 
@@ -180,6 +181,9 @@ func (i *Item) end(o Outcome, reason, message string) *Item {
 	return i
 }
 
+// malformedClaim is the reason for which classbind itself refuses a claim.
+const malformedClaim = "MalformedClaim"
+
 func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
 
 func (i *Item) malformed(errs field.ErrorList) *Item {
@@ -188,7 +192,7 @@ func (i *Item) malformed(errs field.ErrorList) *Item {
 		texts[n] = err.Error()
 		i.Errors = append(i.Errors, FieldError{Field: err.Field, Reason: string(err.Type), Message: err.ErrorBody()})
 	}
-	return i.end(Malformed, "MalformedClaim", strings.Join(texts, "; "))
+	return i.end(Malformed, malformedClaim, strings.Join(texts, "; "))
 }
 
 func (i *Item) note(format string, args ...any) {

@@ -102,6 +102,9 @@ func (i *Item) headline() string {
 	case LeftAlone:
 		return "left alone"
 	case Malformed:
+		if i.Reason != malformedClaim {
+			return "mistaken"
+		}
 		return "malformed, refused"
 	default:
 		return "cannot be decided"

@@ -1,5 +1,5 @@
 // Package setdefault is the command that moves the default of a claim kind from
-// one class to another: args resolves the arguments, plan says what has to change,
+// one class to another: args resolves the arguments, complete completes them, plan says what has to change,
 // move changes it, undo puts it back, and wait waits for classbind to confirm it.
 package setdefault
 
@@ -73,6 +73,7 @@ the error has the command that names all of them.`,
 		},
 	}
 	o.addFlags(c.Flags())
+	o.addCompletion(c)
 	return c
 }
 

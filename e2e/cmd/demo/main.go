@@ -93,8 +93,11 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	if keep {
 		step("Running until you interrupt it; in another shell:")
-		fmt.Printf("\nexport KUBECONFIG='%s' PATH='%s':\"$PATH\"\nkubectl get claim --namespace acme-team\ntail -f %s\n\n",
-			plane.Kubeconfig, plane.Assets, log.Name())
+		fmt.Printf("\nexport KUBECONFIG='%s' PATH='%s':'%s':\"$PATH\"\nkubectl get claim --namespace acme-team\n"+
+			"classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound\ntail -f %s\ncurl %s\n\n"+
+			"There are no nodes, and classbind runs beside the cluster: its Deployment stays at 0 of 2 pods, and\n"+
+			"kubectl delete -k deploy needs --wait=false, because nothing ends namespaces.\n\n",
+			plane.Kubeconfig, plane.Assets, filepath.Dir(command), log.Name(), server.MetricsURL)
 		<-ctx.Done()
 	}
 	step("Cleaning up")

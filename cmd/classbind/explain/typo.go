@@ -1,0 +1,60 @@
+package explain
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// nearest returns the one of others that a name resembles most, empty if it resembles none.
+func nearest(name string, others iter.Seq[string]) string {
+	best := ""
+	for _, other := range slices.Sorted(others) {
+		if resembles(name, other) && (best == "" || typos(name, other) < typos(name, best)) {
+			best = other
+		}
+	}
+	return best
+}
+
+// resembles says whether a name differs from another one only by case or by a typing error.
+// Long names may have two.
+func resembles(name, other string) bool {
+	if name == other {
+		return false
+	}
+	most := 1
+	if len(other) >= 8 {
+		most = 2
+	}
+	return typos(name, other) <= most
+}
+
+// typos counts the typing errors between two names in any case.
+func typos(a, b string) int { return distance(strings.ToLower(a), strings.ToLower(b)) }
+
+// distance counts the bytes to insert, remove, replace or swap with their neighbour, to turn a
+// into b. (The optimal string alignment of Damerau and Levenshtein.)
+func distance(a, b string) int {
+	var last []int // The row before the previous one.
+	previous := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := previous[j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, previous[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], last[j-1]+1)
+			}
+		}
+		last, previous = previous, row
+	}
+	return previous[len(b)]
+}
