@@ -334,7 +334,7 @@ func TestStatus(t *testing.T) {
 				"kinds: claimkind/databases.example.org: LateBinding is False", "kinds: claimkind/databases.example.org: ClaimsCounted is False",
 				"kinds: classkind/golds.example.org: Guarded is False", "kinds: classkind/golds.example.org: LabelsHeld is False",
 				"kinds: classkind/golds.example.org: MarksValid is False", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False",
-				"default classes: claimkind/databases.example.org: databases.example.org has 2 default classes", "weights: golds.example.org/second: its weight counts as 1",
+				"default classes: claimkind/databases.example.org: claims of databases.example.org without a selector get any of 2 default classes", "weights: golds.example.org/second: its weight counts as 1",
 			},
 		},
 		"NeverLookedAt": {
@@ -354,7 +354,18 @@ func TestStatus(t *testing.T) {
 				second.SetAnnotations(map[string]string{"default": "true"})
 				w.more = append(w.more, second)
 			},
-			want: []string{"default classes: claimkind/databases.example.org: databases.example.org has 2 default classes, and a claim without a selector gets any of them: golds.example.org/gold, golds.example.org/second"},
+			want: []string{"default classes: claimkind/databases.example.org: claims of databases.example.org without a selector get any of 2 default classes: golds.example.org/gold, golds.example.org/second"},
+		},
+		"TwoDefaultsOfTwo": {
+			reason: "We should find the same two once, whatever they are the defaults of.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = append(w.classKind.Spec.ClaimKinds, pvcs)
+				setField(t, w.pvc, "gold", "spec", "storageClassName")
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true"})
+				w.more = append(w.more, second)
+			},
+			want: []string{"default classes: claimkind/databases.example.org, claimkind/persistentvolumeclaims: claims of databases.example.org, persistentvolumeclaims without a selector get any of 2"},
 		},
 		"DefaultCordoned": {
 			reason: "We should say that the default is offered to no claim.",
