@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs/certtest"
@@ -128,10 +130,12 @@ func TestStatus(t *testing.T) {
 	t.Run("DefaultStorageClass", func(t *testing.T) { w.overruleSelectors(t) })
 
 	require.NoError(t, replica.Stop())
-	w.breakWithoutReplica(t)
-	w.serve(t)
+	w.breakWithoutReplica(t, replica.URL)
+	replica = w.serve(t)
 	w.awaitStatus(t, "We should see a replica mend what was broken while there was none.")
 	t.Run("Pods", func(t *testing.T) { w.breakPods(t) })
+	require.NoError(t, replica.Stop())
+	t.Run("CertManager", func(t *testing.T) { w.breakCertManager(t) })
 }
 
 // applySamples of deploy/samples/crossplane, as its kustomization says.
@@ -244,9 +248,9 @@ func (w *world) breakOneByOne(t *testing.T) {
 				w.kubectl(t, "label", "namespace", "acme-team", "bind=yes")
 				patch(t, sampleRedis, `{"namespaceSelector": {"matchLabels": {"bind": "yes"}}}`)
 				w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: new-team}\n---\n"+
-					"apiVersion: cache.crossplane.io/v1alpha1\nkind: RedisCluster\nmetadata: {namespace: new-team, name: left-alone}\nspec: {classSelector: {}}\n")
+					"apiVersion: cache.crossplane.io/v1alpha1\nkind: RedisCluster\nmetadata: {namespace: new-team, name: left-alone}\nspec: {classSelector: {matchLabels: {tier: none}}}\n")
 			},
-			mends: func(t *testing.T) { w.kubectl(t, "label", "namespace", "new-team", "bind=yes") },
+			mends: func(t *testing.T) { patch(t, sampleRedis, `{"namespaceSelector": null}`) },
 			want: "claims: namespaces/new-team: it is excluded from " + sampleRedis + ", and 1 claim has no class: new-team/left-alone\n" +
 				"  Do: label the namespace as spec.namespaceSelector asks, or change that: kubectl edit claimkind/" + sampleRedis,
 		},
@@ -320,8 +324,8 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 	w.awaitStatus(t, "We should find nothing once it is mended.")
 }
 
-// breakWithoutReplica what a replica would mend at once.
-func (w *world) breakWithoutReplica(t *testing.T) {
+// breakWithoutReplica what a replica would mend at once. The last was called at a URL.
+func (w *world) breakWithoutReplica(t *testing.T, url string) {
 	t.Helper()
 	const noReplica = "replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n" +
 		"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
@@ -333,36 +337,42 @@ func (w *world) breakWithoutReplica(t *testing.T) {
 	patch := func(t *testing.T, configuration, entry string) {
 		w.kubectl(t, "patch", configuration, "classbind", "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
 	}
-	var all []string
+	redisEdited := func(fields string) string {
+		return edited(claims, "the entry "+sampleRedis+".bind.classbind.io is not as classbind writes it, in "+fields)
+	}
+	const gone = "webhook entries: " + classes + "/classbind: a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
+		"  Do: the leader writes it: see the sections replicas and kinds, and kubectl describe classkind/" + sampleAzure
+	const expired = "certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at TIME\n" +
+		"  Do: have the replicas make another: kubectl delete secret --namespace classbind-system classbind-ca"
 	for _, tc := range []struct {
 		name   string
 		breaks func(*testing.T)
-		want   string
+		want   []string // of all until now
 	}{
-		{"NoReplica", func(*testing.T) {}, noReplica},
-		{
-			"EntryEdited", func(t *testing.T) {
-				patch(t, claims, `{"name": "`+sampleRedis+`.bind.classbind.io", "failurePolicy": "Ignore"}`)
-			},
-			edited(claims, "the entry "+sampleRedis+".bind.classbind.io is not as classbind writes it, in failurePolicy"),
-		},
-		{
-			"EntryGone", func(t *testing.T) {
-				patch(t, classes, `{"name": "`+sampleAzure+`.guard.classbind.io", "$patch": "delete"}`)
-			},
-			"webhook entries: " + classes + "/classbind: a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
-				"  Do: the leader writes it: see the sections replicas and kinds, and kubectl describe classkind/" + sampleAzure,
-		},
-		{
-			"CertificateExpired", func(t *testing.T) { w.expireCA(t) },
-			"certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at TIME\n" +
-				"  Do: have the replicas make another: kubectl delete secret --namespace classbind-system classbind-ca",
-		},
+		{"NoReplica", func(*testing.T) {}, []string{noReplica}},
+		{"EntryEdited", func(t *testing.T) {
+			patch(t, claims, `{"name": "`+sampleRedis+`.bind.classbind.io", "failurePolicy": "Ignore"}`)
+		}, []string{noReplica, redisEdited("failurePolicy")}},
+		{"EntryGone", func(t *testing.T) {
+			patch(t, classes, `{"name": "`+sampleAzure+`.guard.classbind.io", "$patch": "delete"}`)
+		}, []string{noReplica, redisEdited("failurePolicy"), gone}},
+		{"CertificateExpired", func(t *testing.T) { w.expireCA(t) }, []string{noReplica, redisEdited("failurePolicy"), gone, expired}},
+		{"EveryEntryMoved", func(t *testing.T) {
+			for _, configuration := range []string{claims, classes} {
+				moved := strings.ReplaceAll(w.kubectl(t, "get", configuration, "classbind", "-o", "yaml"), url, "https://localhost:1")
+				_, _, err := w.Kubectl(t.Context(), strings.NewReader(moved), "replace", "-f", "-")
+				require.NoError(t, err)
+			}
+		}, []string{
+			noReplica, redisEdited("clientConfig, failurePolicy"), gone, expired,
+			edited(claims, "the entries "+sampleMySQL+".bind.classbind.io, "+samplePostgres+".bind.classbind.io are not as classbind writes them, in clientConfig"),
+			edited(classes, "the entries cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io.guard.classbind.io, "+sampleCloudSQL+".guard.classbind.io, "+sampleRDS+
+				".guard.classbind.io are not as classbind writes them, in clientConfig"),
+		}},
 	} {
 		ok := t.Run(tc.name, func(t *testing.T) {
 			tc.breaks(t)
-			all = append(all, tc.want)
-			report, _ := w.awaitStatus(t, "We should find what is broken, once.", all...)
+			report, _ := w.awaitStatus(t, "We should find what is broken, once.", tc.want...)
 			assert.Equal(t, "replicas", report.Sections[0].Name, "We should say first that there is no replica.")
 			assert.Equal(t, "7 of 7 ready, as the last leader wrote", report.Sections[3].Summary, "We should not vouch for the status that kubectl shows.")
 		})
@@ -381,7 +391,8 @@ func (w *world) breakPods(t *testing.T) {
 	}
 	pod := func(name, image string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: name, Labels: d.Spec.Template.Labels}}
-		p.Spec.Containers = []corev1.Container{{Name: "classbind", Image: image}}
+		p.Spec = *d.Spec.Template.Spec.DeepCopy()
+		p.Spec.Containers[0].Image = image
 		require.NoError(t, w.Create(t.Context(), p))
 		return p
 	}
@@ -396,6 +407,52 @@ func (w *world) breakPods(t *testing.T) {
 	assert.Equal(t, []string{"replicas differ in their image, as in a rollout: 1 of localhost/classbind:dev, 1 of localhost/classbind:next"}, report.Sections[0].Notes)
 	ready(2)
 	w.awaitStatus(t, "We should not take a rollout for broken.")
+}
+
+// breakCertManager has the replica use certificates of cert-manager's, which the test
+// writes in its place.
+func (w *world) breakCertManager(t *testing.T) {
+	t.Helper()
+	var manifest strings.Builder
+	for _, o := range w.rendered(t, filepath.Join(w.deploy, certManager)) {
+		if o.GetKind() == "Deployment" || o.GetName() == "classbind-cert-manager" {
+			text, err := yaml.Marshal(o.Object)
+			require.NoError(t, err)
+			manifest.WriteString("---\n" + string(text))
+		}
+	}
+	w.apply(t, manifest.String())
+	ca := certtest.NewCA(t)
+	serving := ca.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}})
+	key, err := x509.MarshalPKCS8PrivateKey(serving.Key)
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1alpha1.TLSSecret}, Type: corev1.SecretTypeTLS}
+	secret.Data = map[string][]byte{
+		corev1.ServiceAccountRootCAKey: ca.PEM(), corev1.TLSCertKey: serving.PEM(),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+	require.NoError(t, w.Create(t.Context(), secret))
+	dir := t.TempDir()
+	for name, text := range secret.Data {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	w.serve(t, "--certs=cert-manager", "--cert-dir="+dir)
+	report, _ := w.awaitStatus(t, "We should find nothing wrong with the other kind of certificates.")
+	assert.Equal(t, []string{"the Secret classbind-ca is left of other certificates, and its CA is still trusted: delete it once no replica uses it"}, report.Sections[1].Notes)
+
+	w.kubectl(t, "delete", "role", "classbind-cert-manager", "--namespace="+classbind.Namespace)
+	w.awaitStatus(t, "We should ask for the rights that go with cert-manager.",
+		"rights: serviceaccounts/classbind-system/classbind: "+classbind.User+` may not list, watch secrets, "classbind-tls"`+"\n  Do: kubectl apply -k deploy/cert-manager")
+	w.apply(t, manifest.String())
+
+	secret.Data[corev1.TLSCertKey] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+	require.NoError(t, w.Update(t.Context(), secret))
+	w.awaitStatus(t, "We should find that cert-manager does not renew.",
+		"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at TIME\n"+
+			"  Do: see what cert-manager says: kubectl describe certificates --namespace classbind-system")
+	secret.Data[corev1.TLSCertKey] = serving.PEM()
+	require.NoError(t, w.Update(t.Context(), secret))
+	w.awaitStatus(t, "We should find nothing once it is mended.")
 }
 
 // expireCA puts an expired CA in the place of classbind's.

@@ -564,7 +564,7 @@ func (w *world) pod(name, image string) *corev1.Pod {
 
 // certManager issues the certificates from now on.
 func (w *world) certManager() {
-	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs=cert-manager"}
+	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
 	w.secret.Name = v1alpha1.TLSSecret
 }
 
