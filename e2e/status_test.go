@@ -105,15 +105,6 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 	return report, table
 }
 
-const (
-	samplePostgres = "postgresqlinstances.database.crossplane.io"
-	sampleMySQL    = "mysqlinstances.database.crossplane.io"
-	sampleRedis    = "redisclusters.cache.crossplane.io"
-	sampleRDS      = "rdsinstanceclasses.database.aws.crossplane.io"
-	sampleCloudSQL = "cloudsqlinstanceclasses.database.gcp.crossplane.io"
-	sampleAzure    = "redisclasses.cache.azure.crossplane.io"
-)
-
 // TestStatus breaks an installation with the samples in one way after the other, has the
 // command say what is broken, and nothing else, and mends it.
 func TestStatus(t *testing.T) {
@@ -136,23 +127,6 @@ func TestStatus(t *testing.T) {
 	t.Run("Pods", func(t *testing.T) { w.breakPods(t) })
 	require.NoError(t, replica.Stop())
 	t.Run("CertManager", func(t *testing.T) { w.breakCertManager(t) })
-}
-
-// applySamples of deploy/samples/crossplane, as its kustomization says.
-func (w *world) applySamples(t *testing.T) {
-	t.Helper()
-	samples := filepath.Join(w.deploy, "samples", "crossplane")
-	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	w.awaitCRDs(t, samplePostgres, sampleMySQL, sampleRedis, sampleRDS, sampleCloudSQL, sampleAzure, "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io")
-	w.kubectl(t, "apply", "-k", samples)
-	for _, kind := range []string{samplePostgres, sampleMySQL, sampleRedis} {
-		w.awaitClaims(t, kind)
-	}
-	w.awaitClasses(t, sampleRDS, 2)
-	w.awaitClasses(t, sampleCloudSQL, 2)
-	w.awaitClasses(t, "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io", 3)
-	w.awaitClasses(t, sampleAzure, 1)
-	w.kubectl(t, "apply", "-f", filepath.Join(samples, "claims.yaml"))
 }
 
 // strangersStatus is what those see who may read little or nothing.
@@ -192,6 +166,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 	patch := func(t *testing.T, kind, spec string) {
 		w.kubectl(t, "patch", "claimkind", kind, "--type=merge", "-p", `{"spec": `+spec+`}`)
 	}
+	var said string
 	for _, tc := range []struct {
 		name          string
 		breaks, mends func(*testing.T)
@@ -238,7 +213,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 		},
 		{
 			name: "ClassGone", mends: apply("classes.yaml"), readme: true,
-			breaks: func(t *testing.T) { w.kubectl(t, "delete", sampleRDS, "gitlab-production") },
+			breaks: func(t *testing.T) { said = w.kubectl(t, "delete", "rdsinstanceclass", "gitlab-production") },
 			want: "claims: claimkind/" + samplePostgres + `: 1 claim has a class that is gone: acme-team/gitlab-praefect-database ("` + sampleRDS + "/gitlab-production\")\n" +
 				"  Do: create the class again, or delete the claims and create them again, to get another",
 		},
@@ -266,7 +241,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 			tc.breaks(t)
 			_, table := w.awaitStatus(t, "We should find what is broken, once.", tc.want)
 			if tc.readme {
-				w.compareWithREADME(t, table)
+				compareWithREADME(t, "$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ bin/classbind status\n"+table)
 			}
 			tc.mends(t)
 			w.awaitStatus(t, "We should find nothing once it is mended.")
@@ -286,15 +261,17 @@ func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
 	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "kinds.yaml"))
 }
 
-// compareWithREADME the report that it shows.
-func (w *world) compareWithREADME(t *testing.T, table string) {
+// compareWithREADME what it shows of status.
+func compareWithREADME(t *testing.T, said string) {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	_, sample, found := strings.Cut(string(text), "$ bin/classbind status\n")
+	_, section, found := strings.Cut(string(text), "\n## Ask what is broken\n")
+	require.True(t, found)
+	_, sample, found := strings.Cut(section, "```console\n")
 	require.True(t, found)
 	sample, _, _ = strings.Cut(sample, "```\n")
-	assert.Equal(t, untimed(sample), untimed(table), "We should show in README what the command prints.")
+	assert.Equal(t, untimed(sample), untimed(said), "We should show in README what the commands print.")
 }
 
 // overruleSelectors of PersistentVolumeClaims by a default StorageClass.

@@ -47,8 +47,8 @@ func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.
 			of = fmt.Sprintf(" the newest of %d,", len(defaults))
 		}
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonDefaultStorageClass
-		c.Message = fmt.Sprintf("the API server gives every claim without a StorageClass the default one, %q,%s before classbind is asked, "+
-			"so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
+		c.Message = fmt.Sprintf("the API server gives every claim without a StorageClass the default one, %q,%s before classbind is "+
+			"asked, so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
 	}
 	return c
 }

@@ -61,8 +61,9 @@ func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*select
 			in = " in namespace " + seat.Namespace
 		}
 		faults = append(faults, defaultFault{
-			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s", len(defaults), in, selector.List(names)),
-			do:   setDefault(names[0]),
+			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s",
+				len(defaults), in, selector.List(names)),
+			do: setDefault(names[0]),
 		})
 	}
 	for _, c := range defaults {

@@ -797,7 +797,7 @@ func TestOwnRights(t *testing.T) {
 		"components/self-signed":  rightsOfIssuer[selfSigned],
 		"components/cert-manager": rightsOfIssuer[certManager],
 	} {
-		text, err := os.ReadFile("../../../deploy/" + file + "/rbac.yaml")
+		text, err := os.ReadFile("../../../deploy/" + file + "/rbac.yaml") //nolint:gosec // The test names the files.
 		require.NoError(t, err)
 		var deployed, checked []string
 		for manifest := range strings.SplitSeq(string(text), "\n---\n") {
