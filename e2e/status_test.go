@@ -279,15 +279,15 @@ func (w *world) overruleSelectors(t *testing.T) {
 	t.Helper()
 	mark := `annotations: {storageclass.kubernetes.io/is-default-class: "true"}`
 	w.apply(t, "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: slow, labels: {tier: iron}, "+mark+"}\nprovisioner: disk.test\n")
-	w.apply(t, vendor("storage.k8s.io")+
-		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
-		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
 	w.apply(t, `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {namespace: default, name: disk, annotations: {classbind.io/class-selector: tier=gold}}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
+	w.apply(t, vendor("storage.k8s.io")+
+		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
 	report, _ := w.awaitStatus(t, "We should find that selectors do nothing.",
 		`kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): the API server gives every claim without a StorageClass the default one, "slow", `+
 			"before classbind is asked, so its class selector does nothing: kubectl annotate storageclass slow storageclass.kubernetes.io/is-default-class-\n"+

@@ -175,13 +175,18 @@ func (c *claims) report(s *Section) {
 		s.found(where, "create the class again, or delete the claims and create them again, to get another",
 			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(c.excluded)) {
+	namespaces := slices.Sorted(maps.Keys(c.excluded))
+	for _, namespace := range namespaces[:min(len(namespaces), maxExamples)] {
 		do := "label the namespace as spec.namespaceSelector asks, or change that: kubectl edit " + where
 		if _, never := c.selected.Known(namespace); never {
 			do = "move the claims: classbind never binds those of this namespace"
 		}
 		s.found("namespaces/"+namespace, do, "it is excluded from %s, and %s no class: %s",
 			c.kind.Name, have(c.excluded[namespace].all), c.excluded[namespace])
+	}
+	if more := len(namespaces) - maxExamples; more > 0 {
+		s.found(where, "change spec.namespaceSelector: kubectl edit "+where,
+			"%d more namespaces are excluded, and have claims without a class", more)
 	}
 	const overruled = "%s a default StorageClass of Kubernetes, which the selector does not match: %s"
 	switch {

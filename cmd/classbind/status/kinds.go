@@ -40,7 +40,7 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
-	if i.leaderErr == nil && !i.leads {
+	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {
 		s.Summary += ", as the last leader wrote"
 	}
 	if len(i.claimKinds) == 0 {

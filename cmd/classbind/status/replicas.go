@@ -62,11 +62,8 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
 		s.unread("the Pods of "+i.own, err)
 	}
-	ready := int32(0)
 	for n := range i.deployments {
-		d := &i.deployments[n]
-		ready += d.Status.ReadyReplicas
-		summary = append(summary, deploymentState(d, pods.Items, s))
+		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
 	}
 	s.images(i.deployments, pods.Items)
 	where := "leases/" + i.own + "/" + v1alpha1.LeaderLease
@@ -75,11 +72,11 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 		s.unread("the Lease "+where, i.leaderErr)
 	case i.leads:
 		summary = append(summary, "the leader is "+i.leader)
-	case i.leader == "" && ready > 0: // With --leader-elect=false, there is no Lease.
+	case i.needsNoLease():
 		summary = append(summary, "no Lease of a leader")
 	default:
 		summary = append(summary, "no leader")
-		if ready == 0 && len(s.Findings) > 0 {
+		if i.ready() == 0 && len(s.Findings) > 0 {
 			break // Where none is ready, none leads.
 		}
 		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.own),
@@ -87,6 +84,18 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	}
 	s.Summary = strings.Join(summary, ", ")
 }
+
+// ready replicas of all Deployments.
+func (i *installation) ready() (ready int32) {
+	for n := range i.deployments {
+		ready += i.deployments[n].Status.ReadyReplicas
+	}
+	return ready
+}
+
+// needsNoLease says that replicas are ready though none ever led: with
+// --leader-elect=false, there is no Lease.
+func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
 // deploymentState is a summary of a Deployment.
 func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {

@@ -508,6 +508,21 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
 		},
+		"ManyNamespacesExcluded": {
+			reason: "We should name a few of many namespaces.",
+			change: func(w *world) {
+				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				for n := range 7 {
+					namespace := fmt.Sprint("team-", n)
+					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, object("example.org/v1", "Database", namespace, "unbound"))
+				}
+			},
+			want: []string{
+				"claims: namespaces/team-0: ", "claims: namespaces/team-1: ", "claims: namespaces/team-2: ", "claims: namespaces/team-3: ", "claims: namespaces/team-4: ",
+				"claims: claimkind/databases.example.org: 2 more namespaces are excluded, and have claims without a class",
+			},
+		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
 			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "lost")) },
@@ -782,12 +797,17 @@ func TestOverruledOnce(t *testing.T) {
 func TestWithoutLeader(t *testing.T) {
 	w := newWorld(t)
 	w.lease.Spec.HolderIdentity = nil
-	w.deployment.Status.ReadyReplicas = 0
-	report, err := w.report(t)
-	require.NoError(t, err)
-	table, err := report.table()
-	require.NoError(t, err)
-	assert.Contains(t, string(table), "3 of 3 ready, as the last leader wrote\n", "We should not vouch for what nobody keeps.")
+	for ready, want := range map[int32]string{
+		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
+		2: "3 of 3 ready\n",                           // --leader-elect=false
+	} {
+		w.deployment.Status.ReadyReplicas = ready
+		report, err := w.report(t)
+		require.NoError(t, err)
+		table, err := report.table()
+		require.NoError(t, err)
+		assert.Contains(t, string(table), want, "We should vouch for no more than a replica does, of %d.", ready)
+	}
 }
 
 // TestOwnRights compares the rights with those of deploy/.
