@@ -101,8 +101,8 @@ func (s *objectSchema) decode(object map[string]any) []FieldError {
 // index of a list, in a path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// noSuchField looks for a field of the schema that was meant. A key of a map that has a dot leads it astray,
-// and no field is suggested.
+// noSuchField says which field may be meant instead of one that the schema does not have. Below a key of a
+// map that has a dot, it finds none.
 func (s *objectSchema) noSuchField(path string) string {
 	parent, name := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
