@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -150,9 +151,9 @@ func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
 // fieldUnknown is the reason for which the API server would not store a field.
 const fieldUnknown = "FieldUnknown"
 
-// fieldErrors are those of a library, shortened and sorted: it reads maps.
+// fieldErrors are those of a library, shortened. They are sorted, as it reads maps, and none is there
+// twice: the published schema of an embedded object requires its kind again.
 func fieldErrors(list field.ErrorList) []FieldError {
-	slices.SortStableFunc(list, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	errs := make([]FieldError, len(list))
 	for n, err := range list {
 		if err.Type == field.ErrorTypeRequired && err.Detail == "" {
@@ -163,7 +164,10 @@ func fieldErrors(list field.ErrorList) []FieldError {
 			errs[n].Field = "" // A rule of the whole claim.
 		}
 	}
-	return errs
+	slices.SortFunc(errs, func(a, b FieldError) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(errs)
 }
 
 // atMost limits errors to MaxErrors. The last one says that there are more.
