@@ -68,7 +68,8 @@ func (o *options) decide(
 	}
 	item.Notes = append(item.Notes, v.notes...)
 	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
-		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers", item.Claim.APIVersion, version)
+		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers",
+			item.Claim.APIVersion, version)
 	}
 	item.decideBy(k)
 	decider := &selector.Decider{Fresh: o.fresh}

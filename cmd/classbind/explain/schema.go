@@ -91,7 +91,12 @@ func (s *objectSchema) decode(object map[string]any) []FieldError {
 		errs = fieldErrors(field.ErrorList{err})
 	}
 	for _, path := range append(paths, ofMetadata...) {
-		errs = append(errs, FieldError{Field: path, Reason: fieldUnknown, Message: s.noSuchField(path)})
+		if len(errs) > v1alpha1.MaxErrors { // No more are shown.
+			break
+		}
+		errs = append(errs, FieldError{
+			Field: brief.Text(path, v1alpha1.MaxMessageBytes), Reason: fieldUnknown, Message: s.noSuchField(path),
+		})
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.fields)
 	defaulting.Default(object, s.fields)
@@ -104,6 +109,10 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // noSuchField says which field may be meant instead of one that the schema does not have. Below a key of a
 // map that has a dot, it finds none.
 func (s *objectSchema) noSuchField(path string) string {
+	const remove = "the schema has no such field, and the API server does not store it: correct or remove it"
+	if len(path) > v1alpha1.MaxMessageBytes {
+		return remove // It resembles none, and would take long to compare.
+	}
 	parent, name := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		parent, name = path[:i+1], path[i+1:]
@@ -128,7 +137,7 @@ func (s *objectSchema) noSuchField(path string) string {
 	if property := nearest(name, maps.Keys(at.Properties)); property != "" {
 		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", parent, property)
 	}
-	return "the schema has no such field, and the API server does not store it: correct or remove it"
+	return remove
 }
 
 // uncompiled is how the library begins the error for a rule that it cannot compile.

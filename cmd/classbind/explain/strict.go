@@ -83,7 +83,11 @@ func (i *Item) check(
 		}
 	}
 	if len(errs) > 0 {
-		i.mistaken("UnknownField", errs...)
+		reason := "UnknownField"
+		if slices.ContainsFunc(errs, func(e FieldError) bool { return e.Reason != fieldUnknown }) {
+			reason = invalid
+		}
+		i.mistaken(reason, errs...)
 	}
 	return s
 }
@@ -120,7 +124,7 @@ func (i *Item) asStored(
 		return i
 	}
 	refused := &Item{Claim: i.Claim, Notes: i.Notes, Warning: warning}
-	return refused.mistaken("Invalid", errs...)
+	return refused.mistaken(invalid, errs...)
 }
 
 // nearPath returns an error if an object has no field at a path, but one whose name resembles it.
@@ -135,7 +139,7 @@ func nearPath(object map[string]any, path []string) *FieldError {
 			break
 		}
 		return &FieldError{
-			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: "FieldUnknown",
+			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: fieldUnknown,
 			Message: fmt.Sprintf("did you mean %s? Nothing is at %s", strings.Join(path[:n+1], "."), strings.Join(path, ".")),
 		}
 	}
@@ -148,8 +152,12 @@ func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
 	return i.end(Malformed, reason, joined(i.Errors)+" (--strict=false explains the claim as it is)")
 }
 
-// fieldUnknown is the reason for which the API server would not store a field.
-const fieldUnknown = "FieldUnknown"
+const (
+	// invalid is the reason for which the API server would refuse a claim.
+	invalid = "Invalid"
+	// fieldUnknown is the reason for which it would not store a field.
+	fieldUnknown = "FieldUnknown"
+)
 
 // fieldErrors are those of a library, shortened. They are sorted, as it reads maps, and none is there
 // twice: the published schema of an embedded object requires its kind again.
@@ -159,7 +167,10 @@ func fieldErrors(list field.ErrorList) []FieldError {
 		if err.Type == field.ErrorTypeRequired && err.Detail == "" {
 			err.Detail = "set it"
 		}
-		errs[n] = FieldError{Field: err.Field, Reason: string(err.Type), Message: brief.Text(err.ErrorBody(), v1alpha1.MaxMessageBytes)}
+		errs[n] = FieldError{
+			Field: brief.Text(err.Field, v1alpha1.MaxMessageBytes), Reason: string(err.Type),
+			Message: brief.Text(err.ErrorBody(), v1alpha1.MaxMessageBytes),
+		}
 		if err.Field == (*field.Path)(nil).String() {
 			errs[n].Field = "" // A rule of the whole claim.
 		}
@@ -186,7 +197,7 @@ func joined(errs []FieldError) string {
 	for n, e := range errs {
 		texts[n] = e.Message
 		if e.Field != "" {
-			texts[n] = brief.Text(e.Field, v1alpha1.MaxMessageBytes) + ": " + e.Message
+			texts[n] = e.Field + ": " + e.Message
 		}
 	}
 	return strings.Join(texts, "; ")

@@ -232,6 +232,10 @@ func TestStrictValues(t *testing.T) {
 			claim: gold(`, "a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1`),
 			want:  append(slices.Repeat([]string{"spec."}, 9), " FieldValueTooMany there is more wrong"),
 		},
+		"LongName": {
+			reason: "We should shorten the name of a field.", claim: gold(`, "` + strings.Repeat("x", 1000) + `": 1`), code: "UnknownField",
+			want: []string{"spec.xxx"},
+		},
 		"Long": {
 			reason: "We should shorten what is long.", claim: claim(`{"name": "mine"}`, `{"engine": "`+strings.Repeat("x", 10_000)+`"}`),
 			want: []string{`spec.engine FieldValueNotSupported Unsupported value: "xxx`}, notes: "the rules (CEL)",
@@ -261,7 +265,7 @@ func TestStrictValues(t *testing.T) {
 		"NoName":       {reason: "We should know that a claim needs a name.", claim: claim(`{}`, `{"engine": "mysql"}`), want: []string{"metadata.name FieldValueRequired Required value: name or generateName is required"}, notes: "the rules (CEL)"},
 		"Name":         {reason: "We should know what a name may be.", claim: claim(`{"name": "My_DB"}`, `{"engine": "mysql"}`), want: []string{`metadata.name FieldValueInvalid Invalid value: "My_DB": a lowercase RFC 1123 subdomain`}},
 		"Label":        {reason: "We should know what a label may be.", claim: claim(`{"name": "mine", "labels": {"a": "b c"}}`, `{"engine": "mysql"}`), want: []string{`metadata.labels FieldValueInvalid Invalid value: "b c": a valid label`}},
-		"LabelType":    {reason: "We should know that labels are texts.", claim: claim(`{"name": "mine", "labels": {"a": true}}`, `{"engine": "mysql"}`), code: "UnknownField", want: []string{"metadata FieldValueInvalid Invalid value: "}},
+		"LabelType":    {reason: "We should know that labels are texts.", claim: claim(`{"name": "mine", "labels": {"a": true}}`, `{"engine": "mysql"}`), want: []string{"metadata FieldValueInvalid Invalid value: "}},
 		"MetadataField": {
 			reason: "We should know the fields of metadata.", claim: claim(`{"name": "mine", "lables": {"a": "b"}}`, `{"engine": "mysql"}`), code: "UnknownField",
 			want: []string{"metadata.lables FieldUnknown the schema has no such field"},
@@ -295,6 +299,7 @@ func TestStrictValues(t *testing.T) {
 			require.Len(t, item.Errors, len(tc.want), "%s: %v", tc.reason, item.Errors)
 			for n, e := range item.Errors {
 				assert.Contains(t, e.Field+" "+e.Reason+" "+e.Message, tc.want[n], tc.reason)
+				assert.LessOrEqual(t, len(e.Field), v1alpha1.MaxMessageBytes, "We should shorten what is long.")
 				assert.LessOrEqual(t, len(e.Message), v1alpha1.MaxMessageBytes, "We should shorten what is long.")
 			}
 			assert.NotContains(t, got.stdout, "<nil>", "We should not call the whole claim <nil>.")
