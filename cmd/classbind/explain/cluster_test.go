@@ -358,6 +358,15 @@ func TestExplainCluster(t *testing.T) {
 				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
 			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", which was registered first: `},
 		},
+		"WithKindAgain": {
+			reason: "We should know what the cluster says of a class kind that the files have, too.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "NotPermitted"))
+			},
+			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
+			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",
 			args:   []string{"--with", "new.yaml"},

@@ -20,27 +20,26 @@ type overlay struct {
 
 func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
 	claimKinds, classKinds, err := o.cluster.registrations(ctx)
-	claimKinds = replace[v1alpha1.ClaimKind](claimKinds, o.files.claimKinds)
-	classKinds = replace[v1alpha1.ClassKind](classKinds, o.files.classKinds)
+	claimKinds = replace(claimKinds, o.files.claimKinds, func(old *v1alpha1.ClaimKind, next v1alpha1.ClaimKind) { old.Spec = next.Spec })
+	classKinds = replace(classKinds, o.files.classKinds, func(old *v1alpha1.ClassKind, next v1alpha1.ClassKind) { old.Spec = next.Spec })
 	return claimKinds, classKinds, err
 }
 
-// replace returns all with next, which take the place of those of their names and are as old. The others
-// of next were created just now, at the same time.
+// replace returns all with next. Those of the same name keep all but what change takes of the next one,
+// such as their age and status. The others of next were created just now, at the same time.
 func replace[T any, P interface {
 	*T
 	metav1.Object
-}](all, next []T) []T {
+}](all, next []T, change func(P, T)) []T {
 	now := metav1.Now()
 	for _, t := range next {
 		i := slices.IndexFunc(all, func(old T) bool { return P(&old).GetName() == P(&t).GetName() })
-		if i < 0 {
-			P(&t).SetCreationTimestamp(now)
-			all = append(all, t)
+		if i >= 0 {
+			change(P(&all[i]), t)
 			continue
 		}
-		P(&t).SetCreationTimestamp(P(&all[i]).GetCreationTimestamp())
-		all[i] = t
+		P(&t).SetCreationTimestamp(now)
+		all = append(all, t)
 	}
 	return all
 }
