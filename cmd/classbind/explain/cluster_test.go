@@ -139,6 +139,7 @@ func TestExplainCluster(t *testing.T) {
 		change(spec)
 		return list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
 	}
+	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
 	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
 	for name, tc := range map[string]struct {
@@ -303,7 +304,7 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) {
 				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = object{"spec": "a"}
 			},
-			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD of Database: "},
+			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "},
 		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
@@ -366,6 +367,42 @@ func TestExplainCluster(t *testing.T) {
 			},
 			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
 			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+		},
+		"WithWrongPath": {
+			reason: "We should compare the paths of the files with the schema of the cluster.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with:   strings.Replace(claimKind, "}}", `}, "spec": {"paths": {"classRef": ".spec.clasRef"}}}`, 1),
+			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: paths.classRef: the schema has no field .spec.clasRef: "},
+		},
+		"WithRightPath": {
+			reason: "We should not believe the status about other paths than those of the files.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["paths"].(object)["classRef"] = ".spec.clasRef" }, pruned)
+			},
+			with: claimKind,
+			want: []string{"Database team/mine: bound to "},
+		},
+		"WithSchema": {
+			reason: "We should not believe the status about another schema than that of the files.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
+			},
+			with: databaseCRD,
+			want: []string{"Database team/mine: bound to "},
+		},
+		"ReferencePruned": {
+			reason: "We should believe the status about the paths of the cluster, as the server does.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
+			},
+			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "as it is"},
+		},
+		"PathsNotCompared": {
+			reason: "We should say that we cannot compare the paths.", args: []string{"--strict=false"},
+			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
+			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
 		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",

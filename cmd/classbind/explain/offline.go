@@ -113,17 +113,15 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 // ownSchemas are the schemas of ClaimKinds and ClassKinds.
 var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
 	schemas := map[schema.GroupVersionKind]*objectSchema{}
-	for _, file := range []string{"claimkinds", "classkinds"} {
-		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + file + ".yaml")
+	for kind, plural := range map[string]string{"ClaimKind": "claimkinds", "ClassKind": "classkinds"} {
+		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + plural + ".yaml")
 		if err != nil {
 			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
 		}
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, definition); err != nil {
+		if text, err = yaml.YAMLToJSON(text); err != nil {
 			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
 		}
-		kind := v1alpha1.GroupVersion.WithKind(definition.Spec.Names.Kind)
-		if schemas[kind], err = schemaOfCRD(definition, kind.Version); err != nil {
+		if schemas[v1alpha1.GroupVersion.WithKind(kind)], err = schemaOfCRD(text, v1alpha1.GroupVersion.Version); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +131,9 @@ var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSche
 // definition is what the API server would say about the CRD's resource.
 type definition struct {
 	resource
-	crd *apiextensionsv1.CustomResourceDefinition
+	// served are the versions.
+	served []string
+	crd    []byte
 }
 
 func readCRD(d *document) (definition, error) {
@@ -141,22 +141,21 @@ func readCRD(d *document) (definition, error) {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
 	}
 	text, err := d.MarshalJSON()
-	r := definition{crd: &apiextensionsv1.CustomResourceDefinition{}}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err == nil {
-		err = json.Unmarshal(text, r.crd)
+		err = json.Unmarshal(text, crd)
 	}
 	if err != nil {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
 	}
-	spec := &r.crd.Spec
+	spec, r := &crd.Spec, definition{crd: text}
 	r.Group, r.Kind, r.namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
-	var served []string
 	for _, v := range spec.Versions {
 		if v.Served {
-			served = append(served, v.Name)
+			r.served = append(r.served, v.Name)
 		}
 	}
-	r.Version = preferred(served)
+	r.Version = preferred(r.served)
 	switch {
 	case r.Kind == "":
 		return cannot("spec.names.kind")
@@ -165,7 +164,6 @@ func readCRD(d *document) (definition, error) {
 	case r.Version == "":
 		return cannot("version in spec.versions that is served")
 	}
-	r.schema, _ = selector.SchemaOfCRD(text, r.Version) // Without one, there is nothing to compare.
 	return r, nil
 }
 
@@ -208,10 +206,7 @@ func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*object
 		if c.GroupKind() != kind.GroupKind() {
 			continue
 		}
-		served := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return v.Served && v.Name == kind.Version
-		}
-		if !slices.ContainsFunc(c.crd.Spec.Versions, served) {
+		if !slices.Contains(c.served, kind.Version) {
 			return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
 		}
 		return schemaOfCRD(c.crd, kind.Version)

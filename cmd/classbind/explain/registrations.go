@@ -33,8 +33,6 @@ type source interface {
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
-	// schema is nil where it is not known.
-	schema *selector.Schema
 	// guessed says that the scope is that of the objects that are known.
 	guessed bool
 }
@@ -142,16 +140,23 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}
-	if s := r.resources[k.Name].schema; s != nil {
-		v.comparePaths(s)
+	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
+		r.comparePaths(ctx, v)
 	}
 	r.views[k.Name] = v
 	return v, nil
 }
 
-// comparePaths with the schema of the claims, as the leader does.
-func (v *view) comparePaths(s *selector.Schema) {
-	switch problem, pruned := v.PathsProblem(v.Kind.CheckPaths(s)); {
+// comparePaths of a registration with the schema of the claims, as the leader does.
+func (r *registrations) comparePaths(ctx context.Context, v *view) {
+	s, err := r.schemaOf(ctx, r.resources[v.Kind.Name].GroupVersionKind)
+	if err != nil {
+		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
+	}
+	if s == nil {
+		return
+	}
+	switch problem, pruned := v.PathsProblem(v.Kind.CheckPaths(s.paths)); {
 	case pruned:
 		v.Fault = &selector.Fault{Reason: v1alpha1.ReasonReferencePruned, Text: fmt.Sprintf("claim kind %q: %s", v.Kind.Name, problem)}
 	case problem != "":
