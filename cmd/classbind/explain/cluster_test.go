@@ -11,9 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
 type object = map[string]any
@@ -530,6 +533,21 @@ func TestExplainCompletes(t *testing.T) {
 			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
 			got := run(t, "", append([]string{"__complete", "--kubeconfig", "config"}, tc.args...)...)
 			assert.Equal(t, tc.want, got.stdout, tc.reason)
+		})
+	}
+}
+
+// TestExplainCompletesInTime has no one wait at a prompt for a cluster that does not answer.
+func TestExplainCompletesInTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+	for _, typed := range []string{"", "Database/"} {
+		t.Run(typed, func(t *testing.T) {
+			begin := time.Now()
+			got := run(t, "", "__complete", "--kubeconfig", "config", typed)
+			assert.Regexp(t, `^:[46]\n`, got.stdout, "We should offer nothing.")
+			assert.Less(t, time.Since(begin), connect.CompletionTimeout+2*time.Second, "We should not ask again and again.")
 		})
 	}
 }
