@@ -82,8 +82,8 @@ and with the reference to its class, its metadata, types, required fields, value
 the rules (CEL), within the API server's limits of cost. Rules that compare it with an
 older one do not apply. Not checked are other admission webhooks and policies, and of
 a kind without a CRD, such as PersistentVolumeClaim, anything but its fields. Where no
-schema is at hand, a field is wrong whose name resembles one that the ClaimKind reads,
-which the claim does not have. Claims of files are explained so unless --strict=false,
+schema is at hand, a field is wrong whose name resembles that of the selector or of the
+reference, which the claim does not have. Claims of files are explained so unless --strict=false,
 which takes them as they are written, without defaults; those of the cluster, which
 were stored, only with --strict.
 

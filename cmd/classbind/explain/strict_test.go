@@ -61,8 +61,10 @@ func TestStrict(t *testing.T) {
 			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "did you mean example.org/v1 Database of databases.example.org?",
 		},
 		"Group": {
-			reason: "We should not leave alone a kind of a group with a typing error.", claim: typed("example.org/v1", "exmaple.org/v1"),
-			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "did you mean databases.example.org?",
+			reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered",
+		},
+		"ShortKind": {
+			reason: "We should not take one short name for another.", claim: typed("Database", "VM"), outcome: "LeftAlone", code: "NotRegistered",
 		},
 		"OtherKind": {
 			reason: "We should leave alone a kind that resembles none.", claim: typed("Database", "Queue"), outcome: "LeftAlone", code: "NotRegistered",
@@ -113,6 +115,9 @@ func TestStrict(t *testing.T) {
 			reason: "We should know that the API server drops all of an object without properties.", claim: claim(`{"classSelector": {}, "closed": {"a": 1}}`), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.closed.a", want: "correct or remove it",
 		},
+		"OtherFields": {
+			reason: "We should not take the fields of other controllers for typing errors.", claim: claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`),
+		},
 		"Labels":         {reason: "We should let a map have any key.", claim: claim(`{"classSelector": {"matchLabels": {"tier": "gold"}}}`), crd: true},
 		"Embedded":       {reason: "We should let an embedded object have its kind and metadata.", claim: claim(`{"classSelector": {}, "template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "size": 1}}`), crd: true},
 		"Preserved":      {reason: "We should let an object have any field that is preserved.", claim: claim(`{"classSelector": {}, "classRef": {"anything": 1}}`), crd: true, outcome: "LeftAlone", code: "Settled"},
@@ -120,7 +125,8 @@ func TestStrict(t *testing.T) {
 		"BothWithoutCRD": {reason: "We should not take a field for a typing error of one that is there, too.", claim: claim(`{"classSelector": {}, "classSelectors": 1}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`)
+			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`,
+				`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "dbs.example.org"}}`)
 			if tc.crd {
 				classes = documents(classes, databaseCRD)
 			}
@@ -363,19 +369,23 @@ func TestResembles(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		"Same":          {"classRef", "classRef", false},
-		"Case":          {"classref", "classRef", true},
-		"Left out":      {"clasRef", "classRef", true},
-		"Swapped":       {"calssRef", "classRef", true},
-		"Two":           {"clasSelctor", "classSelector", true},
-		"Three":         {"clsSelctor", "classSelector", false},
-		"Short":         {"spce", "spec", true},
-		"ShortTwo":      {"spe", "specs", false},
-		"Other":         {"class", "classRef", false},
-		"Empty":         {"", "a", true},
-		"OtherClass":    {"redisclasses", "redisclusters", false},
-		"ClassName":     {"className", "classRef", false},
-		"OtherProvider": {"databases.aws.example.org", "databases.gcp.example.org", false},
+		"Same":       {"classRef", "classRef", false},
+		"Case":       {"classref", "classRef", true},
+		"LeftOut":    {"clasRef", "classRef", true},
+		"Swapped":    {"calssRef", "classRef", true},
+		"Two":        {"clasSelctor", "classSelector", true},
+		"Three":      {"clsSelctor", "classSelector", false},
+		"TwoOfNine":  {"dtabses", "databases", false},
+		"TwoOfTen":   {"dtastors", "datastores", true},
+		"TwoOfEight": {"claimRef", "classRef", false},
+		"Short":      {"spce", "spec", true},
+		"ShortTwo":   {"spe", "specs", false},
+		"Shorter":    {"vms", "vm", false},
+		"ShortCase":  {"DBS", "dbs", true},
+		"Other":      {"class", "classRef", false},
+		"Empty":      {"", "a", false},
+		"OtherClass": {"redisclasses", "redisclusters", false},
+		"ClassName":  {"className", "classRef", false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, resembles(tc.a, tc.b), "%q and %q", tc.a, tc.b) })
 	}
