@@ -179,8 +179,8 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 	return f.claimKinds, f.classKinds, nil
 }
 
-// resolve finds a resource by its CRD, or else guesses it from the objects. A kind
-// without either counts as installed, and has no classes.
+// resolve finds a resource by its CRD, or else guesses it from the first object, so that a typing error
+// in a later one does not count. A kind without either counts as installed, and has no classes.
 func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
 	if found, ok := f.crds[name]; ok {
 		return found.resource, nil
@@ -190,7 +190,8 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 	var versions []string
 	for _, d := range slices.Concat(f.objects, f.claims) {
 		gvk := d.GroupVersionKind()
-		if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural.GroupResource().String() != name {
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		if plural.GroupResource().String() != name || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
 			continue
 		}
 		r.Kind = gvk.Kind

@@ -156,6 +156,16 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+func TestStrictKeepsTheFirstKind(t *testing.T) {
+	t.Chdir(write(t, map[string]string{
+		"claims.yaml": documents(goldClaim, strings.ReplaceAll(strings.ReplaceAll(goldClaim, "Database", "DataBase"), "example.org/v1", "example.org/v2")), "classes.yaml": documents(claimKind, classKind, goldClass),
+	}))
+	got := run(t, "", "-f", "claims.yaml", "--classes", "classes.yaml")
+	assert.Contains(t, got.stdout, "Database default/mine: bound to ", "We should not refuse a claim for a typing error in another one.")
+	assert.Contains(t, got.stdout, "did you mean example.org/v1 Database of databases.example.org?", "We should know the kind by the first claim.")
+	assert.Equal(t, exitFailed, got.status)
+}
+
 // values is a claim kind whose schema has one of each sort of restriction.
 const values = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.example.org"},
 	"spec": {"group": "example.org", "scope": "Namespaced", "names": {"plural": "databases", "kind": "Database"}, "versions": [
