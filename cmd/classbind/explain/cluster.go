@@ -114,7 +114,7 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	return s, nil
 }
 
-func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
 	return c.reader.Classes(ctx, kind)
 }
 

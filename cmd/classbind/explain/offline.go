@@ -37,7 +37,8 @@ type files struct {
 	objects, claims []document
 }
 
-// newFiles reads the objects as the API server would if they were applied.
+// newFiles reads the objects as the API server would if they were applied. What it reads must not be there
+// twice. Other objects, such as the parts of a kustomization, may be.
 func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
 	seen := places{}
@@ -57,7 +58,7 @@ func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 // places of objects, by kind, namespace and name.
 type places map[string]string
 
-// add an object, which must not be there already. The parts of a kustomization that nobody reads may be.
+// add an object, which must not be there already.
 func (p places) add(d *document, namespace string) error {
 	id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), namespace, d.GetName())
 	if place, twice := p[id]; twice {
@@ -215,7 +216,7 @@ func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*object
 	return nil, nil // Nothing is known of it.
 }
 
-func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+func (f *files) classes(_ context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
 	classes, err := f.classList(kind)
 	if err != nil {
 		return nil, err

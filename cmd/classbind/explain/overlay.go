@@ -55,6 +55,7 @@ func replace[T any, P interface {
 func (o *overlay) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
 	found, err := o.cluster.resolve(ctx, name, verbs...)
 	if added, ok := o.files.crds[name]; ok && notServed(err) {
+		added.new = true
 		return added.resource, nil
 	}
 	return found, err
@@ -67,16 +68,16 @@ func (o *overlay) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	return o.cluster.schema(ctx, kind)
 }
 
-// classes of the cluster, with those of the files. A kind that only the files define has no others.
-func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+// classes of the cluster, with those of the files.
+func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind, of resource) (*selector.Classes, error) {
 	added, err := o.files.classList(kind)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := o.cluster.resolve(ctx, kind.Name, "list", "watch"); notServed(err) {
+	if of.new {
 		return selector.NewClasses(kind, added), nil
 	}
-	classes, err := o.cluster.classes(ctx, kind)
+	classes, err := o.cluster.classes(ctx, kind, of)
 	if err != nil {
 		return nil, err
 	}

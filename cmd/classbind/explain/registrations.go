@@ -22,7 +22,7 @@ type source interface {
 	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
 	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
 	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
-	classes(context.Context, *selector.ClassKind) (*selector.Classes, error)
+	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
 	// namespaceLabels are nil for a namespace that is not known.
@@ -33,6 +33,8 @@ type source interface {
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
+	// new says that the cluster does not have it, but files that are put on top.
+	new bool
 	// guessed says that the scope is that of the objects that are known.
 	guessed bool
 }
@@ -184,7 +186,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced))
+	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced), found)
 }
 
 func (v *view) note(format string, args ...any) {
