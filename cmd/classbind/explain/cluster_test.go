@@ -153,6 +153,7 @@ func TestExplainCluster(t *testing.T) {
 		args   []string
 		status int
 		want   []string // parts of what is printed
+		notes  int      // about files
 	}{
 		"AsItIs": {
 			reason: "We should read weights from the annotation and from the field.",
@@ -407,6 +408,28 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
 			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
 		},
+		"WithMistakes": {
+			reason: "We should not offer a class of a version that the cluster does not serve, and say what may be meant as a class.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with: documents(strings.ReplaceAll(goldClass, "example.org/v1", "example.org/v9"), strings.ReplaceAll(goldClass, "FastClass", "FastClas"), strings.ReplaceAll(goldClass, "FastClass", "SlowClass"), goldClaim,
+				`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}`),
+			want: []string{
+				"one of 3 classes", "SlowClass/gold",
+				`note: new.yaml, document 1: FastClass "gold" is left out: the API server does not serve FastClass of example.org/v9: set apiVersion to example.org/v1` + "\n" +
+					`note: new.yaml, document 2: FastClas "gold" is left out: no ClassKind registers example.org/v1 FastClas: did you mean fastclasses.example.org?` + "\n",
+			},
+			notes: 2,
+		},
+		"WithKindThatResembles": {
+			reason: "We should say nothing of another kind that the cluster serves.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
+					served("slowclasses", "SlowClass", false, "list", "watch"), served("fastclassess", "FastClases", false, "list"))
+			},
+			with: strings.ReplaceAll(goldClass, "FastClass", "FastClases"),
+			want: []string{"one of 2 classes"},
+		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",
 			args:   []string{"--with", "new.yaml"},
@@ -451,7 +474,7 @@ func TestExplainCluster(t *testing.T) {
 				assert.Contains(t, got.stdout+got.stderr, part, tc.reason)
 			}
 			if tc.status == 0 {
-				assert.Empty(t, got.stderr, tc.reason)
+				assert.Equal(t, tc.notes, strings.Count(got.stderr, "\n"), "%s: %s", tc.reason, got.stderr)
 				for path, accept := range api.accepted {
 					assert.Equal(t, path == "/apis/example.org/v1/fastclasses", strings.Contains(accept, "PartialObjectMetadata"),
 						"We should read metadata alone where it is enough, and only there: %s", path)

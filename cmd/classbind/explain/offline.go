@@ -204,16 +204,24 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 }
 
 func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	for name, c := range f.crds {
-		if c.GroupKind() != kind.GroupKind() {
-			continue
-		}
-		if !slices.Contains(c.served, kind.Version) {
-			return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
-		}
+	switch name, c := f.definitionOf(kind.GroupKind()); {
+	case c == nil:
+		return nil, nil // Nothing is known of it.
+	case !slices.Contains(c.served, kind.Version):
+		return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
+	default:
 		return schemaOfCRD(c.crd, kind.Version)
 	}
-	return nil, nil // Nothing is known of it.
+}
+
+// definitionOf a kind, nil where no CRD is among the files.
+func (f *files) definitionOf(kind schema.GroupKind) (name string, c *definition) {
+	for name, c := range f.crds {
+		if c.GroupKind() == kind {
+			return name, &c
+		}
+	}
+	return "", nil
 }
 
 func (f *files) classes(_ context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {

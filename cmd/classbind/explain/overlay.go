@@ -62,8 +62,8 @@ func (o *overlay) resolve(ctx context.Context, name string, verbs ...string) (re
 }
 
 func (o *overlay) schema(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	if s, err := o.files.schema(ctx, kind); s != nil || err != nil {
-		return s, err
+	if _, c := o.files.definitionOf(kind.GroupKind()); c != nil {
+		return o.files.schema(ctx, kind)
 	}
 	return o.cluster.schema(ctx, kind)
 }

@@ -115,6 +115,68 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
+// leaveOut removes the objects of files that would be classes, but for a mistake, and tells of each: their
+// version is not served, or their kind resembles one that a ClassKind registers.
+func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *document, why string)) error {
+	reasons := map[schema.GroupVersionKind]string{}
+	var kept []document
+	for i := range f.objects {
+		d := &f.objects[i]
+		kind := d.GroupVersionKind()
+		why, ok := reasons[kind]
+		if !ok {
+			var err error
+			if why, err = r.mistakenClass(ctx, kind); err != nil {
+				return fmt.Errorf("%s: %w", d.where, err)
+			}
+			reasons[kind] = why
+		}
+		if why != "" {
+			tell(d, why)
+			continue
+		}
+		kept = append(kept, *d)
+	}
+	f.objects = kept
+	return nil
+}
+
+// mistakenClass says why objects of a kind are no classes, empty if they are, or are not meant to be.
+func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVersionKind) (string, error) {
+	var registered []string
+	for i := range r.classKinds {
+		if name := r.classKinds[i].Name; schema.ParseGroupResource(name).Group == kind.Group {
+			registered = append(registered, name)
+		}
+	}
+	if len(registered) == 0 {
+		return "", nil
+	}
+	s, unserved := r.schemaOf(ctx, kind)
+	if s != nil || unserved != nil && !notServed(unserved) { // It is served, with or without a schema that can be read.
+		return "", nil
+	}
+	for _, name := range registered {
+		found, err := r.resolve(ctx, name, "list", "watch")
+		switch {
+		case err != nil && !notServed(err):
+			return "", fmt.Errorf("cannot find the kind of the classes of %q: %w", name, err)
+		case found.Kind != kind.Kind:
+		case unserved == nil: // Nobody knows the versions.
+			return "", nil
+		default:
+			return fmt.Sprintf("%v: set apiVersion to %s", unserved, found.GroupVersion()), nil
+		}
+	}
+	if k, _, err := r.claimKind(ctx, kind.GroupKind()); k != nil || err != nil {
+		return "", err
+	}
+	if of := nearestKind(kind, registered); of != "" {
+		return fmt.Sprintf("no ClassKind registers %s %s: did you mean %s?", kind.GroupVersion(), kind.Kind, of), nil
+	}
+	return "", nil
+}
+
 // view of a claim kind, with all classes.
 func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
