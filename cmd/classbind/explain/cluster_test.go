@@ -420,6 +420,12 @@ func TestExplainCluster(t *testing.T) {
 			},
 			notes: 2,
 		},
+		"WithKindNotInstalled": {
+			reason: "We should not call a class mistaken whose kind is not installed.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
+			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
+		},
 		"WithKindThatResembles": {
 			reason: "We should say nothing of another kind that the cluster serves.",
 			args:   []string{"--with", "new.yaml", "--strict=false"},

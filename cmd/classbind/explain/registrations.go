@@ -156,12 +156,15 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 	if s != nil || unserved != nil && !notServed(unserved) { // It is served, with or without a schema that can be read.
 		return "", nil
 	}
+	var meant []string
 	for _, name := range registered {
 		found, err := r.resolve(ctx, name, "list", "watch")
 		switch {
-		case err != nil && !notServed(err):
+		case notServed(err): // The view says so.
+		case err != nil:
 			return "", fmt.Errorf("cannot find the kind of the classes of %q: %w", name, err)
 		case found.Kind != kind.Kind:
+			meant = append(meant, name)
 		case unserved == nil: // Nobody knows the versions.
 			return "", nil
 		default:
@@ -171,7 +174,7 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 	if k, _, err := r.claimKind(ctx, kind.GroupKind()); k != nil || err != nil {
 		return "", err
 	}
-	if of := nearestKind(kind, registered); of != "" {
+	if of := nearestKind(kind, meant); of != "" {
 		return fmt.Sprintf("no ClassKind registers %s %s: did you mean %s?", kind.GroupVersion(), kind.Kind, of), nil
 	}
 	return "", nil
