@@ -2,12 +2,15 @@ package selector
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
@@ -24,6 +27,10 @@ type PathsCheck struct {
 	// name in it; lost has the other fields of the reference that would be pruned.
 	pruned bool
 	lost   []string
+	// required are the fields without which the API server refuses a reference, and
+	// limited those of which it does not take every value.
+	required []string
+	limited  map[string]fieldSchema
 }
 
 // add what is known of a field. It is true if nothing is wrong.
@@ -73,8 +80,19 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 	if !c.add(setting, f) {
 		return
 	}
+	if len(k.form.fields) > 0 {
+		c.required = slices.DeleteFunc(slices.Clone(f.schema.Required), func(name string) bool {
+			return s.at(k.classRef.below(name)).schema.Default != nil
+		})
+	}
 	for _, name := range k.form.fields {
 		f := s.at(k.classRef.below(name)).is("string")
+		if f.err == nil && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
+			if c.limited == nil {
+				c.limited = map[string]fieldSchema{}
+			}
+			c.limited[name] = f.schema
+		}
 		if name != "name" && errors.Is(f.err, errMissing) {
 			c.lost = append(c.lost, name)
 			continue
@@ -120,12 +138,61 @@ func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
 		problems = append(slices.Clip(problems), problem)
 		pruned = pruned || name == "namespace" && !v.Kind.own() || name == "kind" && len(v.Classes) > 1
 	}
+	if refused := v.refused(c); len(refused) > 0 {
+		problems = append(slices.Clip(problems), strings.Join(refused, "; ")+": the API server refuses claims with such a reference")
+	}
 	text = strings.Join(problems, "; ")
 	if pruned {
 		text = "no claim is bound, because the API server would remove the reference to its class: " + text +
 			": correct spec.paths.classRef and spec.classRefFormat, or the schema"
 	}
 	return text, pruned
+}
+
+// refused says why the API server would refuse a claim for its reference. Of the names
+// of classes it knows nothing.
+func (v *View) refused(c PathsCheck) (texts []string) {
+	refuse := func(format string, args ...any) {
+		text := fmt.Sprintf("classRefFormat %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	at := func(field string) string {
+		return "." + brief.Text(v.Kind.classRef.below(field).String(), v1alpha1.MaxShownBytes)
+	}
+	if len(v.Classes) == 0 {
+		for _, name := range c.required {
+			if !slices.Contains(v.Kind.form.fields, name) {
+				refuse("the schema requires %s, which the reference does not have", at(name))
+			}
+		}
+	}
+	for _, s := range v.Classes {
+		written := v.Kind.writes(s.Kind)
+		for _, name := range c.required {
+			if written[name] == "" {
+				refuse("the schema requires %s, which the reference to a class of %q does not have", at(name), s.Kind.Name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
+			limited, value := c.limited[name], written[name]
+			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
+				refuse("the schema does not allow %q in %s", value, at(name))
+			}
+		}
+	}
+	return texts
+}
+
+// writes returns the fields of the reference to a class of this kind.
+func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
+	class := &Class{Kind: kind, Name: "name"}
+	if kind.Namespaced {
+		class.Namespace = "namespace"
+	}
+	_ = json.Unmarshal(k.Reference(class), &fields) // In the form Name, it has no fields.
+	return fields
 }
 
 // ReferenceFault is the fault that the status of a ClaimKind tells of this generation,

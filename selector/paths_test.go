@@ -98,6 +98,34 @@ func TestCheckPaths(t *testing.T) {
 			kinds:   []*ClassKind{namespaced},
 			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
 		},
+		"FieldRequired": {
+			reason:  "We should see that the API server would refuse a reference for a field that no form has",
+			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
+			problem: "classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference does not have: the API server refuses claims with such a reference",
+		},
+		"NamespaceRequired": {
+			reason: "We should see which class kind has no namespace that the reference could tell",
+			schema: specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
+			kinds:  []*ClassKind{cluster, namespaced},
+			problem: `classRefFormat ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have: ` +
+				"the API server refuses claims with such a reference",
+		},
+		"KindNotAllowed": {
+			reason: "We should see which values the API server would refuse",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
+			kinds:  []*ClassKind{cluster, namespaced},
+			problem: `classRefFormat ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; classRefFormat ObjectReference: the schema does not allow "A" in .spec.classRef.kind: ` +
+				"the API server refuses claims with such a reference",
+		},
+		"NameRequired": {
+			reason: "We should find nothing wrong with what the form writes",
+			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*ClassKind{cluster},
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference },
+		},
+		"NamePattern": {
+			reason: "We should not hold against a name what is not known of it", kinds: []*ClassKind{cluster},
+			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat, s.Paths.ClassRef = v1alpha1.Name, ".spec.className" },
+		},
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
 			schema: specOf("classRef: "+aText, selectable), problem: "classRefFormat ObjectReference: must be of type object, and is of type string: .spec.classRef",

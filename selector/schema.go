@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -91,6 +92,19 @@ type fieldSchema struct {
 	IntOrString          bool                       `json:"x-kubernetes-int-or-string"`
 	Ref                  string                     `json:"$ref"`
 	AllOf                []json.RawMessage          `json:"allOf"`
+	Required             []string                   `json:"required"`
+	Default              json.RawMessage            `json:"default"`
+	Enum                 []any                      `json:"enum"`
+	Pattern              string                     `json:"pattern"`
+}
+
+// allows a text as the value of the field. What it cannot tell, it allows.
+func (f *fieldSchema) allows(text string) bool {
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) {
+		return false
+	}
+	pattern, err := regexp.Compile(f.Pattern)
+	return err != nil || pattern.MatchString(text)
 }
 
 // What is the matter with a field.
