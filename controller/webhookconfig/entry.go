@@ -220,22 +220,28 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	return conditions
 }
 
-// classConditions save the API server the call for classes that neither become default
-// nor get another weight.
+// classConditions save the API server the call for classes that get neither a mark nor
+// another weight. A mark that is neither true nor false is one: its author is warned.
 func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
-	marked := func(object string) string {
-		value := at(object, mark)
-		return fmt.Sprintf(`%s && (%s == true || %s == "true")`, isSet(object, mark), value, value)
-	}
+	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
 	return []*admissionregistrationac.MatchConditionApplyConfiguration{
 		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
 			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
-		admissionregistrationac.MatchCondition().WithName("becomes-default-or-gets-a-weight").
-			WithExpression(fmt.Sprintf("%s && !(%s) || %s && !(%s && %s == %s)",
-				marked("object"), marked("oldObject"),
-				isSet("object", weight), isSet("oldObject", weight), at("object", weight), at("oldObject", weight))),
+		admissionregistrationac.MatchCondition().WithName("gets-a-mark-or-a-weight").
+			WithExpression(gets(mark, `false`, `"false"`) + " || " + gets(weight) + " || " + gets(cordoned, `"true"`, `"false"`)),
 	}
+}
+
+// gets is the CEL expression that says that the object, and not the old one, has this
+// value at a path, and that it is none of these.
+func gets(path []string, but ...string) string {
+	value, before := at("object", path), at("oldObject", path)
+	expression := isSet("object", path)
+	for _, other := range but {
+		expression += fmt.Sprintf(" && %s != %s", value, other)
+	}
+	return fmt.Sprintf("%s && !(%s && %s == %s)", expression, isSet("oldObject", path), value, before)
 }
 
 func sourceNames(s v1alpha1.Source) []string {
