@@ -73,12 +73,29 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		why := claim.SettledBy + " is set"
 		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
 			why += "; --unbound explains the claim as if it was not"
+			item.compareClass(v.View, field, object)
 		}
 		return item.leftAlone(claim.LeftAlone, why), nil
 	case len(claim.Problems) > 0:
 		return item.malformed(claim.Problems), nil
 	}
 	return item.explained(k, e), nil
+}
+
+// compareClass notes that the class of a claim is not there, or does not match what the
+// claim asks for now: nobody binds it again.
+func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
+	class, missing := v.ClassOf(i.Claim.Namespace, object)
+	unstructured.RemoveNestedField(object, classRef.Names()...)
+	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, object)
+	switch {
+	case missing != "":
+		i.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
+	case class == nil || claim.Selector == nil || class.TooManyLabels:
+	case !claim.Selector.Matches(class.Labels):
+		i.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
+			class, claim.Selector)
+	}
 }
 
 // undecided says what happens to a claim whose registration is at fault.
