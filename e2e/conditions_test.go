@@ -84,6 +84,34 @@ spec:
 		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
 	})
 
+	t.Run("ReferenceRemoved", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "strip.test", "claims.strip.test"
+		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
+		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [claims.strip.test]}"))
+		w.awaitClaims(t, kind)
+		waiting, _, err := w.create(t, claim(group, "stripped"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(waiting))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out, _, err := w.Kubectl(t.Context(), nil, "patch", kind, "stripped", "--type=merge", `-p={"spec":{"classRef":{"name":"by-hand"}}}`, "--dry-run=server", "-o=yaml")
+			require.NoError(c, err)
+			require.NotContains(c, out, "by-hand")
+		}, patience, 200*time.Millisecond, "We should have a policy that removes references.")
+		w.apply(t, class(group, "Class", "only", ""))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionFalse, "the API server stores claims without the reference to their class")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out := w.kubectl(t, "get", "events", "--field-selector=reason="+v1alpha1.EventReferenceRemoved, "-o=jsonpath={.items[*].involvedObject.name}")
+			require.Equal(c, "stripped", out)
+		}, patience, 200*time.Millisecond, "We should tell the author.")
+
+		w.kubectl(t, "delete", "mutatingadmissionpolicybinding", "strip-test")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionTrue, "")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, "only", w.kubectl(t, "get", kind, "stripped", "-o=jsonpath={.spec.classRef.name}"))
+		}, patience, 200*time.Millisecond, "We should bind the claim in the end.")
+	})
+
 	t.Run("PathsOfCoreKinds", func(t *testing.T) {
 		t.Parallel()
 		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassNam}, namespaceSelector: {matchLabels: {none: here}}}"))
@@ -148,6 +176,25 @@ spec:
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	})
 }
+
+// stripping removes the references of claims of strip.test when they are updated.
+const stripping = `---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: strip-test}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [strip.test], apiVersions: [v1], operations: [UPDATE], resources: [claims]}]
+  matchConditions: [{name: has-a-reference, expression: "has(object.spec.classRef)"}]
+  mutations:
+  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/classRef"}]'}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: strip-test}
+spec: {policyName: strip-test}
+`
 
 // awaitCondition waits for a condition of a registration with this status, whose message has a text.
 func (w *world) awaitCondition(

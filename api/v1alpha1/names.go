@@ -184,7 +184,7 @@ const (
 	// ReasonPathsValid says that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
 	// ReasonReferencePruned says that claims would be stored without their reference, so
-	// none is bound.
+	// none is bound, or that they were.
 	ReasonReferencePruned = "ReferencePruned"
 	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
 	ReasonPathsInvalid = "PathsInvalid"
@@ -201,6 +201,9 @@ const (
 const (
 	// EventBoundToClass names the class that a waiting claim was bound to.
 	EventBoundToClass = "BoundToClass"
+	// EventReferenceRemoved says, once, that the API server stored a claim without the
+	// reference to its class.
+	EventReferenceRemoved = "ReferenceRemoved"
 	// EventNoMatchingClass says, once, why a claim waits.
 	EventNoMatchingClass = "NoMatchingClass"
 )

@@ -86,7 +86,7 @@ func (s *claimState) lateProblem() error {
 	if len(s.waiting) == 0 {
 		return s.unwritable
 	}
-	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr)
+	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 }
 
 // counts returns how many claims there are. synced says whether that is known.

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,6 +52,9 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	result := metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse,
 		Reason: registry.ReasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
+	}
+	if errors.Is(err, latebinding.ErrReferenceRemoved) {
+		result.Reason = v1alpha1.ReasonReferencePruned
 	}
 	if apierrors.IsForbidden(err) {
 		result.Reason = v1alpha1.ReasonNotPermitted

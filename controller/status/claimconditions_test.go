@@ -69,6 +69,13 @@ func TestDescribeClaims(t *testing.T) {
 			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
 			want:   want{well, two, three},
 		},
+		"ReferenceRemoved": {
+			reason: "We should say that claims lose what is written.",
+			args:   args{random: true, claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)}},
+			want: want{conditions: []metav1.Condition{
+				condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
+			}},
+		},
 		"NotWatchedYet": {
 			reason: "We should say that we do not watch yet.",
 			args:   args{claims: watched{err: notWatched, late: notWatched}},
