@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,27 @@ spec:
 			require.NoError(c, err)
 			require.Equal(c, "Class/only", classOf(bound))
 		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
+	})
+
+	t.Run("ReferenceRefused", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "require.test", "claims.require.test"
+		w.resources(t, "Class classes.require.test Cluster")
+		strict := strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}", "apiVersion: {type: string}, group: {type: string}, kind: {type: string, enum: [Other]}", 1)
+		strict = strings.Replace(strict, "classRef: {", "classRef: {required: [group, kind, name], ", 1)
+		w.apply(t, strict)
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.require.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
+			`classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference to a class of "classes.require.test" does not have; `+
+				`classRefFormat ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(group, "refused"), client.DryRunAll)
+			require.ErrorContains(c, err, "spec.classRef.group: Required value")
+			require.ErrorContains(c, err, `spec.classRef.kind: Unsupported value: "Class"`)
+		}, patience, 50*time.Millisecond, "We should be right.")
 	})
 
 	t.Run("ReferenceRemoved", func(t *testing.T) {
