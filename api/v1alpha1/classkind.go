@@ -15,8 +15,8 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook",fieldPath=".metadata"
 type ClassKind struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
