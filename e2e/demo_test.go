@@ -72,6 +72,18 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestMakeBuild reads what make build would do.
+func TestMakeBuild(t *testing.T) {
+	build := exec.CommandContext(t.Context(), "make", "--dry-run", "build")
+	build.Dir = ".."
+	out, err := build.Output()
+	require.NoError(t, err)
+	first, rest, _ := strings.Cut(string(out), "\n")
+	assert.Contains(t, first, "==> Compiling classbind", "We should say what takes minutes.")
+	assert.Regexp(t, "^CGO_ENABLED=0 go build", rest, "We should compile as the demonstration does, whose cache is used then.")
+	assert.NotContains(t, rest, "-trimpath")
+}
+
 // gone is an error while a process or a group of them is there.
 func gone(process int) error {
 	if err := syscall.Kill(process, 0); err != syscall.ESRCH { //nolint:errorlint // It is a number.
