@@ -177,6 +177,7 @@ spec:
 		w.awaitClasses(t, kinds, 2)
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionFalse, "2 classes have a mark that is neither true nor false: Class/almost, Class/nearly")
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionGuarded, metav1.ConditionTrue, "")
+		assert.Regexp(t, `FAILING +READY[^\n]*\nclasses\.marks\.test .* MarksValid +True +Served`, w.kubectl(t, "get", "classkind", kinds), "We should show it among others.")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, warnings, err := w.create(t, class(group, "Class", "weighed", `annotations: {classbind.io/cordoned: "True", resourceclass.crossplane.io/weight: "7"}, `), client.DryRunAll)
 			require.NoError(c, err)
