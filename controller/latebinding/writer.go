@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -219,8 +220,11 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.
 // It names no claim, because all readers of the ClaimKind are told.
-var ErrReferenceRemoved = errors.New("the API server stores claims without the reference to their class: their schema does not have " +
-	"the field, or another webhook or policy removes it: correct spec.paths.classRef of the ClaimKind, the schema, or the other")
+var ErrReferenceRemoved error = &selector.Fault{
+	Reason: v1alpha1.ReasonReferencePruned,
+	Text: "the API server stores claims without the reference to their class: their schema does not have the field, " +
+		"or another webhook or policy removes it: correct spec.paths.classRef of the ClaimKind, the schema, or the other",
+}
 
 // isOutdated says that the claim has probably changed since it was seen, as the watch
 // is about to show. When the test of a JSON Patch fails, the API server says only that

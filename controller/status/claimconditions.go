@@ -37,7 +37,15 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 		}
 		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
 	}
-	describe(later, s.Claims.LateProblem, v1alpha1.ConditionLateBinding,
+	late := func(name string) error {
+		now := *k
+		now.Status = *status
+		if fault := selector.ReferenceFault(&now); fault != nil {
+			return fault
+		}
+		return s.Claims.LateProblem(name)
+	}
+	describe(later, late, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
 	describe(counted, s.Claims.Problem, v1alpha1.ConditionClaimsCounted,
 		"the claims of each class are counted",
@@ -53,8 +61,8 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 		Type: conditionType, Status: metav1.ConditionFalse,
 		Reason: registry.ReasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
 	}
-	if errors.Is(err, latebinding.ErrReferenceRemoved) {
-		result.Reason = v1alpha1.ReasonReferencePruned
+	if fault := (*selector.Fault)(nil); errors.As(err, &fault) {
+		result.Reason = fault.Reason
 	}
 	if apierrors.IsForbidden(err) {
 		result.Reason = v1alpha1.ReasonNotPermitted

@@ -48,6 +48,7 @@ func TestDescribeClaims(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
+	pruned := condition(v1alpha1.ConditionPathsValid, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, "no field")
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
 	type args struct {
 		admit, random  bool // instead of BindLater and LeastClaims
@@ -68,6 +69,13 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should say that all is well, and the numbers.",
 			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
 			want:   want{well, two, three},
+		},
+		"ReferencePruned": {
+			reason: "We should not say that claims are bound whose reference would be removed.",
+			args:   args{random: true, before: []metav1.Condition{pruned}},
+			want: want{conditions: []metav1.Condition{
+				pruned, condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+`claim kind "claims.example.org": no field`),
+			}},
 		},
 		"ReferenceRemoved": {
 			reason: "We should say that claims lose what is written.",
