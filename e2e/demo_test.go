@@ -86,7 +86,7 @@ func TestMakeBuild(t *testing.T) {
 
 // gone is an error while a process or a group of them is there.
 func gone(process int) error {
-	if err := syscall.Kill(process, 0); err != syscall.ESRCH { //nolint:errorlint // It is a number.
+	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
 		return fmt.Errorf("%d is there: %w", process, err)
 	}
 	return nil

@@ -149,12 +149,12 @@ func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
 	return text, pruned
 }
 
-// refused says why the API server would refuse a claim for its reference. Of the names
-// of classes it knows nothing.
+// refused says why the API server would refuse a claim for its reference, MaxErrors times
+// at most. Of the names of classes it knows nothing.
 func (v *View) refused(c PathsCheck) (texts []string) {
 	refuse := func(format string, args ...any) {
 		text := fmt.Sprintf("classRefFormat %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
-		if !slices.Contains(texts, text) {
+		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}

@@ -248,6 +248,19 @@ func TestCheckPaths(t *testing.T) {
 	}
 }
 
+// TestRefusedIsShort however much a vendor requires.
+func TestRefusedIsShort(t *testing.T) {
+	fields := make([]string, 1000)
+	for i := range fields {
+		fields[i] = fmt.Sprintf("f%d%s", i, strings.Repeat("x", 1000))
+	}
+	view := NewView(NewClaimKind(postgres()), nil)
+	check := view.Kind.CheckPaths(schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
+	problem, _ := view.PathsProblem(check)
+	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
+	assert.Less(t, len(problem), 3000)
+}
+
 func TestSchemaOfOpenAPI(t *testing.T) {
 	const document = `{components: {schemas: {
   claim: {type: object, x-kubernetes-group-version-kind: [{group: "", version: v1, kind: PersistentVolumeClaim}], properties: {

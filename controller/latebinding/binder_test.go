@@ -288,7 +288,7 @@ func TestReferenceRemoved(t *testing.T) {
 	eventually(t, "We should go on with the others.", func(c *assert.CollectT) { assert.Equal(c, "gold", s.classes()["team-b/waits"]) })
 	s.prune("team-a", false)
 	r.awaitCounts(t, ClaimCounts{Bound: 2}) // Though the claim has not changed.
-	assert.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
+	require.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
 	eventually(t, "We should say how many classes there were to draw from.", func(c *assert.CollectT) {
 		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1alpha1.EventBoundToClass)["team-a/waits"])
 	})

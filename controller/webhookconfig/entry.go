@@ -237,11 +237,12 @@ func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchCond
 // value at a path, and that it is none of these.
 func gets(path []string, but ...string) string {
 	value, before := at("object", path), at("oldObject", path)
-	expression := isSet("object", path)
+	terms := []string{isSet("object", path)}
 	for _, other := range but {
-		expression += fmt.Sprintf(" && %s != %s", value, other)
+		terms = append(terms, value+" != "+other)
 	}
-	return fmt.Sprintf("%s && !(%s && %s == %s)", expression, isSet("oldObject", path), value, before)
+	terms = append(terms, fmt.Sprintf("!(%s && %s == %s)", isSet("oldObject", path), value, before))
+	return strings.Join(terms, " && ")
 }
 
 func sourceNames(s v1alpha1.Source) []string {
