@@ -9,25 +9,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSamples applies deploy/samples/crossplane as its kustomization says.
+const (
+	samplePostgres    = "postgresqlinstances.database.crossplane.io"
+	sampleMySQL       = "mysqlinstances.database.crossplane.io"
+	sampleRedis       = "redisclusters.cache.crossplane.io"
+	sampleRDS         = "rdsinstanceclasses.database.aws.crossplane.io"
+	sampleCloudSQL    = "cloudsqlinstanceclasses.database.gcp.crossplane.io"
+	sampleMemorystore = "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io"
+	sampleAzure       = "redisclasses.cache.azure.crossplane.io"
+)
+
+// applySamples of deploy/samples/crossplane, as its kustomization says.
+func (w *world) applySamples(t *testing.T) {
+	t.Helper()
+	samples := filepath.Join(w.deploy, "samples", "crossplane")
+	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
+	w.awaitCRDs(t, samplePostgres, sampleMySQL, sampleRedis, sampleRDS, sampleCloudSQL, sampleAzure, sampleMemorystore)
+	w.kubectl(t, "apply", "-k", samples)
+	for _, kind := range []string{samplePostgres, sampleMySQL, sampleRedis} {
+		w.awaitClaims(t, kind)
+	}
+	w.awaitClasses(t, sampleRDS, 2)
+	w.awaitClasses(t, sampleCloudSQL, 2)
+	w.awaitClasses(t, sampleMemorystore, 3)
+	w.awaitClasses(t, sampleAzure, 1)
+	w.kubectl(t, "apply", "-f", filepath.Join(samples, "claims.yaml"))
+}
+
+// TestSamples applies deploy/samples/crossplane.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
-	samples := filepath.Join(w.deploy, "samples", "crossplane")
-	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	w.awaitCRDs(t, "redisclasses.cache.azure.crossplane.io", "rdsinstanceclasses.database.aws.crossplane.io",
-		"cloudsqlinstanceclasses.database.gcp.crossplane.io", "cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io")
-	w.kubectl(t, "apply", "-k", samples)
-	for kind, n := range map[string]int{
-		"rdsinstanceclasses.database.aws.crossplane.io": 2, "cloudsqlinstanceclasses.database.gcp.crossplane.io": 2,
-		"cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io": 3, "redisclasses.cache.azure.crossplane.io": 1,
-	} {
-		w.awaitClasses(t, kind, n)
-	}
-	for _, kind := range []string{"postgresqlinstances.database.crossplane.io", "mysqlinstances.database.crossplane.io", "redisclusters.cache.crossplane.io"} {
-		w.awaitClaims(t, kind)
-	}
-	w.kubectl(t, "apply", "-f", filepath.Join(samples, "claims.yaml"))
+	w.applySamples(t)
 
 	out := w.kubectl(t, "get", "postgresqlinstances,mysqlinstances,redisclusters", "--namespace=acme-team", "-o",
 		`jsonpath={range .items[*]}{.metadata.name}={.spec.classRef.kind}/{.spec.classRef.name}{"\n"}{end}`)

@@ -4,17 +4,24 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs/certtest"
@@ -27,74 +34,99 @@ type statusReport struct {
 	Sections []struct {
 		Name, State, Summary string
 		Findings             []struct{ Where, What, Do string }
-		Unread               []string
+		Notes, Unread        []string
 	}
 }
 
-// findings are SECTION: WHERE: WHAT, a line each.
-func (r statusReport) findings() string {
-	var lines []string
+// findings are SECTION: WHERE: WHAT, and what to do in a line of its own.
+func (r statusReport) findings() (all []string) {
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
-			lines = append(lines, s.Name+": "+f.Where+": "+f.What)
+			all = append(all, untimed(s.Name+": "+f.Where+": "+f.What+"\n  Do: "+f.Do))
 		}
 	}
-	return strings.Join(lines, "\n")
+	return all
 }
 
-// status runs the command with a kubeconfig.
-func (w *world) status(ctx context.Context, kubeconfig string) (report statusReport, exit int, stderr string, err error) {
-	cmd := exec.CommandContext(ctx, command, "status", "--output=json", "--kubeconfig="+kubeconfig) //nolint:gosec // It runs the command under test.
+var (
+	times  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	leader = regexp.MustCompile(`the leader is \S+`)
+)
+
+// untimed replaces what differs between any two runs.
+func untimed(text string) string {
+	return leader.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "the leader is NAME")
+}
+
+// classbind runs the command.
+func (w *world) classbind(ctx context.Context, args ...string) (stdout, stderr string, exit int, err error) {
+	cmd := exec.CommandContext(ctx, command, args...) //nolint:gosec // It runs the command under test.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		exit, stderr, err = failed.ExitCode(), string(failed.Stderr), nil
 	}
+	return string(out), stderr, exit, err
+}
+
+// status runs the command with a kubeconfig, for a program.
+func (w *world) status(ctx context.Context, kubeconfig string) (report statusReport, exit int, stderr string, err error) {
+	out, stderr, exit, err := w.classbind(ctx, "status", "--output=json", "--kubeconfig="+kubeconfig)
 	if err == nil && len(out) > 0 {
-		err = json.Unmarshal(out, &report)
+		err = json.Unmarshal([]byte(out), &report)
 	}
 	return report, exit, stderr, err
 }
 
-// TestStatus breaks an installation in one way after the other, and has the command say
-// of each what is broken.
+// awaitStatus waits until exactly so much is found, and returns the table of it.
+func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report statusReport, table string) {
+	t.Helper()
+	want = slices.Clone(want)
+	slices.Sort(want)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var exit int
+		var stderr string
+		var err error
+		report, exit, stderr, err = w.status(t.Context(), w.plane.Kubeconfig)
+		require.NoError(c, err)
+		found := report.findings()
+		slices.Sort(found)
+		require.Equal(c, strings.Join(want, "\n"), strings.Join(found, "\n"), reason)
+		require.Equal(c, min(len(want), 1), exit, stderr)
+		table, stderr, exit, err = w.classbind(t.Context(), "status", "--kubeconfig="+w.plane.Kubeconfig)
+		require.NoError(c, err)
+		require.Equal(c, min(len(want), 1), exit, stderr)
+		for _, f := range want {
+			_, f, _ = strings.Cut(f, ": ")
+			require.Contains(c, untimed(table), "\n"+f+"\n", "We should tell people the same.")
+		}
+		table += stderr
+	}, patience, 100*time.Millisecond)
+	return report, table
+}
+
+// TestStatus breaks an installation with the samples in one way after the other, has the
+// command say what is broken, and nothing else, and mends it.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	const group = "status.test"
 	w := newWorld(t, controlplane.Options{})
 	replica := w.serve(t)
-	w.resources(t, "Claim claims."+group+" Namespaced", "Other others."+group+" Namespaced", "Gold golds."+group+" Cluster")
-	w.kubectl(t, "label", "namespace", "default", "bind=yes")
-	w.apply(t, vendor("storage.k8s.io")+
-		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
-		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
-	w.apply(t, vendor(group)+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: excluded}\n"+
-		claimKind("claims."+group, "{namespaceSelector: {matchLabels: {bind: 'yes'}}}")+claimKind("others."+group, "{}")+
-		classKind("golds."+group, "{claimKinds: [claims."+group+", others."+group+"]}")+
-		class(group, "Gold", "usual", isDefault)+class(group, "Gold", "going", ""))
-	w.awaitClaims(t, "claims."+group)
-	w.awaitClaims(t, "others."+group)
-	w.awaitClaims(t, "persistentvolumeclaims")
-	w.awaitClasses(t, "golds."+group, 2)
-	w.awaitGuard(t, group, "Gold", "golds."+group)
-	_, _, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Claim\nmetadata: {namespace: default, name: lost}\n"+
-		"spec: {classRef: {apiVersion: "+group+"/v1, kind: Gold, name: going}}\n")
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		report, exit, stderr, err := w.status(t.Context(), w.plane.Kubeconfig)
-		require.NoError(c, err)
-		require.Empty(c, report.findings())
-		require.Zero(c, exit, stderr)
-		for _, s := range report.Sections {
-			require.Equal(c, "OK", s.State, "%s: %q", s.Name, s.Unread)
-		}
-	}, patience, 100*time.Millisecond, "We should find nothing in an installation that works.")
-
+	w.applySamples(t)
+	report, _ := w.awaitStatus(t, "We should find nothing in an installation that works.")
+	for _, s := range report.Sections {
+		assert.Equal(t, "OK", s.State, "%s: %q", s.Name, s.Unread)
+	}
 	t.Run("OfAStranger", func(t *testing.T) { w.strangersStatus(t) })
+	w.breakOneByOne(t)
+	t.Run("DefaultStorageClass", func(t *testing.T) { w.overruleSelectors(t) })
 
-	// From here on nobody mends what is broken, and each adds to what was broken before.
 	require.NoError(t, replica.Stop())
-	w.breakOneByOne(t, group)
+	w.breakWithoutReplica(t, replica.URL)
+	replica = w.serve(t)
+	w.awaitStatus(t, "We should see a replica mend what was broken while there was none.")
+	t.Run("Pods", func(t *testing.T) { w.breakPods(t) })
+	require.NoError(t, replica.Stop())
+	t.Run("CertManager", func(t *testing.T) { w.breakCertManager(t) })
 }
 
 // strangersStatus is what those see who may read little or nothing.
@@ -123,112 +155,281 @@ func (w *world) strangersStatus(t *testing.T) {
 	}, patience, 100*time.Millisecond)
 }
 
-func (w *world) breakOneByOne(t *testing.T, group string) {
+// breakOneByOne what a replica that leads does not mend.
+func (w *world) breakOneByOne(t *testing.T) {
 	t.Helper()
+	const edit = "change what the message names: kubectl edit claimkind/"
+	samples := filepath.Join(w.deploy, "samples", "crossplane")
+	apply := func(file string) func(*testing.T) {
+		return func(t *testing.T) { w.kubectl(t, "apply", "-f", filepath.Join(samples, file)) }
+	}
+	patch := func(t *testing.T, kind, spec string) {
+		w.kubectl(t, "patch", "claimkind", kind, "--type=merge", "-p", `{"spec": `+spec+`}`)
+	}
+	var said string
 	for _, tc := range []struct {
-		name   string
-		breaks func()
-		want   string
+		name          string
+		breaks, mends func(*testing.T)
+		want          string
+		readme        bool
 	}{
-		{"NoReplica", func() {}, "replicas: leases/classbind-system/classbind-leader: no replica leads"},
 		{
-			"RoleMissing", func() { w.kubectl(t, "delete", "clusterrole", group) },
-			"rights: classkind/golds." + group + ": " + classbind.User + " may not list, watch golds of " + group,
+			name: "RoleMissing", mends: apply("rbac.yaml"),
+			breaks: func(t *testing.T) { w.kubectl(t, "delete", "clusterrole", "classbind-crossplane-azure") },
+			want: "rights: classkind/" + sampleAzure + ": " + classbind.User + " may not list, watch redisclasses of cache.azure.crossplane.io\n" +
+				"  Do: label a ClusterRole that allows it: kubectl label clusterrole ROLE classbind.io/aggregate-to-classbind=true",
 		},
 		{
-			// The condition is what the leader says of such a path.
-			"PathWithTypo", func() {
-				w.kubectl(t, "patch", "claimkind", "claims."+group, "--subresource=status", "--type=json", "-p",
-					`[{"op": "add", "path": "/status/conditions/-", "value": {"type": "PathsValid", "status": "False", "reason": "NoSuchField", `+
-						`"message": ".spec.clasRef is not in the schema", "lastTransitionTime": "2026-01-01T00:00:00Z"}}]`)
+			name:   "PathWithTypo",
+			breaks: func(t *testing.T) { patch(t, sampleRedis, `{"paths": {"classRef": ".spec.clasRef"}}`) },
+			mends:  func(t *testing.T) { patch(t, sampleRedis, `{"paths": {"classRef": ".spec.classRef"}}`) },
+			want: "kinds: claimkind/" + sampleRedis + ": PathsValid is False (ReferencePruned): no claim is bound, because the API server would remove the reference to its class: " +
+				"paths.classRef: the schema has no field .spec.clasRef: correct spec.paths.classRef and spec.classRefFormat, or the schema\n  Do: " + edit + sampleRedis,
+		},
+		{
+			name: "TwoDefaults",
+			breaks: func(t *testing.T) {
+				w.unguarded(t, sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/is-default-class=true")
 			},
-			"kinds: claimkind/claims." + group + ": PathsValid is False (NoSuchField): .spec.clasRef is not in the schema",
-		},
-		{
-			"EntryEdited", func() {
-				w.kubectl(t, "patch", "mutatingwebhookconfiguration", "classbind", "--type=strategic", "-p",
-					`{"webhooks": [{"name": "claims.`+group+`.bind.classbind.io", "failurePolicy": "Ignore"}]}`)
+			mends: func(t *testing.T) {
+				out, stderr, exit, err := w.classbind(t.Context(), "set-default", sampleCloudSQL+"/gitlab-experimental", "--for", sampleMySQL+","+samplePostgres, "--kubeconfig="+w.plane.Kubeconfig)
+				require.NoError(t, err)
+				require.Zero(t, exit, out+stderr)
 			},
-			"webhook entries: mutatingwebhookconfigurations/classbind: the entry claims." + group + ".bind.classbind.io is not as classbind writes it, in failurePolicy",
+			want: "default classes: claimkind/" + sampleMySQL + ", claimkind/" + samplePostgres + ": claims of " + sampleMySQL + ", " + samplePostgres +
+				" without a selector get any of 2 default classes: " + sampleCloudSQL + "/gitlab-experimental, " + sampleRDS + "/gitlab-experimental\n" +
+				"  Do: classbind set-default " + sampleCloudSQL + "/gitlab-experimental --for " + sampleMySQL + "," + samplePostgres,
 		},
 		{
-			"EntryGone", func() {
-				w.kubectl(t, "patch", "validatingwebhookconfiguration", "classbind", "--type=merge", "-p", `{"webhooks": []}`)
+			name: "WeightMalformed",
+			breaks: func(t *testing.T) {
+				w.unguarded(t, sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/weight=much")
 			},
-			"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds." + group + " is not refused: it has no entry",
-		},
-		{
-			"TwoDefaults", func() { w.createUnguarded(t, class(group, "Gold", "second", isDefault)) },
-			"default classes: claimkind/claims." + group + ": claims." + group + " has 2 default classes",
-		},
-		{
-			"WeightMalformed", func() {
-				w.createUnguarded(t, class(group, "Gold", "heavy", "annotations: {resourceclass.crossplane.io/weight: much}, "))
+			mends: func(t *testing.T) {
+				w.kubectl(t, "annotate", "--overwrite", sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/weight=3")
 			},
-			"weights: golds." + group + "/heavy: its weight counts as 1: ",
+			want: "weights: " + sampleRDS + "/gitlab-experimental: its weight counts as 1: metadata.annotations[resourceclass.crossplane.io/weight]: " +
+				`Invalid value: "much": must be an integer from 0 to 1000000` + "\n  Do: write an integer from 0 to 1000000: kubectl edit " + sampleRDS + "/gitlab-experimental",
 		},
 		{
-			"StorageClassOverrules", func() {
-				w.createUnguarded(t, `
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: slow, labels: {tier: iron}, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
-provisioner: disk.test
-`)
-				// Until the API server knows the StorageClass, it asks the replica, which is not there.
-				w.createUnguarded(t, `
+			name: "ClassGone", mends: apply("classes.yaml"), readme: true,
+			breaks: func(t *testing.T) { said = w.kubectl(t, "delete", "rdsinstanceclass", "gitlab-production") },
+			want: "claims: claimkind/" + samplePostgres + `: 1 claim has a class that is gone: acme-team/gitlab-praefect-database ("` + sampleRDS + "/gitlab-production\")\n" +
+				"  Do: create the class again, or delete the claims and create them again, to get another",
+		},
+		{
+			name: "NamespaceExcluded",
+			breaks: func(t *testing.T) {
+				w.kubectl(t, "label", "namespace", "acme-team", "bind=yes")
+				patch(t, sampleRedis, `{"namespaceSelector": {"matchLabels": {"bind": "yes"}}}`)
+				w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: new-team}\n---\n"+
+					"apiVersion: cache.crossplane.io/v1alpha1\nkind: RedisCluster\nmetadata: {namespace: new-team, name: left-alone}\nspec: {classSelector: {matchLabels: {tier: none}}}\n")
+			},
+			mends: func(t *testing.T) { patch(t, sampleRedis, `{"namespaceSelector": null}`) },
+			want: "claims: namespaces/new-team: it is excluded from " + sampleRedis + ", and 1 claim has no class: new-team/left-alone\n" +
+				"  Do: label the namespace as spec.namespaceSelector asks, or change that: kubectl edit claimkind/" + sampleRedis,
+		},
+		{
+			name:   "CRDGone",
+			breaks: func(t *testing.T) { w.kubectl(t, "delete", "crd", sampleRedis) },
+			mends:  func(t *testing.T) { w.applySamples(t) },
+			want: "kinds: claimkind/" + sampleRedis + ": the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>\n" +
+				"  Do: install the CRD, or remove the registration: kubectl delete claimkind/" + sampleRedis,
+		},
+	} {
+		ok := t.Run(tc.name, func(t *testing.T) {
+			tc.breaks(t)
+			_, table := w.awaitStatus(t, "We should find what is broken, once.", tc.want)
+			if tc.readme {
+				compareWithREADME(t, "$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ bin/classbind status\n"+table)
+			}
+			tc.mends(t)
+			w.awaitStatus(t, "We should find nothing once it is mended.")
+		})
+		require.True(t, ok, "What follows would find that, too.")
+	}
+}
+
+// unguarded annotates a class while its kind is not registered.
+func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
+	t.Helper()
+	w.kubectl(t, "delete", "classkind", classKind)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--overwrite", classKind, class, annotation)
+		require.NoError(c, err)
+	}, patience, 100*time.Millisecond, "We should see the API server ask no more.")
+	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "kinds.yaml"))
+}
+
+// compareWithREADME what it shows of status.
+func compareWithREADME(t *testing.T, said string) {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n## Ask what is broken\n")
+	require.True(t, found)
+	_, sample, found := strings.Cut(section, "```console\n")
+	require.True(t, found)
+	sample, _, _ = strings.Cut(sample, "```\n")
+	assert.Equal(t, untimed(sample), untimed(said), "We should show in README what the commands print.")
+}
+
+// overruleSelectors of PersistentVolumeClaims by a default StorageClass.
+func (w *world) overruleSelectors(t *testing.T) {
+	t.Helper()
+	mark := `annotations: {storageclass.kubernetes.io/is-default-class: "true"}`
+	w.apply(t, "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: slow, labels: {tier: iron}, "+mark+"}\nprovisioner: disk.test\n")
+	w.apply(t, `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {namespace: default, name: disk, annotations: {classbind.io/class-selector: tier=gold}}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
-			},
-			"claims: claimkind/persistentvolumeclaims: 1 claim has the default StorageClass of Kubernetes, which the selector does not match: default/disk",
-		},
-		{
-			"ClassGone", func() { w.kubectl(t, "delete", "golds."+group, "going") },
-			`claims: claimkind/claims.` + group + `: 1 claim has a class that is gone: default/lost ("golds.` + group + `/going")`,
-		},
-		{
-			"NamespaceExcluded", func() {
-				w.apply(t, "apiVersion: "+group+"/v1\nkind: Claim\nmetadata: {namespace: excluded, name: left-alone}\n")
-			},
-			"claims: namespaces/excluded: it is excluded from claims." + group + ", and 1 claim has no class: excluded/left-alone",
-		},
-		{
-			"CertificateExpired", func() { w.expireCA(t) },
-			"certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at ",
-		},
-		{
-			"CRDGone", func() { w.kubectl(t, "delete", "crd", "others."+group) },
-			"kinds: claimkind/others." + group + ": the API server serves no such resource",
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if tc.name != "NoReplica" { // It is broken already.
-				report, _, _, err := w.status(t.Context(), w.plane.Kubeconfig)
+	w.apply(t, vendor("storage.k8s.io")+
+		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
+	report, _ := w.awaitStatus(t, "We should find that selectors do nothing.",
+		`kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): the API server gives every claim without a StorageClass the default one, "slow", `+
+			"before classbind is asked, so its class selector does nothing: kubectl annotate storageclass slow storageclass.kubernetes.io/is-default-class-\n"+
+			"  Do: run the command of the message, or remove the registration: kubectl delete claimkind/persistentvolumeclaims")
+	var notes []string
+	for _, s := range report.Sections {
+		notes = append(notes, s.Notes...)
+	}
+	assert.Contains(t, notes, "claimkind/persistentvolumeclaims: 1 claim has a default StorageClass of Kubernetes, which the selector does not match: default/disk")
+	w.kubectl(t, "delete", "claimkind/persistentvolumeclaims", "classkind/storageclasses.storage.k8s.io")
+	w.awaitStatus(t, "We should find nothing once it is mended.")
+}
+
+// breakWithoutReplica what a replica would mend at once. The last was called at a URL.
+func (w *world) breakWithoutReplica(t *testing.T, url string) {
+	t.Helper()
+	const noReplica = "replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n" +
+		"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
+	const undo = "\n  Do: undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get %/classbind --show-managed-fields -o yaml"
+	const claims, classes = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+	edited := func(configuration, what string) string {
+		return "webhook entries: " + configuration + "/classbind: " + what + strings.ReplaceAll(undo, "%", configuration)
+	}
+	patch := func(t *testing.T, configuration, entry string) {
+		w.kubectl(t, "patch", configuration, "classbind", "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
+	}
+	redisEdited := func(fields string) string {
+		return edited(claims, "the entry "+sampleRedis+".bind.classbind.io is not as classbind writes it, in "+fields)
+	}
+	const gone = "webhook entries: " + classes + "/classbind: a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
+		"  Do: the leader writes it: see the sections replicas and kinds, and kubectl describe classkind/" + sampleAzure
+	const expired = "certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at TIME\n" +
+		"  Do: have the replicas make another: kubectl delete secret --namespace classbind-system classbind-ca"
+	for _, tc := range []struct {
+		name   string
+		breaks func(*testing.T)
+		want   []string // of all until now
+	}{
+		{"NoReplica", func(*testing.T) {}, []string{noReplica}},
+		{"EntryEdited", func(t *testing.T) {
+			patch(t, claims, `{"name": "`+sampleRedis+`.bind.classbind.io", "failurePolicy": "Ignore"}`)
+		}, []string{noReplica, redisEdited("failurePolicy")}},
+		{"EntryGone", func(t *testing.T) {
+			patch(t, classes, `{"name": "`+sampleAzure+`.guard.classbind.io", "$patch": "delete"}`)
+		}, []string{noReplica, redisEdited("failurePolicy"), gone}},
+		{"CertificateExpired", func(t *testing.T) { w.expireCA(t) }, []string{noReplica, redisEdited("failurePolicy"), gone, expired}},
+		{"EveryEntryMoved", func(t *testing.T) {
+			for _, configuration := range []string{claims, classes} {
+				moved := strings.ReplaceAll(w.kubectl(t, "get", configuration, "classbind", "-o", "yaml"), url, "https://localhost:1")
+				_, _, err := w.Kubectl(t.Context(), strings.NewReader(moved), "replace", "-f", "-")
 				require.NoError(t, err)
-				require.NotContains(t, report.findings(), tc.want, "We should not find it before.")
 			}
-			tc.breaks()
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				report, exit, stderr, err := w.status(t.Context(), w.plane.Kubeconfig)
-				require.NoError(c, err)
-				require.Equal(c, 1, exit, stderr)
-				require.Contains(c, report.findings(), tc.want)
-			}, patience, 100*time.Millisecond)
+		}, []string{
+			noReplica, redisEdited("clientConfig, failurePolicy"), gone, expired,
+			edited(claims, "the entries "+sampleMySQL+".bind.classbind.io, "+samplePostgres+".bind.classbind.io are not as classbind writes them, in clientConfig"),
+			edited(classes, "the entries cloudmemorystoreinstanceclasses.cache.gcp.crossplane.io.guard.classbind.io, "+sampleCloudSQL+".guard.classbind.io, "+sampleRDS+
+				".guard.classbind.io are not as classbind writes them, in clientConfig"),
+		}},
+	} {
+		ok := t.Run(tc.name, func(t *testing.T) {
+			tc.breaks(t)
+			report, _ := w.awaitStatus(t, "We should find what is broken, once.", tc.want...)
+			assert.Equal(t, "replicas", report.Sections[0].Name, "We should say first that there is no replica.")
+			assert.Equal(t, "7 of 7 ready, as the last leader wrote", report.Sections[3].Summary, "We should not vouch for the status that kubectl shows.")
 		})
+		require.True(t, ok, "What follows would find that, too.")
 	}
 }
 
-// createUnguarded creates what needs an answer of classbind, once the API server does not
-// ask it any more.
-func (w *world) createUnguarded(t *testing.T, manifest string) {
+// breakPods of a Deployment. Here are no controllers, so the test writes what they would.
+func (w *world) breakPods(t *testing.T) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, manifest)
-		require.NoError(c, err)
-	}, patience, 100*time.Millisecond)
+	d := &appsv1.Deployment{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: "classbind"}, d))
+	ready := func(n int32) {
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 2, ReadyReplicas: n}
+		require.NoError(t, w.Client.Status().Update(t.Context(), d))
+	}
+	pod := func(name, image string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: name, Labels: d.Spec.Template.Labels}}
+		p.Spec = *d.Spec.Template.Spec.DeepCopy()
+		p.Spec.Containers[0].Image = image
+		require.NoError(t, w.Create(t.Context(), p))
+		return p
+	}
+	pod("classbind-a", "localhost/classbind:dev")
+	pulls := pod("classbind-b", "localhost/classbind:next")
+	pulls.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "classbind", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	require.NoError(t, w.Client.Status().Update(t.Context(), pulls))
+	ready(1)
+	report, _ := w.awaitStatus(t, "We should say why a replica is not ready.",
+		"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod classbind-b: ImagePullBackOff\n"+
+			"  Do: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same")
+	assert.Equal(t, []string{"replicas differ in their image, as in a rollout: 1 of localhost/classbind:dev, 1 of localhost/classbind:next"}, report.Sections[0].Notes)
+	ready(2)
+	w.awaitStatus(t, "We should not take a rollout for broken.")
+}
+
+// breakCertManager has the replica use certificates of cert-manager's, which the test
+// writes in its place.
+func (w *world) breakCertManager(t *testing.T) {
+	t.Helper()
+	var manifest strings.Builder
+	for _, o := range w.rendered(t, filepath.Join(w.deploy, certManager)) {
+		if o.GetKind() == "Deployment" || o.GetName() == "classbind-cert-manager" {
+			text, err := yaml.Marshal(o.Object)
+			require.NoError(t, err)
+			manifest.WriteString("---\n" + string(text))
+		}
+	}
+	w.apply(t, manifest.String())
+	ca := certtest.NewCA(t)
+	serving := ca.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}})
+	key, err := x509.MarshalPKCS8PrivateKey(serving.Key)
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1alpha1.TLSSecret}, Type: corev1.SecretTypeTLS}
+	secret.Data = map[string][]byte{
+		corev1.ServiceAccountRootCAKey: ca.PEM(), corev1.TLSCertKey: serving.PEM(),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+	require.NoError(t, w.Create(t.Context(), secret))
+	dir := t.TempDir()
+	for name, text := range secret.Data {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	w.serve(t, "--certs=cert-manager", "--cert-dir="+dir)
+	report, _ := w.awaitStatus(t, "We should find nothing wrong with the other kind of certificates.")
+	assert.Equal(t, []string{"the Secret classbind-ca is left of other certificates, and its CA is still trusted: delete it once no replica uses it"}, report.Sections[1].Notes)
+
+	w.kubectl(t, "delete", "role", "classbind-cert-manager", "--namespace="+classbind.Namespace)
+	w.awaitStatus(t, "We should ask for the rights that go with cert-manager.",
+		"rights: serviceaccounts/classbind-system/classbind: "+classbind.User+` may not list, watch secrets, "classbind-tls"`+"\n  Do: kubectl apply -k deploy/cert-manager")
+	w.apply(t, manifest.String())
+
+	secret.Data[corev1.TLSCertKey] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+	require.NoError(t, w.Update(t.Context(), secret))
+	w.awaitStatus(t, "We should find that cert-manager does not renew.",
+		"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at TIME\n"+
+			"  Do: see what cert-manager says: kubectl describe certificates --namespace classbind-system")
+	secret.Data[corev1.TLSCertKey] = serving.PEM()
+	require.NoError(t, w.Update(t.Context(), secret))
+	w.awaitStatus(t, "We should find nothing once it is mended.")
 }
 
 // expireCA puts an expired CA in the place of classbind's.

@@ -106,6 +106,7 @@ func TestViewLeavesOut(t *testing.T) {
 		format  v1alpha1.ClassRefFormat
 		created map[string]metav1.Time
 		want    []string // the class kinds that are offered
+		why     string   // why it is that one
 	}{
 		"ReferenceNamesTheKind": {
 			reason: "We should offer several class kinds where the reference can tell them apart",
@@ -118,10 +119,12 @@ func TestViewLeavesOut(t *testing.T) {
 		"Newcomer": {
 			reason: "We should go on offering the class kind that was registered first, whatever its name",
 			format: v1alpha1.Name, created: map[string]metav1.Time{as: late, bs: early, cs: late}, want: []string{bs},
+			why: "was registered first",
 		},
 		"Together": {
 			reason: "We should have the same order in each replica where two were registered in one second",
 			format: v1alpha1.LocalObjectReference, created: map[string]metav1.Time{bs: early, as: early}, want: []string{as},
+			why: "was registered at the same time, and comes first by name",
 		},
 	}
 	for name, tc := range cases {
@@ -147,9 +150,9 @@ func TestViewLeavesOut(t *testing.T) {
 				fault := view.FaultOf(leftOut.Name)
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
-				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which was registered first: "+
+				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which %s: "+
 					"set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it",
-					leftOut.Name, k.Name, tc.format, tc.want[0]), fault.Text)
+					leftOut.Name, k.Name, tc.format, tc.want[0], tc.why), fault.Text)
 			}
 			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
 		})

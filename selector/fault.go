@@ -19,13 +19,18 @@ func (k *ClaimKind) Exclusive() bool { return !k.form.namesKind }
 
 // FaultOf a class kind is why its classes are left out, nil if they are not.
 func (v *View) FaultOf(classKind string) *Fault {
-	if !slices.ContainsFunc(v.LeftOut, func(k *ClassKind) bool { return k.Name == classKind }) {
+	i := slices.IndexFunc(v.LeftOut, func(k *ClassKind) bool { return k.Name == classKind })
+	if i < 0 {
 		return nil
+	}
+	why := "which was registered first"
+	if v.LeftOut[i].Created.Equal(v.Classes[0].Kind.Created) {
+		why = "which was registered at the same time, and comes first by name"
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
-			"which was registered first: set spec.classRefFormat of the ClaimKind to %s, or let one class kind serve it",
-		classKind, v.Kind.Name, v.Kind.form.name, v.Classes[0].Kind.Name, strings.Join(formsThatNameKinds(), " or "))}
+			"%s: set spec.classRefFormat of the ClaimKind to %s, or let one class kind serve it",
+		classKind, v.Kind.Name, v.Kind.form.name, v.Classes[0].Kind.Name, why, strings.Join(formsThatNameKinds(), " or "))}
 }
 
 func formsThatNameKinds() (names []string) {

@@ -195,12 +195,13 @@ func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
 	return fields
 }
 
-// ReferenceFault is the fault that the status of a ClaimKind tells of this generation,
-// nil if there is none: the API server would prune the references of claims. Only the
-// leader reads the schema, and all replicas the status.
+// ReferenceFault is the fault that the status of a ClaimKind tells, nil if there is none:
+// the API server would prune the references of claims. Only the leader reads the schema,
+// and all replicas the status. A changed registration keeps the fault until the leader has
+// checked it: meanwhile, claims would be stored without a class.
 func ReferenceFault(k *v1alpha1.ClaimKind) *Fault {
 	for _, c := range k.Status.Conditions {
-		if c.Type == v1alpha1.ConditionPathsValid && c.Reason == v1alpha1.ReasonReferencePruned && c.ObservedGeneration == k.Generation {
+		if c.Type == v1alpha1.ConditionPathsValid && c.Reason == v1alpha1.ReasonReferencePruned {
 			return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
 		}
 	}

@@ -141,8 +141,14 @@ func TestStopped(t *testing.T) {
 	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
 	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
 	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
-	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
+	assert.Contains(t, got.Error(), "end the process that does, or choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
 	assert.NotContains(t, got.Error(), "cluster")
+
+	_, err = net.Listen("tcp", "192.0.2.1:0") // RFC 5737: no machine has it.
+	require.Error(t, err)
+	got = stopped("cannot connect to the cluster", err)
+	require.ErrorContains(t, got, ": choose another address with --webhook-bind-address", "We should say how to mend an address that is not ours.")
+	assert.NotContains(t, got.Error(), "end the process", "We should not blame a process that there is not.")
 
 	_, err = net.Dial("tcp", "localhost:1")
 	require.Error(t, err)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -105,8 +106,11 @@ func serve(ctx context.Context, o *options) error {
 // stopped says what a manager could not do: listen on an address, or else what it was doing.
 func stopped(doing string, err error) error {
 	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
-		return fmt.Errorf("cannot listen: %w: end the process that does, or choose another address with --webhook-bind-address, "+
-			"--health-probe-bind-address, --metrics-bind-address or --pprof-bind-address", listen)
+		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address or --pprof-bind-address"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			help = "end the process that does, or " + help
+		}
+		return fmt.Errorf("cannot listen: %w: %s", listen, help)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

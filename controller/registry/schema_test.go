@@ -87,8 +87,8 @@ func TestFaultChanged(t *testing.T) {
 		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, faultPredicate.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)
+			assert.Equal(t, tc.want, faultChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)
 		})
 	}
-	assert.True(t, faultPredicate.Create(event.CreateEvent{Object: kind(1, "")}), "We should look at a kind that is new.")
+	assert.True(t, faultChanged.Create(event.CreateEvent{Object: kind(1, "")}), "We should look at a kind that is new.")
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -48,6 +49,7 @@ type checkedPaths struct {
 // SetupWithManager adds the controller.
 func (p *Paths) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-paths").
+		WithOptions(controller.Options{MaxConcurrentReconciles: registry.MaxLookUps}). // One API server that hangs delays no other kind.
 		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}). // It has the name of its ClaimKind.
 		Complete(loop.ByName(p.reconcile))

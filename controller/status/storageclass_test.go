@@ -17,7 +17,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
-// storageClasses answers a list with pages of one class each, by name, with its mark.
+// storageClasses answers a list with pages of one class each, the oldest first, by name, with its mark.
 type storageClasses struct {
 	client.Reader
 	pages [][2]string
@@ -35,6 +35,7 @@ func (s storageClasses) List(_ context.Context, l client.ObjectList, options ...
 	page := len(o.Continue)
 	if page < len(s.pages) {
 		class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: s.pages[page][0]}}
+		class.CreationTimestamp = metav1.Unix(int64(page), 0)
 		class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": s.pages[page][1]}
 		list.Items = append(list.Items, class)
 	}
@@ -60,6 +61,15 @@ func TestDescribeStorage(t *testing.T) {
 				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDefaultStorageClass,
 				Message: `the API server gives every claim without a StorageClass the default one, "standard", before classbind is asked, so its class selector does nothing: ` +
 					`kubectl annotate storageclass standard storageclass.kubernetes.io/is-default-class-`,
+			},
+		},
+		"Defaults": {
+			reason:    "We should name the newest of several, and take the marks from all.",
+			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{pages: [][2]string{{"old", "true"}, {"new", "true"}}},
+			want: &metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDefaultStorageClass,
+				Message: `the API server gives every claim without a StorageClass the default one, "new", the newest of 2, before classbind is asked, so its class selector does nothing: ` +
+					`kubectl annotate storageclass new old storageclass.kubernetes.io/is-default-class-`,
 			},
 		},
 		"NoDefault": {

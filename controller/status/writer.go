@@ -5,6 +5,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -299,6 +300,9 @@ func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation
 	c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
 	c.ObservedGeneration = generation
 	meta.SetStatusCondition(conditions, c)
+	// A column shows the first condition that is not met: this order puts those that say why
+	// claims are not watched before all others.
+	slices.SortFunc(*conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
 
 // update writes a status with the resourceVersion that was read, so that a leader that

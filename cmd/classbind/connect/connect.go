@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -17,6 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+const (
+	// CompletionTimeout is for all requests of one completion. Nobody waits longer at a prompt.
+	CompletionTimeout = 3 * time.Second
+	// MaxCompletions limits the objects of a kind that are listed to complete a name.
+	MaxCompletions = 500
 )
 
 // Flags name the cluster.

@@ -37,49 +37,67 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 	case item.Claim.Namespace == "":
 		item.Claim.Namespace = namespace
 	}
+	object := d.DeepCopy().Object
+	var schema *objectSchema
 	if o.strict {
-		if mistake := item.check(ctx, r, k, found, &d.Unstructured); mistake != nil {
-			return mistake, nil
+		if schema = item.check(ctx, r, k, found, object); item.Outcome == Malformed {
+			return item, nil
 		}
 	}
-	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
-		return item.leftAlone("NamespaceNotSelected", why), err
-	}
-	v, err := r.view(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	item.Notes = append(item.Notes, v.notes...)
-	if found.Version != gvk.Version {
-		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers",
-			gvk.GroupVersion(), found.GroupVersion())
-	}
-	item.decideBy(k)
-	object := d.DeepCopy().Object
 	if o.unbound {
 		unstructured.RemoveNestedField(object, k.Spec.Paths.ClassRef.Names()...)
 	}
+	decision, err := o.decide(ctx, r, k, item, object, found)
+	if err != nil || schema == nil {
+		return item, err
+	}
+	return item.asStored(ctx, schema, k, decision, object), nil
+}
+
+// decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.
+func (o *options) decide(
+	ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, item *Item, object map[string]any, found resource,
+) (d selector.Decision, err error) {
+	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
+		item.leftAlone("NamespaceNotSelected", why)
+		return d, err
+	}
+	v, err := r.view(ctx, k)
+	if err != nil {
+		return d, err
+	}
+	item.Notes = append(item.Notes, v.notes...)
+	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
+		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers",
+			item.Claim.APIVersion, version)
+	}
+	item.decideBy(k)
 	decider := &selector.Decider{Fresh: o.fresh}
 	e, err := decider.Explain(ctx, v.View, v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object))
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
 	case errors.As(err, &fault):
-		return item.undecided(k, fault), nil
+		item.undecided(k, fault)
+		return d, nil
 	case err != nil:
-		return nil, err
+		return d, err
 	case claim.LeftAlone == selector.BeingDeleted:
-		return item.leftAlone(claim.LeftAlone, "the claim is being deleted"), nil
+		item.leftAlone(claim.LeftAlone, "the claim is being deleted")
+		return d, nil
 	case claim.LeftAlone != "":
 		why := claim.SettledBy + " is set"
 		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
 			why += "; --unbound explains the claim as if it was not"
 			item.compareClass(v.View, field, object)
 		}
-		return item.leftAlone(claim.LeftAlone, why), nil
+		item.leftAlone(claim.LeftAlone, why)
+		return d, nil
 	case len(claim.Problems) > 0:
-		return item.malformed(claim.Problems), nil
+		item.malformed(claim.Problems)
+		return d, nil
 	}
-	return item.explained(k, e), nil
+	item.explained(k, e)
+	return e.Decision, nil
 }
 
 // compareClass notes that the class of a claim is not there, or does not match what the

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
@@ -30,6 +31,7 @@ import (
 type cluster struct {
 	api       client.Reader
 	reader    *registry.Reader
+	resolver  lookup.Resolver
 	discovery discovery.DiscoveryInterface
 	objects   dynamic.Interface
 }
@@ -49,6 +51,10 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	resolver, err := lookup.NewResolver(config)
+	if err != nil {
+		return nil, err
+	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for claims: %w", err)
@@ -57,7 +63,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
 	}
-	return &cluster{api: api, reader: reader, discovery: d, objects: objects}, nil
+	return &cluster{api: api, reader: reader, resolver: resolver, discovery: d, objects: objects}, nil
 }
 
 func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
@@ -72,47 +78,46 @@ func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (re
 	return resource{GroupVersionKind: kind, namespaced: namespaced}, err
 }
 
-// schema reads the OpenAPI documents, which every user may read, rather than CRDs.
+// schema is that of the CRD, for those who may read it, and else that of the OpenAPI document, which
+// every user may read. It lacks what a CRD says of the metadata.
 func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	path := "apis/" + kind.GroupVersion().String()
-	if kind.Group == "" {
-		path = "api/" + kind.Version
-	}
-	list := &metav1.APIResourceList{}
-	err := c.get(ctx, "/"+path, list)
-	served := slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind })
+	version := kind.GroupVersion()
+	list, err := c.discovery.ServerResourcesForGroupVersion(version.String())
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !served:
-		return nil, &notServedError{fmt.Errorf("the API server does not serve %s of %s", kind.Kind, kind.GroupVersion())}
+	case apierrors.IsNotFound(err):
+		list = &metav1.APIResourceList{}
 	case err != nil:
-		return nil, fmt.Errorf("cannot look up %s: %w", kind.GroupVersion(), brief.Error(err))
+		return nil, fmt.Errorf("cannot look up %s: %w", version, brief.Error(err))
 	}
-	var document struct {
-		Components struct {
-			Schemas map[string]any `json:"schemas"`
-		} `json:"components"`
-	}
-	if err := c.get(ctx, "/openapi/v3/"+path, &document); err != nil {
-		return nil, fmt.Errorf("cannot read the schema of %s: %w", kind.GroupVersion(), brief.Error(err))
-	}
-	for _, node := range document.Components.Schemas {
-		node, _ := node.(map[string]any)
-		kinds, _, _ := unstructured.NestedSlice(node, "x-kubernetes-group-version-kind")
-		for _, k := range kinds {
-			if k, _ := k.(map[string]any); k["group"] == kind.Group && k["version"] == kind.Version && k["kind"] == kind.Kind {
-				return &objectSchema{node: node, components: document.Components.Schemas}, nil
-			}
+	served := map[string]*metav1.APIResource{}
+	var found *metav1.APIResource
+	for i := range list.APIResources {
+		r := &list.APIResources[i]
+		served[r.Name] = r
+		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") { // A subresource may have the kind, too.
+			found = r
 		}
 	}
-	return nil, nil // The API server publishes none of it.
-}
-
-func (c *cluster) get(ctx context.Context, path string, into any) error {
-	answer, err := c.discovery.RESTClient().Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
-	if err != nil {
-		return err
+	if found == nil {
+		return nil, &notServedError{fmt.Errorf("the API server does not serve %s of %s", kind.Kind, version)}
 	}
-	return json.Unmarshal(answer, into)
+	if text, err := c.resolver.CRD(ctx, schema.GroupResource{Group: kind.Group, Resource: found.Name}.String()); err == nil {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := json.Unmarshal(text, crd); err != nil {
+			return nil, fmt.Errorf("cannot read the CRD of %s: %w", kind.Kind, brief.Error(err))
+		}
+		return schemaOfCRD(crd, kind.Version)
+	}
+	document, err := c.resolver.OpenAPI(ctx, version)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the schema of %s: %w", version, err)
+	}
+	s, err := schemaOfOpenAPI(document, kind)
+	if err != nil {
+		return nil, err
+	}
+	s.namespaced, s.status = found.Namespaced, served[found.Name+"/status"] != nil
+	return s, nil
 }
 
 func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {

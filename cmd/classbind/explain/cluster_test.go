@@ -267,6 +267,44 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
 			want:   []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
 		},
+		"ValueOfOpenAPI": {
+			reason: "We should evaluate the rules of the published schema where we may not read the CRD.",
+			claim:  strings.ReplaceAll(goldClaim, `"spec": {`, `"status": {"phase": 1}, "spec": {"engine": "mysql", "min": 2, "max": 1, `),
+			change: func(a map[string]any) {
+				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases/status", "Database", true, "get"), served("databases", "Database", true, "create"),
+					served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch"))
+			},
+			status: exitFailed, want: []string{"Database team/mine: mistaken\n  Because: spec.min: Invalid value: min must not be above max (--strict=false"},
+		},
+		"ValueOfCRD": {
+			reason: "We should prefer the CRD, which has what the published schema lacks.",
+			claim:  strings.ReplaceAll(goldClaim, `"spec": {`, `"spec": {"engine": "mysql", `),
+			change: func(a map[string]any) {
+				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
+				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = json.RawMessage(
+					strings.Replace(values, `"metadata": {"type": "object"}`, `"metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 10}}}`, 1))
+			},
+			status: exitFailed, want: []string{"Database team/mine: mistaken\n  Because: metadata.name: Invalid value: \"mine\": metadata.name in body should be at least 10 chars long"},
+		},
+		"ValueOfStored": {
+			reason: "We should check the values of what is stored with --strict, as if it were created now.",
+			args:   []string{"Database/stored", "--strict"},
+			change: func(a map[string]any) {
+				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
+				stored := a["/apis/example.org/v1/namespaces/team/databases/stored"].(object)
+				stored["spec"], stored["status"] = object{"engine": "mysql", "size": 13}, object{"phase": "Bound"}
+				stored["metadata"].(object)["uid"] = "1"
+			},
+			status: exitFailed, want: []string{"Because: spec: Invalid value: no size of 13 (--strict=false"},
+		},
+		"BrokenCRD": {
+			reason: "We should say why we cannot check fields.",
+			change: func(a map[string]any) {
+				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = object{"spec": "a"}
+			},
+			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD of Database: "},
+		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
 			args:   []string{"Database/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
@@ -305,6 +343,20 @@ func TestExplainCluster(t *testing.T) {
 				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "newclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "NewClass"}, "versions": [{"name": "v1", "served": true}]}}`,
 				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
+		},
+		"WithNewcomer": {
+			reason: "We should know that a class kind of the files is newer than those of the cluster, whatever their names.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["classRefFormat"] = "LocalObjectReference" }, object{})
+				fast := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
+				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
+				a["/apis/classbind.io/v1alpha1/classkinds"] = list("classbind.io/v1alpha1", "ClassKindList", fast)
+			},
+			with: documents(strings.ReplaceAll(classKind, "fastclasses", "afterclasses"),
+				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "afterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "AfterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
+			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", which was registered first: `},
 		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",
@@ -376,6 +428,63 @@ func TestExplainAsksOnce(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
 	for _, path := range []string{"/api/v1/namespaces", "/apis/classbind.io/v1alpha1/claimkinds", "/apis/example.org/v1/fastclasses"} {
 		assert.Equal(t, 1, api.asked[path], path)
+	}
+}
+
+// published is a schema of a CRD as the API server publishes it for every user.
+func published(schema string) object {
+	const metadata = `{"description": "Metadata.", "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}`
+	return object{"components": object{"schemas": object{"Database": json.RawMessage(strings.Replace(schema, `"metadata": {"type": "object"}`, `"metadata": `+metadata, 1))}}}
+}
+
+func TestExplainCompletes(t *testing.T) {
+	databases := list("example.org/v1", "DatabaseList", class("Database", "a", ""), class("Database", "b", ""))
+	for name, tc := range map[string]struct {
+		reason string
+		change func(answers map[string]any)
+		args   []string
+		want   string
+	}{
+		"Kinds":     {reason: "We should offer the kinds that are registered.", args: []string{""}, want: "Database/\n:6\n"},
+		"Names":     {reason: "We should offer the claims of the kubeconfig's namespace.", args: []string{"Database/"}, want: "Database/a\nDatabase/b\n:4\n"},
+		"Resource":  {reason: "We should offer claims as they were begun.", args: []string{"databases.example.org/"}, want: "databases.example.org/a\ndatabases.example.org/b\n:4\n"},
+		"Namespace": {reason: "We should offer the claims of another namespace.", args: []string{"-n", "other", "Database/"}, want: "Database/c\n:4\n"},
+		"Next":      {reason: "We should offer several claims.", args: []string{"Database/a", "Database/"}, want: "Database/a\nDatabase/b\n:4\n"},
+		"Ambiguous": {
+			reason: "We should offer the name of a kind that another group has, too.", args: []string{""}, want: "databases.example.org/\n:6\n",
+			change: func(a map[string]any) {
+				a["/apis/another.org"] = group("another.org", "v1")
+				a["/apis/another.org/v1"] = resources("another.org/v1", served("databases", "Database", true, "list"))
+				a["/apis"] = object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("another.org", "v1"), group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
+			},
+		},
+		"NotServed": {
+			reason: "We should not offer a kind that is not there.", args: []string{""}, want: ":6\n",
+			change: func(a map[string]any) { a["/apis/example.org/v1"] = resources("example.org/v1") },
+		},
+		"NotRegistered": {reason: "We should offer nothing of a kind that is not there.", args: []string{"Lost/"}, want: ":4\n"},
+		"Forbidden": {
+			reason: "We should offer nothing that we cannot list.", args: []string{"Database/"}, want: ":4\n",
+			change: func(a map[string]any) { delete(a, "/apis/example.org/v1/namespaces/team/databases") },
+		},
+		"File":    {reason: "We should offer nothing beside a file.", args: []string{"-f", "a.yaml", ""}, want: ":4\n"},
+		"Offline": {reason: "We should offer nothing where no cluster is asked.", args: []string{"--classes", "a.yaml", ""}, want: ":4\n"},
+		"Lost":    {reason: "We should offer nothing without a cluster.", args: []string{"--kubeconfig", "absent", "Database/"}, want: ":4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPIServer(func(a map[string]any) {
+				a["/apis/example.org/v1/namespaces/team/databases"] = databases
+				a["/apis/example.org/v1/namespaces/other/databases"] = list("example.org/v1", "DatabaseList", class("Database", "c", ""))
+				if tc.change != nil {
+					tc.change(a)
+				}
+			})
+			server := httptest.NewServer(api)
+			defer server.Close()
+			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+			got := run(t, "", append([]string{"__complete", "--kubeconfig", "config"}, tc.args...)...)
+			assert.Equal(t, tc.want, got.stdout, tc.reason)
+		})
 	}
 }
 

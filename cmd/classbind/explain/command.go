@@ -1,8 +1,8 @@
 // Package explain is the command that says which class a claim gets, and why.
 // files reads manifests. cluster and offline are the two sources of registrations
 // and classes, and registrations combine them as the server does. overlay puts
-// files on top of a cluster. strict checks a claim against its schema, and answer has the
-// server's Decider decide on it. report prints the result for programs, and table for
+// files on top of a cluster. strict checks a claim against its schema, which schema and openapi
+// read, before and after answer has the server's Decider decide on it. report prints the result for programs, and table for
 // people.
 package explain
 
@@ -58,7 +58,6 @@ classes that it asked for and may not get, and those that one label kept out.
 Nothing is created or changed.
 
 The registrations and classes are those of the cluster, which you need to be
-The registrations and classes are those of the cluster, which you need to be
 allowed to list; or, with --classes, those of files, and no cluster is asked; or,
 with --with, those of the cluster as if files were applied to it. Such files have
 ClaimKinds, ClassKinds and classes; other objects in them are passed over, and so
@@ -70,12 +69,23 @@ plural is guessed from the kind, and classes are namespaced if one has a namespa
 A claim is that of a file, or KIND/NAME for one that the cluster has, as kubectl
 takes it; you need to be allowed to get that.
 
-With --strict, a claim is malformed if the API server would not store it as it is:
-its kind resembles one that is registered, and is not served; its version is not
-served; or its schema does not have one of its fields. Where no schema is at hand,
-a field is wrong whose name resembles one that the ClaimKind reads, which the claim
-does not have. Claims of files are explained so unless --strict=false; those of the
-cluster, which were stored, only with --strict.
+Where a claim can get the classes of one ClassKind alone, these are those of the oldest.
+The ClassKinds of files count as registered in the same second, as kubectl apply does
+it, so the first by name is taken; with --with, they are newer than the cluster's.
+
+With --strict, a claim is malformed if the API server would refuse it, or would not
+store it as it is: its kind resembles one that is registered, and is not served; its
+version is not served; or its schema refuses it. The schema is that of a CRD among the
+files, or else the cluster's: of the CRD if you may get it, or as published for every
+user. A claim is checked as at creation: unknown fields first; then, with the defaults
+and with the reference to its class, its metadata, types, required fields, values, and
+the rules (CEL), within the API server's limits of cost. Rules that compare it with an
+older one do not apply. Not checked are other admission webhooks and policies, and of
+a kind without a CRD, such as PersistentVolumeClaim, anything but its fields. Where no
+schema is at hand, a field is wrong whose name resembles one that the ClaimKind reads,
+which the claim does not have. Claims of files are explained so unless --strict=false,
+which takes them as they are written, without defaults; those of the cluster, which
+were stored, only with --strict.
 
 It tells what the author of the claim would be told: of the classes of namespaces
 whose classes the claim is not offered, nothing.
@@ -109,7 +119,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		Short:             "Say which class a claim gets, and why",
 		Long:              long,
 		Example:           examples,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: o.completeClaim,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.validate(c.Flags(), args); err != nil {
 				return failed(err)
@@ -146,7 +156,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.with, "with", nil,
 		"the same, to put on top of what the cluster has")
 	fs.BoolVar(&o.strict, "strict", true,
-		"refuse claims that the API server would not store as they are; false for claims of the cluster, unless it is set")
+		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "",

@@ -95,10 +95,11 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
 		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
-		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `cannot read the ClaimKind "databases.example.org": strict decoding error: unknown field "spec.stratgy"`},
-		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `cannot read the ClassKind "fastclasses.example.org"`},
-		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `cannot read the ClaimKind "databases.example.org"`},
-		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: "Best": must be one of ["Random" `},
+		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `the API server would refuse the ClaimKind "databases.example.org": spec.stratgy: the schema has no such field: did you mean spec.strategy?`},
+		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
+		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `the API server would refuse the ClaimKind "databases.example.org": spec: Invalid value: "string": spec in body must be of type object`},
+		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: Unsupported value: "Best": supported values: "Random", `},
+		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"paths": {"classRef": "spec.classRef"}}}`, `spec.paths.classRef: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
 		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
 		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
 		"CRDWithoutKind":    {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
@@ -257,7 +258,9 @@ func TestDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			found, err := readDocuments(strings.NewReader(tc.object), "object")
 			require.NoError(t, err)
-			require.NoError(t, setDefaults(found[0].GroupVersionKind(), found[0].Object))
+			schemas, err := ownSchemas()
+			require.NoError(t, err)
+			require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
 			got, err := json.Marshal(found[0].Object["spec"])
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
@@ -314,7 +317,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 				objects = append(objects, documentsOf(t, strings.ReplaceAll(goldClass, `"name": "gold"`, fmt.Sprintf(`"name": "class-%d"`, n)))...)
 			}
 			claims := documentsOf(t, goldClaim)
-			s, err := newFiles(objects, claims)
+			s, err := newFiles(t.Context(), objects, claims)
 			require.NoError(t, err)
 			r, err := newRegistrations(t.Context(), s, "classbind-system")
 			require.NoError(t, err)

@@ -2,12 +2,14 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -34,12 +38,12 @@ type files struct {
 }
 
 // newFiles reads the objects as the API server would if they were applied.
-func newFiles(objects, claims []document) (*files, error) {
+func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
 	seen := places{}
 	for i := range objects {
 		d := &objects[i]
-		used, err := f.add(d)
+		used, err := f.add(ctx, d)
 		if used && err == nil {
 			err = seen.add(d, "")
 		}
@@ -64,14 +68,14 @@ func (p places) add(d *document, namespace string) error {
 }
 
 // add says whether the object is a registration or a CRD.
-func (f *files) add(d *document) (used bool, err error) {
+func (f *files) add(ctx context.Context, d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:
 		f.claimKinds = append(f.claimKinds, v1alpha1.ClaimKind{})
-		return true, decode(d, &f.claimKinds[len(f.claimKinds)-1])
+		return true, decode(ctx, d, &f.claimKinds[len(f.claimKinds)-1])
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClassKind"}:
 		f.classKinds = append(f.classKinds, v1alpha1.ClassKind{})
-		return true, decode(d, &f.classKinds[len(f.classKinds)-1])
+		return true, decode(ctx, d, &f.classKinds[len(f.classKinds)-1])
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 		found, err := readCRD(d)
 		f.crds[d.GetName()] = found
@@ -80,59 +84,86 @@ func (f *files) add(d *document) (used bool, err error) {
 	return false, nil
 }
 
-// decode decodes a registration strictly and fills in its defaults. It drops the
-// status, which describes a cluster and not these files.
-func decode(d *document, into runtime.Object) error {
-	object := d.DeepCopy().Object
-	delete(object, "status")
-	if err := setDefaults(d.GroupVersionKind(), object); err != nil {
+// decode a registration as the API server would. It drops the status and the time of creation, which
+// describe a cluster and not these files.
+func decode(ctx context.Context, d *document, into runtime.Object) error {
+	schemas, err := ownSchemas()
+	if err != nil {
 		return err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, into, true); err != nil {
+	s := schemas[d.GroupVersionKind()]
+	if s == nil {
+		return fmt.Errorf("apiVersion %q is not served", d.GetAPIVersion())
+	}
+	object := d.DeepCopy().Object
+	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+	errs := s.decode(object)
+	if len(errs) == 0 {
+		errs, _ = s.validate(ctx, object)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(atMost(errs)))
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
 		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
 	}
 	return nil
 }
 
+// ownSchemas are the schemas of ClaimKinds and ClassKinds.
+var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
+	schemas := map[schema.GroupVersionKind]*objectSchema{}
+	for _, file := range []string{"claimkinds", "classkinds"} {
+		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + file + ".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, definition); err != nil {
+			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
+		}
+		kind := v1alpha1.GroupVersion.WithKind(definition.Spec.Names.Kind)
+		if schemas[kind], err = schemaOfCRD(definition, kind.Version); err != nil {
+			return nil, err
+		}
+	}
+	return schemas, nil
+})
+
 // definition is what the API server would say about the CRD's resource.
 type definition struct {
 	resource
-	// schemas of the versions that are served; nil for a version without one.
-	schemas map[string]*objectSchema
+	crd *apiextensionsv1.CustomResourceDefinition
 }
 
 func readCRD(d *document) (definition, error) {
 	cannot := func(field string) (definition, error) {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
 	}
-	r := definition{schemas: map[string]*objectSchema{}}
-	r.Group, _, _ = unstructured.NestedString(d.Object, "spec", "group")
-	if r.Kind, _, _ = unstructured.NestedString(d.Object, "spec", "names", "kind"); r.Kind == "" {
-		return cannot("spec.names.kind")
-	}
-	scope, _, _ := unstructured.NestedString(d.Object, "spec", "scope")
-	if scope == "" {
-		return cannot("spec.scope")
-	}
-	r.namespaced = scope == "Namespaced"
-	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
-	for _, v := range versions {
-		v, _ := v.(map[string]any)
-		if v["served"] != true {
-			continue
-		}
-		name, _ := v["name"].(string)
-		r.schemas[name] = nil
-		if node, ok, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema"); ok {
-			r.schemas[name] = &objectSchema{node: node}
-		}
-	}
-	if r.Version = preferred(slices.Collect(maps.Keys(r.schemas))); r.Version == "" {
-		return cannot("version in spec.versions that is served")
-	}
 	text, err := d.MarshalJSON()
+	r := definition{crd: &apiextensionsv1.CustomResourceDefinition{}}
+	if err == nil {
+		err = json.Unmarshal(text, r.crd)
+	}
 	if err != nil {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
+	}
+	spec := &r.crd.Spec
+	r.Group, r.Kind, r.namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
+	var served []string
+	for _, v := range spec.Versions {
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
+	r.Version = preferred(served)
+	switch {
+	case r.Kind == "":
+		return cannot("spec.names.kind")
+	case spec.Scope == "":
+		return cannot("spec.scope")
+	case r.Version == "":
+		return cannot("version in spec.versions that is served")
 	}
 	r.schema, _ = selector.SchemaOfCRD(text, r.Version) // Without one, there is nothing to compare.
 	return r, nil
@@ -177,11 +208,13 @@ func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*object
 		if c.GroupKind() != kind.GroupKind() {
 			continue
 		}
-		found, served := c.schemas[kind.Version]
-		if !served {
+		served := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Served && v.Name == kind.Version
+		}
+		if !slices.ContainsFunc(c.crd.Spec.Versions, served) {
 			return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
 		}
-		return found, nil
+		return schemaOfCRD(c.crd, kind.Version)
 	}
 	return nil, nil // Nothing is known of it.
 }

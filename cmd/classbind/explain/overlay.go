@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -19,17 +20,29 @@ type overlay struct {
 
 func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
 	claimKinds, classKinds, err := o.cluster.registrations(ctx)
-	claimKinds = replace(claimKinds, o.files.claimKinds, func(k v1alpha1.ClaimKind) string { return k.Name })
-	classKinds = replace(classKinds, o.files.classKinds, func(k v1alpha1.ClassKind) string { return k.Name })
+	claimKinds = replace[v1alpha1.ClaimKind](claimKinds, o.files.claimKinds)
+	classKinds = replace[v1alpha1.ClassKind](classKinds, o.files.classKinds)
 	return claimKinds, classKinds, err
 }
 
-// replace returns all with next, which take the place of those of their names.
-func replace[T any](all, next []T, name func(T) string) []T {
-	replaced := func(t T) bool {
-		return slices.ContainsFunc(next, func(n T) bool { return name(n) == name(t) })
+// replace returns all with next, which take the place of those of their names and are as old. The others
+// of next were created just now, at the same time.
+func replace[T any, P interface {
+	*T
+	metav1.Object
+}](all, next []T) []T {
+	now := metav1.Now()
+	for _, t := range next {
+		i := slices.IndexFunc(all, func(old T) bool { return P(&old).GetName() == P(&t).GetName() })
+		if i < 0 {
+			P(&t).SetCreationTimestamp(now)
+			all = append(all, t)
+			continue
+		}
+		P(&t).SetCreationTimestamp(P(&all[i]).GetCreationTimestamp())
+		all[i] = t
 	}
-	return append(slices.DeleteFunc(all, replaced), next...)
+	return all
 }
 
 func (o *overlay) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {

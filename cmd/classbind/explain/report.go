@@ -36,7 +36,7 @@ const (
 	// LeftAlone claims are not for classbind to bind.
 	LeftAlone Outcome = "LeftAlone"
 	// Malformed claims are refused: by classbind, or by --strict, which says what the API server
-	// would not store as it is.
+	// would refuse, or not store as it is.
 	Malformed Outcome = "Malformed"
 	// Undecided claims have a faulty registration: their failurePolicy decides.
 	Undecided Outcome = "Undecided"
@@ -167,7 +167,9 @@ type Requirement struct {
 
 // FieldError is what is wrong with a field.
 type FieldError struct {
-	Field   string `json:"field"`
+	// Field is empty if it is the whole claim.
+	Field string `json:"field"`
+	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }

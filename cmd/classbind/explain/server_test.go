@@ -49,7 +49,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "Foo"}]}}`,
 				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"resourceRef": {}}`)))[0]
 
-		s, err := newFiles(registrations, []document{d})
+		s, err := newFiles(t.Context(), registrations, []document{d})
 		require.NoError(t, err)
 		s.claimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: one(
 			"PathsValid", "PathsValid", "PathsInvalid", "SchemaUnknown", "SchemaUnknown", "ReferencePruned"), Message: "no such field"}}

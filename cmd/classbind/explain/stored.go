@@ -18,8 +18,7 @@ import (
 // stored reads the claims that the arguments name, KIND/NAME each. KIND is what kubectl takes: a
 // kind, a resource or a short name, with or without its group.
 func (c *cluster) stored(ctx context.Context, args []string, namespace string) ([]document, error) {
-	cached := memory.NewMemCacheClient(c.discovery)
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	mapper := c.mapper()
 	var claims []document
 	for _, arg := range args {
 		kind, name, _ := strings.Cut(arg, "/")
@@ -30,17 +29,27 @@ func (c *cluster) stored(ctx context.Context, args []string, namespace string) (
 		if err != nil {
 			return nil, fmt.Errorf("%q: cannot look up the kind: %w", arg, brief.Error(err))
 		}
-		var claimsOf dynamic.ResourceInterface = c.objects.Resource(mapping.Resource)
-		if mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			claimsOf = c.objects.Resource(mapping.Resource).Namespace(namespace)
-		}
-		claim, err := claimsOf.Get(ctx, name, metav1.GetOptions{})
+		claim, err := c.claimsOf(mapping, namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("cannot get the claim %q: %w", arg, brief.Error(err))
 		}
 		claims = append(claims, document{Unstructured: *claim, where: "the cluster"})
 	}
 	return claims, nil
+}
+
+// mapper looks up kinds, and remembers them.
+func (c *cluster) mapper() meta.RESTMapper {
+	cached := memory.NewMemCacheClient(c.discovery)
+	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+}
+
+func (c *cluster) claimsOf(mapping *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
+	all := c.objects.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return all
+	}
+	return all.Namespace(namespace)
 }
 
 func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {

@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // unregistered checks a claim whose kind no ClaimKind registers: is that a typing error?
@@ -46,15 +51,18 @@ func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.G
 	})
 }
 
-// check returns an item for a claim of a registered kind that the API server would not store as it is,
-// nil for every other claim.
-func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, found resource, claim *unstructured.Unstructured) *Item {
-	kind := claim.GroupVersionKind()
+// check a claim of a registered kind before it is decided on, and fill in its defaults. It is Malformed if
+// the API server could not read it, or would not store all of it. The schema is nil where none is at hand.
+func (i *Item) check(
+	ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, found resource, object map[string]any,
+) *objectSchema {
+	kind := schema.FromAPIVersionAndKind(i.Claim.APIVersion, i.Claim.Kind)
 	s, err := r.schemaOf(ctx, kind)
 	if notServed(err) {
-		return i.mistaken("UnknownVersion", FieldError{
+		i.mistaken("UnknownVersion", FieldError{
 			Field: "apiVersion", Reason: "VersionUnknown", Message: fmt.Sprintf("%v: set apiVersion to %s", err, found.GroupVersion()),
 		})
+		return nil
 	}
 	if err != nil {
 		i.note("the fields of the claim are not checked against the schema: %v", err)
@@ -62,22 +70,61 @@ func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKin
 	paths := [][]string{{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}}
 	var errs []FieldError
 	if s != nil {
-		errs = s.unknownFields(claim.Object)
+		errs = s.decode(object)
 	} else {
 		for _, p := range append(k.Spec.Paths.SettledBy(), k.Spec.Paths.ClassSelector) {
 			paths = append(paths, p.Names())
 		}
 	}
 	for _, path := range paths {
-		e := nearPath(claim.Object, path)
+		e := nearPath(object, path)
 		if e != nil && !slices.ContainsFunc(errs, func(other FieldError) bool { return other.Field == e.Field }) {
 			errs = append(errs, *e)
 		}
 	}
 	if len(errs) > 0 {
-		return i.mistaken("UnknownField", errs...)
+		reason := "UnknownField"
+		if slices.ContainsFunc(errs, func(e FieldError) bool { return e.Reason != fieldUnknown }) {
+			reason = invalid
+		}
+		i.mistaken(reason, errs...)
 	}
-	return nil
+	return s
+}
+
+// asStored says whether the API server would store a claim as the decision makes it: with the reference to
+// its class, if it gets one.
+func (i *Item) asStored(
+	ctx context.Context, s *objectSchema, k *v1alpha1.ClaimKind, d selector.Decision, object map[string]any,
+) *Item {
+	warning := i.Warning
+	switch i.Outcome {
+	case Bound:
+		var reference any
+		if err := json.Unmarshal(d.View.Kind.Reference(d.Class), &reference); err == nil {
+			// It fails where an object has to be and is none, which the schema does not allow.
+			_ = unstructured.SetNestedField(object, reference, k.Spec.Paths.ClassRef.Names()...)
+		}
+		s.decode(object) // The reference may have fields that the schema does not have, or lack some that have a default.
+	case Unmatched:
+		if warning = d.Warning(); k.Spec.WhenUnmatched == v1alpha1.Deny {
+			return i
+		}
+	case LeftAlone:
+	default:
+		return i
+	}
+	unstructured.RemoveNestedField(object, "metadata", "namespace")
+	if i.Claim.Namespace != "" {
+		_ = unstructured.SetNestedField(object, i.Claim.Namespace, "metadata", "namespace") // The metadata were decoded.
+	}
+	errs, notes := s.validate(ctx, object)
+	i.Notes = append(i.Notes, notes...)
+	if len(errs) == 0 {
+		return i
+	}
+	refused := &Item{Claim: i.Claim, Notes: i.Notes, Warning: warning}
+	return refused.mistaken(invalid, errs...)
 }
 
 // nearPath returns an error if an object has no field at a path, but one whose name resembles it.
@@ -92,7 +139,7 @@ func nearPath(object map[string]any, path []string) *FieldError {
 			break
 		}
 		return &FieldError{
-			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: "FieldUnknown",
+			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: fieldUnknown,
 			Message: fmt.Sprintf("did you mean %s? Nothing is at %s", strings.Join(path[:n+1], "."), strings.Join(path, ".")),
 		}
 	}
@@ -101,10 +148,57 @@ func nearPath(object map[string]any, path []string) *FieldError {
 
 // mistaken is the end of a claim that --strict refuses.
 func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
+	i.Errors = atMost(errs)
+	return i.end(Malformed, reason, joined(i.Errors)+" (--strict=false explains the claim as it is)")
+}
+
+const (
+	// invalid is the reason for which the API server would refuse a claim.
+	invalid = "Invalid"
+	// fieldUnknown is the reason for which it would not store a field.
+	fieldUnknown = "FieldUnknown"
+)
+
+// fieldErrors are those of a library, shortened. They are sorted, as it reads maps, and none is there
+// twice: the published schema of an embedded object requires its kind again.
+func fieldErrors(list field.ErrorList) []FieldError {
+	errs := make([]FieldError, len(list))
+	for n, err := range list {
+		if err.Type == field.ErrorTypeRequired && err.Detail == "" {
+			err.Detail = "set it"
+		}
+		errs[n] = FieldError{
+			Field: brief.Text(err.Field, v1alpha1.MaxMessageBytes), Reason: string(err.Type),
+			Message: brief.Text(err.ErrorBody(), v1alpha1.MaxMessageBytes),
+		}
+		if err.Field == (*field.Path)(nil).String() {
+			errs[n].Field = "" // A rule of the whole claim.
+		}
+	}
+	slices.SortFunc(errs, func(a, b FieldError) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(errs)
+}
+
+// atMost limits errors to MaxErrors. The last one says that there are more.
+func atMost(errs []FieldError) []FieldError {
+	if len(errs) <= v1alpha1.MaxErrors {
+		return errs
+	}
+	named := v1alpha1.MaxErrors - 1
+	return append(errs[:named:named], FieldError{
+		Reason: string(field.ErrorTypeTooMany), Message: fmt.Sprintf("there is more wrong than these %d: mend them, and try again", named),
+	})
+}
+
+func joined(errs []FieldError) string {
 	texts := make([]string, len(errs))
 	for n, e := range errs {
-		texts[n] = e.Field + ": " + e.Message
+		texts[n] = e.Message
+		if e.Field != "" {
+			texts[n] = e.Field + ": " + e.Message
+		}
 	}
-	i.Errors = errs
-	return i.end(Malformed, reason, strings.Join(texts, "; ")+" (--strict=false explains the claim as it is)")
+	return strings.Join(texts, "; ")
 }

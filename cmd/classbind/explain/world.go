@@ -23,7 +23,7 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 	if err != nil {
 		return nil, err
 	}
-	files, err := newFiles(objects, claims)
+	files, err := newFiles(ctx, objects, claims)
 	if err != nil {
 		return nil, err
 	}

@@ -6,17 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-const (
-	// completionTimeout is for all requests of one completion. Nobody waits longer at a prompt.
-	completionTimeout = 3 * time.Second
-	// maxCompletions limits the classes of a kind that are listed.
-	maxCompletions = 500
+	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
 // addCompletion completes classes and claim kinds with what the cluster has. Without a cluster, it
@@ -29,7 +23,7 @@ func (o *options) addCompletion(c *cobra.Command) {
 		return o.completeClass(c.Context(), typed)
 	}
 	claimKinds := func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		ctx, cancel := context.WithTimeout(c.Context(), connect.CompletionTimeout)
 		defer cancel()
 		_, r := o.registered(ctx)
 		return r.completeClaimKinds(args, typed), cobra.ShellCompDirectiveNoFileComp
@@ -42,7 +36,7 @@ func (o *options) addCompletion(c *cobra.Command) {
 }
 
 func (o *options) completeClass(ctx context.Context, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connect.CompletionTimeout)
 	defer cancel()
 	cluster, r := o.registered(ctx)
 	text, _, named := strings.Cut(typed, "/")
@@ -54,7 +48,7 @@ func (o *options) completeClass(ctx context.Context, typed string) ([]cobra.Comp
 		if !k.matches(text) || k.lookupErr != nil {
 			continue
 		}
-		list, err := cluster.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxCompletions})
+		list, err := cluster.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: connect.MaxCompletions})
 		if err != nil {
 			continue
 		}

@@ -22,6 +22,7 @@ import (
 // self-signed certificate is in the memory of its replica alone, so only its CA is seen.
 func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	authorities, read := i.checkSecrets(ctx, s)
+	wrong := len(s.Findings) > 0     // Then entries have what follows from it.
 	bundles := map[string][]string{} // the names of the entries, by the bundle that they carry
 	for _, e := range i.claimEntries.Webhooks {
 		bundles[string(e.ClientConfig.CABundle)] = append(bundles[string(e.ClientConfig.CABundle)], e.Name)
@@ -37,6 +38,7 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		switch {
 		case err != nil:
 			s.found(where, do, "they carry no CA that can be read: %v", err)
+		case wrong:
 		case len(valid) == 0:
 			s.found(where, do, "the CA that they carry expired at %s", lastOf(trusted).Format(time.RFC3339))
 		case read && len(authorities) > 0 && !slices.ContainsFunc(valid, func(c *x509.Certificate) bool {
@@ -50,25 +52,35 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	}
 }
 
+// Who issues the certificates, as --certs has it.
+const (
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+)
+
 // certificateKeys are where the Secrets have certificates. The tls.crt of our own CA is
 // the CA again.
 var certificateKeys = []struct {
-	secret string
-	keys   []string
+	issuer, secret string
+	keys           []string
 }{
-	{v1alpha1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
-	{v1alpha1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
+	{selfSigned, v1alpha1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
+	{certManager, v1alpha1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
 }
 
 // checkSecrets returns the CAs of the Secrets, and whether all of them were read.
 func (i *installation) checkSecrets(ctx context.Context, s *Section) (authorities []*x509.Certificate, read bool) {
+	issuer, there, read := i.issuer(), 0, true
 	var summary []string
-	there, read := 0, true
 	for _, from := range certificateKeys {
 		name, where := from.secret, "secrets/"+i.own+"/"+from.secret
+		used := issuer == "" || issuer == from.issuer
 		secret := &corev1.Secret{}
 		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
+			if issuer == from.issuer {
+				s.found("namespaces/"+i.own, i.obtain(issuer), "there is no Secret %s", name)
+			}
 			continue
 		}
 		there++
@@ -77,27 +89,44 @@ func (i *installation) checkSecrets(ctx context.Context, s *Section) (authoritie
 			read = false
 			continue
 		}
+		if !used {
+			s.note("the Secret %s is left of other certificates, and its CA is still trusted: delete it once no replica uses it", name)
+		}
 		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
-			if err != nil {
+			switch {
+			case err == nil && key == corev1.ServiceAccountRootCAKey:
+				authorities = append(authorities, certificates...)
+			case err != nil && used:
 				s.found(where, renew(i.own, name), "its %s cannot be read: %v", key, err)
+			}
+			if err != nil || !used {
 				continue
 			}
-			if key == corev1.ServiceAccountRootCAKey {
-				authorities = append(authorities, certificates...)
-			}
-			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, certificates[0].NotAfter.Format(time.RFC3339)))
+			expiry := certificates[0].NotAfter.Format(time.RFC3339)
+			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, expiry))
 			if i.expired(certificates[0]) {
-				s.found(where, renew(i.own, name), "its %s expired at %s", key, certificates[0].NotAfter.Format(time.RFC3339))
+				s.found(where, renew(i.own, name), "its %s expired at %s", key, expiry)
 			}
 		}
 	}
-	if there == 0 {
+	if there == 0 && issuer == "" {
 		s.found("namespaces/"+i.own, "start a replica, which makes its CA, or "+askCertManager+i.own,
 			"there is neither the Secret %s nor %s", v1alpha1.CASecret, v1alpha1.TLSSecret)
 	}
 	s.Summary = strings.Join(summary, ", ")
+	if issuer == selfSigned && s.Summary != "" {
+		s.Summary += "; replicas keep theirs in memory"
+	}
 	return authorities, read
+}
+
+// obtain is how there comes to be a Secret.
+func (i *installation) obtain(issuer string) string {
+	if issuer == certManager {
+		return askCertManager + i.own
+	}
+	return "start a replica, which makes its CA: see the section replicas"
 }
 
 const askCertManager = "see what cert-manager says: kubectl describe certificates --namespace "

@@ -8,23 +8,19 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
-const (
-	// maxExamples limits what is named of many.
-	maxExamples = 5
-
-	persistentVolumeClaims = "persistentvolumeclaims"
-	// defaultStorageClass marks the StorageClass that Kubernetes gives to claims without one.
-	defaultStorageClass = "storageclass.kubernetes.io/is-default-class"
-)
+// maxExamples limits what is named of many.
+const maxExamples = 5
 
 // checkClaims says which claims have a class that is gone, or none because their
 // namespace is excluded, or another than they ask for.
@@ -84,8 +80,8 @@ type claims struct {
 	selected *selector.Namespaces
 	// namespaces are the labels of those that are known.
 	namespaces map[string]labels.Set
-	// storage has the labels of the default StorageClasses, if the claims are PersistentVolumeClaims.
-	storage map[string]labels.Set
+	// storage has the default StorageClasses, if the claims are PersistentVolumeClaims.
+	storage []metav1.PartialObjectMetadata
 
 	all int
 	// excluded claims by their namespace.
@@ -120,18 +116,11 @@ func (i *installation) newClaims(
 	c := &claims{kind: k, namespaces: namespaces, excluded: map[string]*sample{}}
 	c.view, c.complete = i.view(k)
 	var err error
-	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || k.Name != persistentVolumeClaims {
+	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {
 		return c, err
 	}
-	list := &storagev1.StorageClassList{}
-	if err := i.api.List(ctx, list); err != nil {
+	if c.storage, err = cluster.DefaultStorageClasses(ctx, i.api); err != nil {
 		s.unread("the StorageClasses, of which the default goes before a selector", err)
-	}
-	c.storage = map[string]labels.Set{}
-	for n := range list.Items {
-		if class := &list.Items[n]; class.Annotations[defaultStorageClass] == "true" {
-			c.storage[class.Name] = class.Labels
-		}
 	}
 	return c, nil
 }
@@ -172,12 +161,12 @@ func (c *claims) excludes(namespace string) bool {
 func (c *claims) overrules(object *unstructured.Unstructured) bool {
 	text, asks := object.GetAnnotations()[v1alpha1.ClassSelectorAnnotation]
 	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Paths.ClassRef.Names()...)
-	has, isDefault := c.storage[class]
-	if !asks || !isDefault {
+	n := slices.IndexFunc(c.storage, func(m metav1.PartialObjectMetadata) bool { return m.Name == class })
+	if !asks || n < 0 {
 		return false
 	}
 	asked, err := labels.Parse(text)
-	return err == nil && !asked.Matches(has)
+	return err == nil && !asked.Matches(labels.Set(c.storage[n].Labels))
 }
 
 func (c *claims) report(s *Section) {
@@ -186,7 +175,8 @@ func (c *claims) report(s *Section) {
 		s.found(where, "create the class again, or delete the claims and create them again, to get another",
 			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(c.excluded)) {
+	namespaces := slices.Sorted(maps.Keys(c.excluded))
+	for _, namespace := range namespaces[:min(len(namespaces), maxExamples)] {
 		do := "label the namespace as spec.namespaceSelector asks, or change that: kubectl edit " + where
 		if _, never := c.selected.Known(namespace); never {
 			do = "move the claims: classbind never binds those of this namespace"
@@ -194,10 +184,17 @@ func (c *claims) report(s *Section) {
 		s.found("namespaces/"+namespace, do, "it is excluded from %s, and %s no class: %s",
 			c.kind.Name, have(c.excluded[namespace].all), c.excluded[namespace])
 	}
-	if c.overruled.all > 0 {
-		names := strings.Join(slices.Sorted(maps.Keys(c.storage)), " ")
-		s.found(where, fmt.Sprintf("remove the default: kubectl annotate storageclass %s %s-", names, defaultStorageClass),
-			"%s the default StorageClass of Kubernetes, which the selector does not match: %s", have(c.overruled.all), &c.overruled)
+	if more := len(namespaces) - maxExamples; more > 0 {
+		s.found(where, "change spec.namespaceSelector: kubectl edit "+where,
+			"%d more namespaces are excluded, and have claims without a class", more)
+	}
+	const overruled = "%s a default StorageClass of Kubernetes, which the selector does not match: %s"
+	switch {
+	case c.overruled.all == 0:
+	case meta.IsStatusConditionFalse(c.kind.Status.Conditions, v1alpha1.ConditionSelectorsHeeded): // The section of kinds finds the cause.
+		s.note(where+": "+overruled, have(c.overruled.all), &c.overruled)
+	default:
+		s.found(where, "remove the default: "+cluster.UnmarkStorageClasses(c.storage), overruled, have(c.overruled.all), &c.overruled)
 	}
 }
 

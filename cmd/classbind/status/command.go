@@ -46,7 +46,11 @@ const (
 	long = `Say whether classbind works in this cluster: its replicas, certificates and
 webhook entries, the registered kinds, the rights of its account, the default
 classes, the weights, and the claims. Each finding says where it is, what is
-broken, and what to do. Nothing is created or changed.
+broken, and what to do. What follows from a finding is no second one. Notes are
+about what may well be meant. Nothing is created or changed.
+
+The conditions of kinds, which kubectl shows, too, are what the last leader wrote.
+Whether there is one, the section replicas says first.
 
 The command reads with your rights. It lists what you may not read, which does
 not count as broken. It reads all claims of the registered kinds, page by page.

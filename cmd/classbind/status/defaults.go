@@ -11,12 +11,16 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
+// defaultFault is wrong with the default class of some claim kinds. The texts have %s for
+// these. Where is empty if it is at them, and not at a class.
+type defaultFault struct{ where, what, do string }
+
 // checkDefaults says which claim kinds have several default classes, or one that claims
 // cannot get.
 func checkDefaults(_ context.Context, i *installation, s *Section) {
 	with := 0
 	i.unreadClasses(s)
-	cordoned := map[*selector.Class][]string{} // the claim kinds whose default it is
+	faults := map[defaultFault][]string{} // the claim kinds of each
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		v, complete := i.view(k)
@@ -27,48 +31,61 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 			s.note("claims of %s without a selector get no class: none is marked default", k.Name)
 		}
 		for seat, defaults := range bySeat {
-			s.seat(k, v, seat, defaults)
-			for _, c := range defaults {
-				if c.Cordoned {
-					cordoned[c] = append(cordoned[c], k.Name)
+			for _, f := range defaultFaults(v.Kind, seat, defaults) {
+				if !slices.Contains(faults[f], k.Name) { // As the class of another seat.
+					faults[f] = append(faults[f], k.Name)
 				}
 			}
 		}
 	}
-	for c, claimKinds := range cordoned {
-		s.found(resourceName(c), fmt.Sprintf("kubectl annotate %s %s-, or make another class the default: %s",
-			kubectlName(c), v1alpha1.CordonedAnnotation, setDefault("KIND/NAME", claimKinds...)),
-			"it is the default of %s and cordoned, so no claim gets it", strings.Join(claimKinds, ", "))
+	for f, claimKinds := range faults {
+		where := f.where
+		if where == "" {
+			where = "claimkind/" + strings.Join(claimKinds, ", claimkind/")
+		}
+		s.found(where, fmt.Sprintf(f.do, strings.Join(claimKinds, ",")), f.what, strings.Join(claimKinds, ", "))
 	}
 	slices.SortFunc(s.Findings, func(a, b Finding) int { return strings.Compare(a.Where+a.What, b.Where+b.What) })
 	s.Summary = fmt.Sprintf("%d of %d claim kinds have one", with, len(i.claimKinds))
 }
 
-// seat checks the default classes of a seat.
-func (s *Section) seat(k *v1alpha1.ClaimKind, v *selector.View, seat selector.Seat, defaults []*selector.Class) {
-	of := k.Name
-	if seat.Namespace != "" {
-		of += " in namespace " + seat.Namespace
-	}
+// defaultFaults are those of the default classes of a seat.
+func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*selector.Class) (faults []defaultFault) {
 	if len(defaults) > 1 {
 		names := make([]string, len(defaults))
 		for n, c := range defaults {
 			names[n] = resourceName(c)
 		}
-		s.found("claimkind/"+k.Name, setDefault(names[0], k.Name),
-			"%s has %d default classes, and a claim without a selector gets any of them: %s", of, len(defaults), selector.List(names))
+		in := ""
+		if seat.Namespace != "" {
+			in = " in namespace " + seat.Namespace
+		}
+		faults = append(faults, defaultFault{
+			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s",
+				len(defaults), in, selector.List(names)),
+			do: setDefault(names[0]),
+		})
 	}
 	for _, c := range defaults {
-		if c.Weight == 0 && v.Kind.Strategy.Weighted {
-			s.found(resourceName(c), "give it a weight, or make another class the default: "+setDefault("KIND/NAME", k.Name),
-				"it is the default of %s and has weight 0, so no claim gets it by the strategy %s", of, v.Kind.Strategy.Name)
+		if c.Cordoned {
+			faults = append(faults, defaultFault{
+				where: resourceName(c), what: "it is the default of %s and cordoned, so no claim gets it",
+				do: fmt.Sprintf("kubectl annotate %s %s-, or make another class the default: %s",
+					kubectlName(c), v1alpha1.CordonedAnnotation, setDefault("KIND/NAME")),
+			})
+		}
+		if c.Weight == 0 && k.Strategy.Weighted {
+			faults = append(faults, defaultFault{
+				where: resourceName(c), do: "give it a weight, or make another class the default: " + setDefault("KIND/NAME"),
+				what: "it is the default of %s and has weight 0, so no claim gets it by the strategy " + string(k.Strategy.Name),
+			})
 		}
 	}
+	return faults
 }
 
-func setDefault(class string, claimKinds ...string) string {
-	return fmt.Sprintf("classbind set-default %s --for %s", class, strings.Join(claimKinds, ","))
-}
+// setDefault is the command, with %s for the claim kinds.
+func setDefault(class string) string { return "classbind set-default " + class + " --for %s" }
 
 // unreadClasses says of which kinds the classes are not known.
 func (i *installation) unreadClasses(s *Section) {

@@ -10,9 +10,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
 )
 
 const (
@@ -34,27 +37,28 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 }
 
 func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, s *Section) {
-	kept := map[string]bool{}
+	kept, changed := map[string]bool{}, edits{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		kept[k.Name+v1alpha1.BindSuffix] = true
 		e, found := webhookconfig.ClaimEntryOf(&i.claimEntries, k.Name), i.served["claimkind/"+k.Name]
 		switch {
 		case found.err != nil: // The section of kinds says so.
-		case e == nil:
-			s.found(mutating, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
-		default:
+		case e != nil:
 			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
-			s.compare(mutating, e.Name, due, e, err)
+			changed.compare(e.Name, due, e, err, s)
+		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise the section of kinds says why.
+			s.found(mutating, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 		}
 	}
+	changed.report(mutating, s)
 	for _, e := range i.claimEntries.Webhooks {
 		s.leftover(mutating, e.Name, kept)
 	}
 }
 
 func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *Section) {
-	kept := map[string]bool{}
+	kept, changed := map[string]bool{}, edits{}
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
 		kept[k.Name+v1alpha1.GuardSuffix] = true
@@ -63,11 +67,12 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
 			due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
-			s.compare(validating, e.Name, due, e, err)
-		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise it needs no guard.
+			changed.compare(e.Name, due, e, err, s)
+		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded): // Otherwise the section of kinds says why.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
 		}
 	}
+	changed.report(validating, s)
 	for _, e := range i.classEntries.Webhooks {
 		s.leftover(validating, e.Name, kept)
 	}
@@ -88,8 +93,11 @@ func missingEntry(registration string) string {
 	return "the leader writes it: see the sections replicas and kinds, and kubectl describe " + registration
 }
 
+// edits are the names of entries by the fields that are not as classbind writes them.
+type edits map[string][]string
+
 // compare an entry with the one that is due. err says why that is not known.
-func (s *Section) compare(where, name string, due, entry any, err error) {
+func (c edits) compare(name string, due, entry any, err error, s *Section) {
 	var fields []string
 	if err == nil {
 		fields, err = webhookconfig.Edited(due, entry)
@@ -98,8 +106,20 @@ func (s *Section) compare(where, name string, due, entry any, err error) {
 	case err != nil:
 		s.unread("the entry "+name, err)
 	case len(fields) > 0:
+		in := strings.Join(fields, ", ")
+		c[in] = append(c[in], name)
+	}
+}
+
+// report entries with equal edits together: whoever made them did so at once.
+func (c edits) report(where string, s *Section) {
+	for _, fields := range slices.Sorted(maps.Keys(c)) {
+		text := "the entry %s is not as classbind writes it, in %s"
+		if len(c[fields]) > 1 {
+			text = "the entries %s are not as classbind writes them, in %s"
+		}
 		s.found(where, "undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get "+
-			where+" --show-managed-fields -o yaml", "the entry %s is not as classbind writes it, in %s", name, strings.Join(fields, ", "))
+			where+" --show-managed-fields -o yaml", text, selector.List(c[fields]), fields)
 	}
 }
 
@@ -113,24 +133,30 @@ func (s *Section) leftover(where, entry string, kept map[string]bool) {
 type place struct{ url, service string }
 
 // writer writes entries as the leader does. Where the leader is called stands in its
-// flags, so it is taken from the entries: most of them are as they should be. Of several
-// places, that of deploy/ comes first.
+// flags, so it is taken from the entries of which classbind still owns this: whoever
+// changes it in an entry owns it from then on. Without any, that of deploy/ is right.
 func (i *installation) writer() *webhookconfig.Configurator {
 	most := place{service: "classbind"}
 	count := map[place]int{}
-	add := func(c admissionregistrationv1.WebhookClientConfig, path string) {
+	add := func(entry string, owned *fieldpath.Set, c admissionregistrationv1.WebhookClientConfig, path string) {
+		owns := func(field ...any) bool {
+			key := fieldpath.KeyByFields("name", entry)
+			return owned.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", key, "clientConfig"}, field...)...))
+		}
 		switch {
-		case c.URL != nil:
+		case c.URL != nil && owns("url"):
 			count[place{url: strings.TrimSuffix(*c.URL, path)}]++
-		case c.Service != nil:
+		case c.Service != nil && owns("service", "name"):
 			count[place{service: c.Service.Name}]++
 		}
 	}
+	owned := ownedBy(v1alpha1.FieldManager, i.claimEntries.ManagedFields)
 	for _, e := range i.claimEntries.Webhooks {
-		add(e.ClientConfig, v1alpha1.BindPath)
+		add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath)
 	}
+	owned = ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
 	for _, e := range i.classEntries.Webhooks {
-		add(e.ClientConfig, v1alpha1.GuardPath)
+		add(e.Name, owned, e.ClientConfig, v1alpha1.GuardPath)
 	}
 	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
 	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {
@@ -139,4 +165,16 @@ func (i *installation) writer() *webhookconfig.Configurator {
 		}
 	}
 	return &webhookconfig.Configurator{Namespace: i.own, URL: most.url, Service: most.service}
+}
+
+// ownedBy returns the fields of an object that a manager owns.
+func ownedBy(manager string, fields []metav1.ManagedFieldsEntry) *fieldpath.Set {
+	owned := fieldpath.NewSet()
+	for _, f := range fields {
+		set := &fieldpath.Set{}
+		if f.Manager == manager && f.FieldsV1 != nil && set.FromJSON(f.FieldsV1.GetRawReader()) == nil {
+			owned = owned.Union(set)
+		}
+	}
+	return owned
 }

@@ -11,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,6 +49,18 @@ type installation struct {
 	classes    map[string]*selector.Classes
 	classesErr map[string]error
 
+	deployments    []appsv1.Deployment
+	deploymentsErr error
+	// leader is the holder of the Lease, empty without one, and leads says that it still
+	// holds it.
+	leader    string
+	leads     bool
+	leaderErr error
+
+	// lacks are the rights that classbind's account lacks, by who needs them.
+	lacks    []lack
+	lacksErr error
+
 	claimEntries admissionregistrationv1.MutatingWebhookConfiguration
 	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
 	// entriesErr are why these are not known.
@@ -65,7 +76,7 @@ type served struct {
 func newInstallation(config *rest.Config, own string) (*installation, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme,
+		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
 		admissionregistrationv1.AddToScheme, authorizationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -91,6 +102,8 @@ func (i *installation) read(ctx context.Context) (err error) {
 	if i.claimKinds, i.classKinds, err = connect.Registrations(ctx, i.api); err != nil {
 		return err
 	}
+	i.readReplicas(ctx)
+	i.lacks, i.lacksErr = i.missingRights(ctx)
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
 	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
 	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)

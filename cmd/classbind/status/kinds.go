@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,29 +12,46 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// checkKinds says which registered kinds are not ready, and why.
+// checkKinds says which registered kinds are not ready, and why. All that is known of
+// this is what a leader wrote.
 func checkKinds(_ context.Context, i *installation, s *Section) {
 	ready := 0
-	add := func(where string, conditions []metav1.Condition) {
+	add := func(where string, conditions []metav1.Condition, elsewhere ...string) {
 		if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
 			ready++
 		}
-		s.kind(where, i.served[where].err, conditions)
+		i.kind(where, conditions, elsewhere, s)
 	}
+	// What other sections look at themselves, they say.
 	for n := range i.claimKinds {
-		add("claimkind/"+i.claimKinds[n].Name, i.claimKinds[n].Status.Conditions)
+		k := &i.claimKinds[n]
+		if _, complete := i.view(k); complete {
+			add("claimkind/"+k.Name, k.Status.Conditions, v1alpha1.ConditionSingleDefault)
+		} else {
+			add("claimkind/"+k.Name, k.Status.Conditions)
+		}
 	}
 	for n := range i.classKinds {
-		add("classkind/"+i.classKinds[n].Name, i.classKinds[n].Status.Conditions)
+		k := &i.classKinds[n]
+		if i.classes[k.Name] != nil {
+			add("classkind/"+k.Name, k.Status.Conditions, v1alpha1.ConditionWeightsValid)
+		} else {
+			add("classkind/"+k.Name, k.Status.Conditions)
+		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
+	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {
+		s.Summary += ", as the last leader wrote"
+	}
 	if len(i.claimKinds) == 0 {
 		s.note("no claim kind is registered: create a ClaimKind")
 	}
 }
 
-// kind finds what is wrong with a registration. err says why its resource is not served.
-func (s *Section) kind(where string, err error, conditions []metav1.Condition) {
+// kind finds what is wrong with a registration, but for the conditions that are found
+// elsewhere.
+func (i *installation) kind(where string, conditions []metav1.Condition, elsewhere []string, s *Section) {
+	err := i.served[where].err
 	switch {
 	case registry.NotInstalledOrUnsuitable(err):
 		s.found(where, "install the CRD, or remove the registration: kubectl delete "+where, "%v", err)
@@ -43,31 +61,50 @@ func (s *Section) kind(where string, err error, conditions []metav1.Condition) {
 	case len(conditions) == 0:
 		s.found(where, "see the section replicas", "no leader has looked at it")
 	}
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
-		s.condition(where, c) // The others follow from it, or do not matter yet.
-		return
-	}
+	elsewhere = append(elsewhere, following(conditions)...)
 	for n := range conditions {
 		c := &conditions[n]
 		switch {
-		case c.Status != metav1.ConditionFalse:
-		case c.Type == v1alpha1.ConditionSingleDefault, c.Type == v1alpha1.ConditionWeightsValid: // They have sections of their own.
-		default:
-			s.condition(where, c)
+		case slices.Contains(elsewhere, c.Type):
+		case c.Reason == v1alpha1.ReasonNotPermitted && i.isLacked(where): // The section of rights says which.
+		case c.Status == metav1.ConditionFalse:
+			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
+		case c.Status == metav1.ConditionUnknown, c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonServed:
+			s.note("%s: %s is %s (%s): %s", where, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 }
 
-func (s *Section) condition(where string, c *metav1.Condition) {
+// following returns the conditions that follow from another.
+func following(conditions []metav1.Condition) []string {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+		return nil
+	case ready.Reason == v1alpha1.ReasonReferencePruned && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid):
+		return []string{v1alpha1.ConditionReady}
+	}
+	return []string{v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
+}
+
+// remedy is what to do about a condition.
+func remedy(where, reason string) string {
 	do := map[string]string{
-		v1alpha1.ReasonNotInstalled:     "install the CRD, or remove the registration: kubectl delete " + where,
-		v1alpha1.ReasonNotPermitted:     permit,
-		v1alpha1.ReasonNotSynced:        "see the sections replicas and webhook entries",
-		v1alpha1.ReasonStale:            "see why the API server does not list these classes: it may be an aggregated one",
-		v1alpha1.ReasonClassKindMissing: "see what is wrong with the class kind that the message names",
-	}[c.Reason]
+		v1alpha1.ReasonNotInstalled:        "install the CRD, or remove the registration: kubectl delete " + where,
+		v1alpha1.ReasonNotPermitted:        permit,
+		v1alpha1.ReasonNotSynced:           "see the sections replicas and webhook entries",
+		v1alpha1.ReasonNotConfigured:       "see the sections replicas and webhook entries",
+		v1alpha1.ReasonStale:               "see why the API server does not list these classes: it may be an aggregated one",
+		v1alpha1.ReasonClassKindMissing:    "see what is wrong with the class kind that the message names",
+		v1alpha1.ReasonTooLarge:            "shorten or remove registrations, until there is room",
+		v1alpha1.ReasonMalformedMark:       "write true or false, or take the mark from the classes that the message names",
+		v1alpha1.ReasonMalformedWeight:     "write an integer from 0 to 1000000 into the classes that the message names",
+		v1alpha1.ReasonTooManyLabels:       "take labels from the classes that the message names",
+		v1alpha1.ReasonSeveralDefaults:     "take the mark from all but one of the classes that the message names",
+		v1alpha1.ReasonDefaultStorageClass: "run the command of the message, or remove the registration: kubectl delete " + where,
+	}[reason]
 	if do == "" {
 		do = "change what the message names: kubectl edit " + where
 	}
-	s.found(where, do, "%s is False (%s): %s", c.Type, c.Reason, c.Message)
+	return do
 }

@@ -3,57 +3,102 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// deploymentLabels are those of classbind's Deployment in deploy/.
-var deploymentLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
+// ownLabels are those of classbind's Deployment in deploy/, and of its pods.
+var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
+
+// readReplicas reads what says whether replicas run, and how.
+func (i *installation) readReplicas(ctx context.Context) {
+	deployments := &appsv1.DeploymentList{}
+	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
+	i.deployments = deployments.Items
+	lease := &coordinationv1.Lease{}
+	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1alpha1.LeaderLease}, lease)
+	i.leaderErr = client.IgnoreNotFound(err)
+	i.leader = ptr.Deref(lease.Spec.HolderIdentity, "")
+	if renewed := lease.Spec.RenewTime; i.leader != "" && renewed != nil {
+		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+		i.leads = i.now.Before(renewed.Add(lasts))
+	}
+}
+
+// issuer says who issues the certificates, as --certs of the Deployment does. It is empty
+// if there is no Deployment that can be read.
+func (i *installation) issuer() string {
+	for n := range i.deployments {
+		for _, c := range i.deployments[n].Spec.Template.Spec.Containers {
+			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
+			if strings.Contains(arguments, "--certs="+certManager) {
+				return certManager
+			}
+		}
+	}
+	if len(i.deployments) == 0 {
+		return ""
+	}
+	return selfSigned
+}
 
 // checkReplicas says whether replicas answer, and one leads.
 func checkReplicas(ctx context.Context, i *installation, s *Section) {
-	deployments := &appsv1.DeploymentList{}
-	if err := i.api.List(ctx, deployments, client.InNamespace(i.own), deploymentLabels); err != nil {
-		s.unread("the Deployments of "+i.own, err)
-	}
 	var summary []string
-	ready := int32(0)
-	for n := range deployments.Items {
-		d := &deployments.Items[n]
-		ready += d.Status.ReadyReplicas
-		summary = append(summary, deploymentState(d, s))
+	if i.deploymentsErr != nil {
+		s.unread("the Deployments of "+i.own, i.deploymentsErr)
 	}
-	leader, live, err := i.leader(ctx)
+	pods := &corev1.PodList{}
+	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
+		s.unread("the Pods of "+i.own, err)
+	}
+	for n := range i.deployments {
+		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
+	}
+	s.images(i.deployments, pods.Items)
 	where := "leases/" + i.own + "/" + v1alpha1.LeaderLease
 	switch {
-	case err != nil:
-		s.unread("the Lease "+where, err)
-	case live:
-		summary = append(summary, "the leader is "+leader)
-	case leader == "" && ready > 0: // With --leader-elect=false, there is no Lease.
+	case i.leaderErr != nil:
+		s.unread("the Lease "+where, i.leaderErr)
+	case i.leads:
+		summary = append(summary, "the leader is "+i.leader)
+	case i.needsNoLease():
 		summary = append(summary, "no Lease of a leader")
 	default:
 		summary = append(summary, "no leader")
+		if i.ready() == 0 && len(s.Findings) > 0 {
+			break // Where none is ready, none leads.
+		}
 		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.own),
-			"no replica leads, so nobody keeps the entries, the status and the CA%s", lastLeader(leader))
+			"no replica leads, so nobody keeps the entries, the status and the CA%s", lastLeader(i.leader))
 	}
 	s.Summary = strings.Join(summary, ", ")
 }
 
-// deploymentState is a summary of a Deployment.
-func deploymentState(d *appsv1.Deployment, s *Section) string {
-	version := ""
-	if containers := d.Spec.Template.Spec.Containers; len(containers) > 0 {
-		version = ", of " + containers[0].Image
+// ready replicas of all Deployments.
+func (i *installation) ready() (ready int32) {
+	for n := range i.deployments {
+		ready += i.deployments[n].Status.ReadyReplicas
 	}
+	return ready
+}
+
+// needsNoLease says that replicas are ready though none ever led: with
+// --leader-elect=false, there is no Lease.
+func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
+
+// deploymentState is a summary of a Deployment.
+func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {
 	wanted, ready := ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas
 	where := "deployments/" + d.Namespace + "/" + d.Name
 	switch {
@@ -62,30 +107,67 @@ func deploymentState(d *appsv1.Deployment, s *Section) string {
 	case wanted == 0:
 		s.found(where, fmt.Sprintf("kubectl scale --namespace %s deployment/%s --replicas=2", d.Namespace, d.Name), "it is scaled to 0")
 	case ready == 0:
-		s.found(where, logsCommand(d.Namespace), "no replica is ready, of %d", wanted)
+		s.found(where, logsCommand(d.Namespace), "no replica is ready, of %d%s", wanted, waiting(pods))
 	case ready < wanted:
-		s.found(where, logsCommand(d.Namespace), "only %d of %d replicas are ready", ready, wanted)
+		s.found(where, logsCommand(d.Namespace), "only %d of %d replicas are ready%s", ready, wanted, waiting(pods))
 	}
-	return fmt.Sprintf("%d of %d ready%s", ready, wanted, version)
+	state := fmt.Sprintf("%d of %d ready", ready, wanted)
+	if image := imageOf(d.Spec.Template.Spec.Containers); image != "" {
+		state += ", of " + image
+	}
+	return state
+}
+
+// waiting is the reason why a container of the pods does not run, with a colon before it.
+func waiting(pods []corev1.Pod) string {
+	for n := range pods {
+		for _, c := range pods[n].Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil && w.Reason != "" {
+				return fmt.Sprintf(": pod %s: %s", pods[n].Name, w.Reason)
+			}
+		}
+	}
+	return ""
+}
+
+// images notes that pods run others than each other, or than the Deployment has.
+func (s *Section) images(deployments []appsv1.Deployment, pods []corev1.Pod) {
+	count := map[string]int{}
+	for n := range pods {
+		if image := imageOf(pods[n].Spec.Containers); image != "" && pods[n].DeletionTimestamp == nil {
+			count[image]++
+		}
+	}
+	if len(count) == 0 {
+		return
+	}
+	for n := range deployments {
+		if image := imageOf(deployments[n].Spec.Template.Spec.Containers); image != "" {
+			count[image] += 0 // It is to come.
+		}
+	}
+	if len(count) == 1 {
+		return
+	}
+	var each []string
+	for _, image := range slices.Sorted(maps.Keys(count)) {
+		each = append(each, fmt.Sprintf("%d of %s", count[image], image))
+	}
+	s.note("replicas differ in their image, as in a rollout: %s", strings.Join(each, ", "))
+}
+
+// imageOf classbind, which may have another container beside it.
+func imageOf(containers []corev1.Container) string {
+	for n := range containers {
+		if containers[n].Name == "classbind" || len(containers) == 1 {
+			return containers[n].Image
+		}
+	}
+	return ""
 }
 
 func logsCommand(namespace string) string {
 	return "kubectl describe pods --namespace " + namespace + " --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
-}
-
-// leader is the holder of the Lease, empty without one. live says that it still holds it.
-func (i *installation) leader(ctx context.Context) (name string, live bool, err error) {
-	lease := &coordinationv1.Lease{}
-	err = i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1alpha1.LeaderLease}, lease)
-	if apierrors.IsNotFound(err) {
-		return "", false, nil
-	}
-	name = ptr.Deref(lease.Spec.HolderIdentity, "")
-	if err != nil || name == "" || lease.Spec.RenewTime == nil {
-		return name, false, err
-	}
-	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return name, i.now.Before(lease.Spec.RenewTime.Add(lasts)), nil
 }
 
 func lastLeader(name string) string {

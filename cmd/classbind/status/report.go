@@ -55,7 +55,7 @@ type Section struct {
 
 // Finding is something that is broken.
 type Finding struct {
-	// Where it is: RESOURCE/NAME or RESOURCE/NAMESPACE/NAME.
+	// Where it is: RESOURCE/NAME or RESOURCE/NAMESPACE/NAME, or several with commas.
 	Where string `json:"where"`
 	// What is broken.
 	What string `json:"what"`

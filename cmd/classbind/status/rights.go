@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -40,30 +41,50 @@ var ownRights = []right{
 	{resource: "events", own: true, verbs: "create patch"},
 }
 
-// checkRights says which rights classbind's account lacks.
-func checkRights(ctx context.Context, i *installation, s *Section) {
-	account := "system:serviceaccount:" + i.own + ":classbind"
-	s.Summary = "of " + account
-	check := func(r right, where, do string) bool {
-		missing, err := i.missing(ctx, account, r)
-		if err != nil {
-			s.unread("what "+account+" may do", err)
-			return false
+// rightsOfIssuer are those that it needs besides, of components/ in deploy/, by who issues
+// the certificates.
+var rightsOfIssuer = map[string][]right{
+	selfSigned: {
+		{resource: "secrets", own: true, verbs: "create"},
+		{resource: "secrets", name: v1alpha1.CASecret, own: true, verbs: "list watch update"},
+	},
+	certManager: {
+		{resource: "secrets", name: v1alpha1.TLSSecret, own: true, verbs: "list watch"},
+	},
+}
+
+// lack of rights.
+type lack struct {
+	where, do string
+	what      []string // as in "may not list golds"
+}
+
+// missingRights returns those that classbind's account lacks, once for each that needs
+// them.
+func (i *installation) missingRights(ctx context.Context) (lacks []lack, err error) {
+	add := func(where, do string, rights ...right) {
+		l := lack{where: where, do: do}
+		for _, r := range rights {
+			if err != nil {
+				return
+			}
+			var missing []string
+			if missing, err = i.missing(ctx, r); len(missing) > 0 {
+				l.what = append(l.what, strings.Join(missing, ", ")+" "+r.String())
+			}
 		}
-		if len(missing) > 0 {
-			s.found(where, do, "%s may not %s %s", account, strings.Join(missing, ", "), r)
+		if len(l.what) > 0 {
+			lacks = append(lacks, l)
 		}
-		return true
 	}
-	for _, r := range ownRights {
-		if !check(r, "serviceaccounts/"+i.own+"/classbind", "kubectl apply -k deploy") {
-			return
-		}
+	issuer := i.issuer()
+	deploy := "kubectl apply -k deploy"
+	if issuer == certManager {
+		deploy += "/" + certManager
 	}
+	add("serviceaccounts/"+i.own+"/classbind", deploy, slices.Concat(ownRights, rightsOfIssuer[issuer])...)
 	for _, k := range i.classKinds {
-		if !check(rightTo(k.Name, "list watch"), "classkind/"+k.Name, permit) {
-			return
-		}
+		add("classkind/"+k.Name, permit, rightTo(k.Name, "list watch"))
 	}
 	for _, k := range i.claimKinds {
 		verbs := ""
@@ -73,11 +94,29 @@ func checkRights(ctx context.Context, i *installation, s *Section) {
 		case selector.CountsClaims(k.Spec.Strategy):
 			verbs = "list watch"
 		}
-		if !check(rightTo(k.Name, verbs), "claimkind/"+k.Name, permit) {
-			return
-		}
+		add("claimkind/"+k.Name, permit, rightTo(k.Name, verbs))
+	}
+	return lacks, err
+}
+
+// isLacked says whether a right that a registration needs is missing.
+func (i *installation) isLacked(where string) bool {
+	return slices.ContainsFunc(i.lacks, func(l lack) bool { return l.where == where })
+}
+
+// checkRights says which rights classbind's account lacks.
+func checkRights(_ context.Context, i *installation, s *Section) {
+	s.Summary = "of " + i.account()
+	if i.lacksErr != nil {
+		s.unread("what "+i.account()+" may do", i.lacksErr)
+	}
+	for _, l := range i.lacks {
+		s.found(l.where, l.do, "%s may not %s", i.account(), strings.Join(l.what, "; "))
 	}
 }
+
+// account of classbind.
+func (i *installation) account() string { return "system:serviceaccount:" + i.own + ":classbind" }
 
 func rightTo(name, verbs string) right {
 	plural, group, _ := strings.Cut(name, ".")
@@ -96,14 +135,14 @@ func (r right) String() string {
 }
 
 // missing returns the verbs that the account may not use.
-func (i *installation) missing(ctx context.Context, account string, r right) (missing []string, err error) {
+func (i *installation) missing(ctx context.Context, r right) (missing []string, err error) {
 	resource, subresource, _ := strings.Cut(r.resource, "/")
 	for verb := range strings.FieldsSeq(r.verbs) {
 		what := authorizationv1.ResourceAttributes{Verb: verb, Group: r.group, Resource: resource, Subresource: subresource, Name: r.name}
 		if r.own {
 			what.Namespace = i.own
 		}
-		allowed, err := i.allowed(ctx, account, what)
+		allowed, err := i.allowed(ctx, i.account(), what)
 		if err != nil {
 			return nil, err
 		}

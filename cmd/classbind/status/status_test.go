@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -73,6 +74,7 @@ func newWorld(t *testing.T) *world {
 	now := metav1.NowMicro()
 	ca := certtest.NewCA(t).PEM()
 	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
+	guarded := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured}
 	w := &world{
 		deployment: &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
@@ -86,7 +88,7 @@ func newWorld(t *testing.T) *world {
 		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
 		claimKind: &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
 		pvcKind:   &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
-		classKind: &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1alpha1.ClassKindStatus{Conditions: ready}},
+		classKind: &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1alpha1.ClassKindStatus{Conditions: append(slices.Clone(ready), guarded)}},
 		gold:      object("example.org/v1", "Gold", "", "gold"),
 		claim:     object("example.org/v1", "Database", "team", "mine"),
 		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
@@ -125,6 +127,21 @@ func (w *world) writeEntries(t *testing.T, ca []byte) {
 	e, err := writer.StoredClassEntry(w.classKind, w.served[golds], ca)
 	require.NoError(t, err)
 	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e}}
+	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix)
+}
+
+// own is what the API server writes down when classbind has written where entries are
+// called.
+func (w *world) own(entries ...string) {
+	var owned []string
+	for _, name := range entries {
+		owned = append(owned, fmt.Sprintf(`"k:{\"name\":\"%s\"}": {".": {}, "f:clientConfig": {"f:service": {".": {}, "f:name": {}}, "f:url": {}}}`, name))
+	}
+	fields := []metav1.ManagedFieldsEntry{{
+		Manager: v1alpha1.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "admissionregistration.k8s.io/v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:webhooks": {` + strings.Join(owned, ",") + `}}`),
+	}}
+	w.claims.ManagedFields, w.classes.ManagedFields = fields, fields
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -180,6 +197,9 @@ func (w *world) report(t *testing.T) (*Report, error) {
 		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes, w.claim, w.pvc,
 	}, w.more...)
 	kindOf := func(o runtime.Object) string {
+		if list, ok := o.(*metav1.PartialObjectMetadataList); ok {
+			return strings.TrimSuffix(list.Kind, "List")
+		}
 		gvk, _, err := scheme.ObjectKinds(o)
 		if u, ok := o.(runtime.Unstructured); ok {
 			return strings.TrimSuffix(u.GetObjectKind().GroupVersionKind().Kind, "List")
@@ -187,7 +207,7 @@ func (w *world) report(t *testing.T) (*Report, error) {
 		require.NoError(t, err)
 		return strings.TrimSuffix(gvk[0].Kind, "List")
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	api := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if err := w.refuse(kindOf(o)); err != nil {
 				return err
@@ -234,29 +254,88 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.denied = []string{"list golds", "watch golds"} },
 			want:   []string{"rights: classkind/golds.example.org: system:serviceaccount:classbind-system:classbind may not list, watch golds of example.org"},
 		},
+		"RoleMissingAndSeen": {
+			reason: "We should say once that a right is missing, when the leader says so, too.",
+			change: func(w *world) {
+				w.denied = []string{"list golds", "watch golds"}
+				w.classKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no"},
+				}
+			},
+			want: []string{"rights: classkind/golds.example.org: system:serviceaccount:classbind-system:classbind may not list, watch golds of example.org"},
+		},
+		"OwnRoleMissing": {
+			reason: "We should name all rights of one role together.",
+			change: func(w *world) {
+				w.denied = []string{"get secrets", "create secrets", "list secrets", "watch secrets", "update secrets", "create events"}
+			},
+			want: []string{`rights: serviceaccounts/classbind-system/classbind: system:serviceaccount:classbind-system:classbind may not create events of events.k8s.io; ` +
+				`get secrets, "classbind-ca"; get secrets, "classbind-tls"; create events; create secrets; list, watch, update secrets, "classbind-ca"`},
+		},
+		"RoleOfCertManagerMissing": {
+			reason: "We should ask for the rights that go with cert-manager alone, and name its folder.",
+			change: func(w *world) {
+				w.certManager()
+				w.denied = []string{"create secrets", "list secrets", "update secrets"}
+			},
+			want: []string{`rights: serviceaccounts/classbind-system/classbind: system:serviceaccount:classbind-system:classbind may not list secrets, "classbind-tls"`},
+		},
 		"LateBindingNotPermitted": {
 			reason: "We should ask about claims where they are bound later, and only there.",
 			change: func(w *world) { w.denied = []string{"patch databases", "patch persistentvolumeclaims"} },
 			want:   []string{"rights: claimkind/databases.example.org: system:serviceaccount:classbind-system:classbind may not patch databases of example.org"},
 		},
 		"PathWithTypo": {
-			reason: "We should say which condition of a registration is not met.",
+			reason: "We should name the path, and not that the kind is not ready for it.",
 			change: func(w *world) {
-				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{
-					Type: "PathsValid", Status: metav1.ConditionFalse, Reason: "NoSuchField", Message: ".spec.clasRef is not in the schema",
-				})
-			},
-			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (NoSuchField): .spec.clasRef is not in the schema"},
-		},
-		"NotReady": {
-			reason: "We should say why a kind is not ready, and nothing that follows from it.",
-			change: func(w *world) {
-				w.classKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no"},
-					{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured},
+				w.claimKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "so it is"},
+					{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "paths.classRef: the schema has no field .spec.clasRef"},
 				}
 			},
-			want: []string{"kinds: classkind/golds.example.org: Ready is False (NotPermitted): no"},
+			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): paths.classRef: the schema has no field .spec.clasRef"},
+		},
+		"NotReady": {
+			reason: "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
+			change: func(w *world) {
+				w.classKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced, Message: "no"},
+					{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured},
+					{Type: v1alpha1.ConditionClaimKindsRegistered, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotRegistered, Message: "others"},
+				}
+				w.classes.Webhooks = nil
+			},
+			want: []string{
+				"kinds: classkind/golds.example.org: Ready is False (NotSynced): no",
+				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
+			},
+		},
+		"Conditions": {
+			reason: "We should find each condition that is not met, once.",
+			change: func(w *world) {
+				w.classKind.Status.Conditions = w.classKind.Status.Conditions[:1]
+				for _, condition := range []string{
+					v1alpha1.ConditionGuarded, v1alpha1.ConditionWeightsValid, v1alpha1.ConditionLabelsHeld, v1alpha1.ConditionMarksValid, v1alpha1.ConditionClaimKindsRegistered,
+				} {
+					w.classKind.Status.Conditions = append(w.classKind.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Is"})
+				}
+				for _, condition := range []string{
+					v1alpha1.ConditionSingleDefault, v1alpha1.ConditionPathsValid, v1alpha1.ConditionSelectorsHeeded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted,
+				} {
+					w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Is"})
+				}
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true", "weight": "much"})
+				w.more = append(w.more, second)
+				w.classes.Webhooks = nil
+			},
+			want: []string{
+				"kinds: claimkind/databases.example.org: PathsValid is False", "kinds: claimkind/databases.example.org: SelectorsHeeded is False",
+				"kinds: claimkind/databases.example.org: LateBinding is False", "kinds: claimkind/databases.example.org: ClaimsCounted is False",
+				"kinds: classkind/golds.example.org: Guarded is False", "kinds: classkind/golds.example.org: LabelsHeld is False",
+				"kinds: classkind/golds.example.org: MarksValid is False", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False",
+				"default classes: claimkind/databases.example.org: claims of databases.example.org without a selector get any of 2 default classes", "weights: golds.example.org/second: its weight counts as 1",
+			},
 		},
 		"NeverLookedAt": {
 			reason: "We should not take silence for a good sign.",
@@ -275,7 +354,18 @@ func TestStatus(t *testing.T) {
 				second.SetAnnotations(map[string]string{"default": "true"})
 				w.more = append(w.more, second)
 			},
-			want: []string{"default classes: claimkind/databases.example.org: databases.example.org has 2 default classes, and a claim without a selector gets any of them: golds.example.org/gold, golds.example.org/second"},
+			want: []string{"default classes: claimkind/databases.example.org: claims of databases.example.org without a selector get any of 2 default classes: golds.example.org/gold, golds.example.org/second"},
+		},
+		"TwoDefaultsOfTwo": {
+			reason: "We should find the same two once, whatever they are the defaults of.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = append(w.classKind.Spec.ClaimKinds, pvcs)
+				setField(t, w.pvc, "gold", "spec", "storageClassName")
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true"})
+				w.more = append(w.more, second)
+			},
+			want: []string{"default classes: claimkind/databases.example.org, claimkind/persistentvolumeclaims: claims of databases.example.org, persistentvolumeclaims without a selector get any of 2"},
 		},
 		"DefaultCordoned": {
 			reason: "We should say that the default is offered to no claim.",
@@ -304,17 +394,27 @@ func TestStatus(t *testing.T) {
 			want:   []string{`weights: golds.example.org/gold: its weight counts as 1: metadata.annotations[weight]: Invalid value: "much"`},
 		},
 		"NoReplica": {
-			reason: "We should say that no replica is ready, and that none leads.",
+			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 0
 				w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			},
-			want: []string{"replicas: deployments/classbind-system/classbind: no replica is ready, of 2", "replicas: leases/classbind-system/classbind-leader: no replica leads"},
+			want: []string{"replicas: deployments/classbind-system/classbind: no replica is ready, of 2"},
+		},
+		"NoLeader": {
+			reason: "We should say that none leads of those that are ready.",
+			change: func(w *world) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
+			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA; the last that led was replica-1"},
 		},
 		"OneReplicaOfTwo": {
-			reason: "We should say that a replica is missing.",
-			change: func(w *world) { w.deployment.Status.ReadyReplicas = 1 },
-			want:   []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready"},
+			reason: "We should say that a replica is missing, and why.",
+			change: func(w *world) {
+				w.deployment.Status.ReadyReplicas = 1
+				pulls := w.pod("b", "classbind:v1")
+				pulls.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+				w.pod("a", "classbind:v1")
+			},
+			want: []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod b: ImagePullBackOff"},
 		},
 		"OutsideTheCluster": {
 			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
@@ -332,6 +432,7 @@ func TestStatus(t *testing.T) {
 				e.FailurePolicy = new(admissionregistrationv1.Ignore)
 				e.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 				w.classes.Webhooks[0].ClientConfig.Service.Name = "others"
+				w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix)
 			},
 			want: []string{
 				"webhook entries: mutatingwebhookconfigurations/classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in failurePolicy, objectSelector",
@@ -349,6 +450,29 @@ func TestStatus(t *testing.T) {
 				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
 			},
 			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
+		},
+		"EveryEntryMoved": {
+			reason: "We should not take a place for the right one that somebody else wrote into all entries.",
+			change: func(w *world) {
+				for n := range w.claims.Webhooks {
+					w.claims.Webhooks[n].ClientConfig.Service.Name = "others"
+				}
+				w.own(golds + v1alpha1.GuardSuffix)
+			},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io are not as classbind writes them, in clientConfig"},
+		},
+		"OnlyEntryMoved": {
+			reason: "We should find it without another entry to compare it with.",
+			change: func(w *world) {
+				w.classes.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/guard"), CABundle: w.secret.Data["ca.crt"]}
+				w.claims.Webhooks = nil
+				w.claimKind.Status.Conditions, w.pvcKind.Status.Conditions = notReady, notReady
+				w.own()
+			},
+			want: []string{
+				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
+				"kinds: claimkind/databases.example.org: Ready is False", "kinds: claimkind/persistentvolumeclaims: Ready is False",
+			},
 		},
 		"EntryGone": {
 			reason: "We should miss an entry, and find one of no kind.",
@@ -384,6 +508,21 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
 		},
+		"ManyNamespacesExcluded": {
+			reason: "We should name a few of many namespaces.",
+			change: func(w *world) {
+				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				for n := range 7 {
+					namespace := fmt.Sprint("team-", n)
+					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, object("example.org/v1", "Database", namespace, "unbound"))
+				}
+			},
+			want: []string{
+				"claims: namespaces/team-0: ", "claims: namespaces/team-1: ", "claims: namespaces/team-2: ", "claims: namespaces/team-3: ", "claims: namespaces/team-4: ",
+				"claims: claimkind/databases.example.org: 2 more namespaces are excluded, and have claims without a class",
+			},
+		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
 			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "lost")) },
@@ -398,16 +537,16 @@ func TestStatus(t *testing.T) {
 			reason: "We should find a PersistentVolumeClaim whose selector came too late.",
 			change: func(w *world) {
 				w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
-				fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{defaultStorageClass: "true"}}}
+				fast := defaultStorageClass("fast")
 				w.more = append(w.more, fast)
 			},
-			want: []string{"claims: claimkind/persistentvolumeclaims: 1 claim has the default StorageClass of Kubernetes, which the selector does not match: team/disk"},
+			want: []string{"claims: claimkind/persistentvolumeclaims: 1 claim has a default StorageClass of Kubernetes, which the selector does not match: team/disk"},
 		},
 		"StorageClassMatches": {
 			reason: "We should find nothing wrong with a PersistentVolumeClaim that has what it asks for.",
 			change: func(w *world) {
 				w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
-				fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{defaultStorageClass: "true"}}}
+				fast := defaultStorageClass("fast")
 				label(fast, "tier", "gold")
 				w.more = append(w.more, fast)
 			},
@@ -421,6 +560,27 @@ func TestStatus(t *testing.T) {
 			assertFindings(t, report, tc.reason, tc.want)
 		})
 	}
+}
+
+// notReady are conditions for no reason of this test's.
+var notReady = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced}}
+
+func defaultStorageClass(name string) *storagev1.StorageClass {
+	mark := map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: mark}}
+}
+
+// pod of the Deployment.
+func (w *world) pod(name, image string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+	w.more = append(w.more, p)
+	return p
+}
+
+// certManager issues the certificates from now on.
+func (w *world) certManager() {
+	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
+	w.secret.Name = v1alpha1.TLSSecret
 }
 
 func assertFindings(t *testing.T, report *Report, reason string, want []string) {
@@ -452,17 +612,29 @@ func TestCertificates(t *testing.T) {
 		want   []string
 	}{
 		"CAExpired": {
-			reason: "We should find an expired CA where it is kept and where it is trusted.",
+			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
 				w.secret.Data["ca.crt"], w.secret.Data["tls.crt"] = expired, expired
 				w.writeEntries(t, expired)
 			},
-			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at ", "the CA that they carry expired at "},
+			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at "},
+		},
+		"EntriesExpired": {
+			reason: "We should find that entries carry a CA of before.",
+			change: func(w *world) { w.writeEntries(t, expired) },
+			want:   []string{"certificates: webhook entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io, golds.example.org.guard.classbind.io: the CA that they carry expired at "},
+		},
+		"OfAnotherIssuer": {
+			reason: "We should not look at certificates that nobody uses any more.",
+			change: func(w *world) {
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
+				w.more = append(w.more, left)
+			},
 		},
 		"CertManagersExpired": {
 			reason: "We should find the expired certificate that replicas serve.",
 			change: func(w *world) {
-				w.secret.Name = v1alpha1.TLSSecret
+				w.certManager()
 				w.secret.Data["ca.crt"] = ca.PEM()
 				w.secret.Data["tls.crt"] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
 				w.writeEntries(t, ca.PEM())
@@ -486,7 +658,7 @@ func TestCertificates(t *testing.T) {
 		"NoSecret": {
 			reason: "We should say that there is no certificate at all.",
 			change: func(w *world) { w.secret.Name = "others" },
-			want:   []string{"certificates: namespaces/classbind-system: there is neither the Secret classbind-ca nor classbind-tls"},
+			want:   []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"},
 		},
 		"SecretMalformed": {
 			reason: "We should say that a Secret holds no certificate.",
@@ -507,7 +679,7 @@ func TestCertificates(t *testing.T) {
 // TestUnread has a user who may not read something, or an API server that does not answer.
 func TestUnread(t *testing.T) {
 	for kind, unknown := range map[string][]string{
-		"Deployment": {"replicas"}, "Lease": {"replicas"}, "Secret": {"certificates"}, "SubjectAccessReview": {"rights"},
+		"Deployment": {"replicas"}, "Pod": {"replicas"}, "Lease": {"replicas"}, "Secret": {"certificates"}, "SubjectAccessReview": {"rights"},
 		"MutatingWebhookConfiguration": {"webhook entries"}, "ValidatingWebhookConfiguration": {"webhook entries"},
 		"Classes": {"default classes", "weights", "claims"}, "Database": {"claims"}, "StorageClass": {"claims"}, "Namespace": {"claims"},
 	} {
@@ -539,17 +711,6 @@ func TestUnread(t *testing.T) {
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
 }
 
-func TestNoDefault(t *testing.T) {
-	w := newWorld(t)
-	w.gold.SetAnnotations(nil)
-	report, err := w.report(t)
-	require.NoError(t, err)
-	require.NoError(t, report.exit(), "We should not take for broken what may well be meant.")
-	table, err := report.table()
-	require.NoError(t, err)
-	assert.Contains(t, string(table), "Note: claims of databases.example.org without a selector get no class: none is marked default\n")
-}
-
 func TestReportForPrograms(t *testing.T) {
 	w := newWorld(t)
 	w.gold.SetName("silver")
@@ -561,36 +722,131 @@ func TestReportForPrograms(t *testing.T) {
 	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }
 
+// TestNotes has what people may want to know, and is not broken.
+func TestNotes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"NoDefault": {
+			"We should not take for broken what may well be meant.",
+			func(w *world) { w.gold.SetAnnotations(nil) },
+			"claims of databases.example.org without a selector get no class: none is marked default",
+		},
+		"Rollout": {
+			"We should tell of a rollout, which is normal.",
+			func(w *world) { w.pod("a", "classbind:v1"); w.pod("b", "classbind:v2") },
+			"replicas differ in their image, as in a rollout: 1 of classbind:v1, 1 of classbind:v2",
+		},
+		"RolloutThatHangs": {
+			"We should tell of an image that no pod runs yet.",
+			func(w *world) { w.pod("a", "classbind:v0"); w.pod("b", "classbind:v0") },
+			"replicas differ in their image, as in a rollout: 2 of classbind:v0, 0 of classbind:v1",
+		},
+		"OtherCertificates": {
+			"We should tell of a CA that is still trusted.",
+			func(w *world) {
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": w.secret.Data["ca.crt"]}}
+				w.more = append(w.more, left)
+			},
+			"the Secret classbind-tls is left of other certificates, and its CA is still trusted: delete it once no replica uses it",
+		},
+		"SchemaUnknown": {
+			"We should tell what nobody can know.",
+			func(w *world) {
+				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, Message: "it allows anything"})
+			},
+			"claimkind/databases.example.org: PathsValid is Unknown (SchemaUnknown): it allows anything",
+		},
+		"Ambiguous": {
+			"We should tell of a class kind that only some claim kinds are offered.",
+			func(w *world) {
+				w.classKind.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: "not to others"}}
+			},
+			"classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			require.NoError(t, report.exit(), tc.reason)
+			table, err := report.table()
+			require.NoError(t, err)
+			assert.Contains(t, string(table), "Note: "+tc.want+"\n", tc.reason)
+		})
+	}
+}
+
+// TestOverruledOnce has the leader say already that a default StorageClass overrules.
+func TestOverruledOnce(t *testing.T) {
+	w := newWorld(t)
+	w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
+	w.more = append(w.more, defaultStorageClass("fast"))
+	w.pvcKind.Status.Conditions = append(w.pvcKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSelectorsHeeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDefaultStorageClass, Message: "do this"})
+	report, err := w.report(t)
+	require.NoError(t, err)
+	assertFindings(t, report, "We should find one cause once.", []string{"kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): do this"})
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.Contains(t, string(table), "Note: claimkind/persistentvolumeclaims: 1 claim has a default StorageClass of Kubernetes, which the selector does not match: team/disk\n")
+}
+
+func TestWithoutLeader(t *testing.T) {
+	w := newWorld(t)
+	w.lease.Spec.HolderIdentity = nil
+	for ready, want := range map[int32]string{
+		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
+		2: "3 of 3 ready\n",                           // --leader-elect=false
+	} {
+		w.deployment.Status.ReadyReplicas = ready
+		report, err := w.report(t)
+		require.NoError(t, err)
+		table, err := report.table()
+		require.NoError(t, err)
+		assert.Contains(t, string(table), want, "We should vouch for no more than a replica does, of %d.", ready)
+	}
+}
+
 // TestOwnRights compares the rights with those of deploy/.
 func TestOwnRights(t *testing.T) {
-	text, err := os.ReadFile("../../../deploy/base/rbac.yaml")
-	require.NoError(t, err)
-	var deployed, checked []string
-	for manifest := range strings.SplitSeq(string(text), "\n---\n") {
-		role := &rbacv1.ClusterRole{}
-		require.NoError(t, yaml.Unmarshal([]byte(manifest), role))
-		if role.Name != "classbind" {
-			continue
-		}
-		for _, rule := range role.Rules {
-			for _, group := range rule.APIGroups {
-				if group == "authentication.k8s.io" || group == "authorization.k8s.io" {
-					continue // For the metrics alone.
-				}
-				for _, resource := range rule.Resources {
-					for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
-						for _, verb := range rule.Verbs {
-							deployed = append(deployed, strings.Join([]string{role.Kind, group, resource, name, verb}, " "))
+	for file, rights := range map[string][]right{
+		"base":                    ownRights,
+		"components/self-signed":  rightsOfIssuer[selfSigned],
+		"components/cert-manager": rightsOfIssuer[certManager],
+	} {
+		text, err := os.ReadFile("../../../deploy/" + file + "/rbac.yaml") //nolint:gosec // The test names the files.
+		require.NoError(t, err)
+		var deployed, checked []string
+		for manifest := range strings.SplitSeq(string(text), "\n---\n") {
+			role := &rbacv1.ClusterRole{}
+			require.NoError(t, yaml.Unmarshal([]byte(manifest), role))
+			if !strings.HasSuffix(role.Kind, "Role") || role.Name == "classbind-metrics-reader" {
+				continue
+			}
+			for _, rule := range role.Rules {
+				for _, group := range rule.APIGroups {
+					if group == "authentication.k8s.io" || group == "authorization.k8s.io" {
+						continue // For the metrics alone.
+					}
+					for _, resource := range rule.Resources {
+						for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
+							for _, verb := range rule.Verbs {
+								deployed = append(deployed, strings.Join([]string{role.Kind, group, resource, name, verb}, " "))
+							}
 						}
 					}
 				}
 			}
 		}
-	}
-	for _, r := range ownRights {
-		for verb := range strings.FieldsSeq(r.verbs) {
-			checked = append(checked, strings.Join([]string{map[bool]string{true: "Role", false: "ClusterRole"}[r.own], r.group, r.resource, r.name, verb}, " "))
+		for _, r := range rights {
+			for verb := range strings.FieldsSeq(r.verbs) {
+				checked = append(checked, strings.Join([]string{map[bool]string{true: "Role", false: "ClusterRole"}[r.own], r.group, r.resource, r.name, verb}, " "))
+			}
 		}
+		assert.NotEmpty(t, deployed)
+		assert.ElementsMatch(t, deployed, checked, "We should check all rights that deploy/%s gives.", file)
 	}
-	assert.ElementsMatch(t, deployed, checked, "We should check all rights that deploy/ gives.")
 }
