@@ -167,6 +167,10 @@ const (
 	// Anybody who reaches the port can make up tokens, and keep new ones out for as long
 	// as the flood lasts.
 	MaxUnknownScrapes = 10
+	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own.
+	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
+	// most claims have one, and all others have one together.
+	MaxClassSeries = 100
 	// MaxTokenReviewRate is how often in a second a replica asks the API server about
 	// tokens that read its metrics, and twice as often in a burst: as often about those
 	// that it let read before as about all others. It protects the API server. Beyond it,
