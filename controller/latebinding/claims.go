@@ -73,7 +73,7 @@ func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Confi
 		return nil, err
 	}
 	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
-	c.Metrics = newMetrics(c.summaries, c.eachClassKind)
+	c.Metrics = NewMetrics(c)
 	return c, nil
 }
 

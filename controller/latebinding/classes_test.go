@@ -58,15 +58,15 @@ func TestClassCounts(t *testing.T) {
 				assert.Equal(c, map[string]int64{lateKind: 1}, of(used))
 			})
 
-			n := r.claims.ClassCounts(r.golds)
-			assert.True(t, n.Known())
-			assert.EqualValues(t, 1, n.Of(used))
+			n, known, complete := r.claims.OfClasses(labelled(r.golds, "used", "unused"))
+			assert.True(t, known && complete)
+			assert.EqualValues(t, 2, n, "We should count no claim whose class is gone.")
 			again := *r.kind
 			again.Generation = 2
 			s.refuse("list", 503)
 			_, err := r.claims.follow(t.Context(), &again, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
 			require.NoError(t, err)
-			assert.False(t, r.claims.ClassCounts(r.golds).Known(), "We should not take what was counted before a change for what is now.")
+			assert.False(t, r.claims.countsFor(r.golds).known(), "We should not take what was counted before a change for what is now.")
 		})
 	}
 }
@@ -77,15 +77,15 @@ func TestClassCountsIncomplete(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	r.awaitCounts(t, ClaimCounts{})
 	r.golds.ClaimKinds = []string{lateKind}
-	assert.True(t, r.claims.ClassCounts(r.golds).Complete)
+	assert.True(t, r.claims.countsFor(r.golds).complete)
 	r.claims.drop(lateKind)
-	assert.Equal(t, ClassCounts{}, r.claims.ClassCounts(r.golds), "We should say that the claims are not listed yet.")
+	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should say that the claims are not listed yet.")
 	r.claims.unwatched(lateKind, cluster.ErrNotInstalled)
-	assert.Equal(t, ClassCounts{Complete: true}, r.claims.ClassCounts(r.golds), "We should not wait for claims that cannot be listed.")
+	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that cannot be listed.")
 	admit := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Admit })
 	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(admit))
 	r.claims.drop(lateKind)
-	assert.Equal(t, ClassCounts{Complete: true}, r.claims.ClassCounts(r.golds), "We should not wait for claims that nobody needs to watch.")
+	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
 }
 
 // TestClassSeriesAreBounded has more classes than there may be series.

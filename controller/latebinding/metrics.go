@@ -35,14 +35,13 @@ const (
 // Metrics count the watched claims, and the outcomes of late bindings.
 type Metrics struct {
 	claims  func() map[string]*claimSummary
-	classes func(func(*selector.Classes, ClassCounts))
+	classes func(func(*selector.Classes, kindCounts))
 	late    *prometheus.CounterVec
 }
 
-// newMetrics returns metrics that read the claims of each claim kind, and of each class
-// kind, at each scrape.
-func newMetrics(claims func() map[string]*claimSummary, classes func(func(*selector.Classes, ClassCounts))) *Metrics {
-	return &Metrics{claims: claims, classes: classes, late: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewMetrics returns metrics that read the claims at each scrape.
+func NewMetrics(c *Claims) *Metrics {
+	return &Metrics{claims: c.summaries, classes: c.eachClassKind, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
 		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
 	}, []string{"claim_kind", "outcome"})}
@@ -79,7 +78,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	m.late.Collect(to)
-	m.classes(func(classes *selector.Classes, counts ClassCounts) {
+	m.classes(func(classes *selector.Classes, counts kindCounts) {
 		top, others := counts.top(classes, v1alpha1.MaxClassSeries)
 		for _, c := range top {
 			gauge(classClaims, c.claims, classes.Kind.Name, c.class.Namespace, c.class.Name)

@@ -13,7 +13,8 @@ import (
 
 func TestClaimMetrics(t *testing.T) {
 	claims := map[string]*claimSummary{}
-	m := newMetrics(func() map[string]*claimSummary { return claims }, func(func(*selector.Classes, ClassCounts)) {})
+	m := NewMetrics(nil)
+	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*selector.Classes, kindCounts)) {}
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
 	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")

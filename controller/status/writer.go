@@ -32,8 +32,12 @@ import (
 // statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
-// countsDelay does the same for the numbers of claims, which change more often.
-const countsDelay = time.Second
+// countsDelay does the same for the numbers of claims, which change more often, and
+// classCountsDelay for those of class kinds: one claim kind may have many.
+const (
+	countsDelay      = time.Second
+	classCountsDelay = 3 * time.Second
+)
 
 // Writer writes the status of registrations.
 type Writer struct {
@@ -61,6 +65,7 @@ type registration interface {
 // claims knows the watched claims.
 type claims interface {
 	CountsOf(claimKind string) (counts latebinding.ClaimCounts, known bool)
+	OfClasses(classes *selector.Classes) (claims int64, known, complete bool)
 	Problem(claimKind string) error
 	LateProblem(claimKind string) error
 	OnChange(ctx context.Context, call func(claimKind string))
@@ -84,6 +89,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
@@ -151,6 +157,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	status := k.Status.DeepCopy()
+	s.countClaims(state.Classes, status)
 	status.Classes = 0
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,

@@ -67,6 +67,18 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise it needs no guard.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
 		}
+		if !webhookconfig.DeletionsReviewed(k, i.claimKinds) {
+			continue
+		}
+		kept[k.Name+v1alpha1.DeletionSuffix] = true
+		switch deletion := webhookconfig.DeletionEntryOf(&i.classEntries, k.Name); {
+		case found.err != nil || e == nil: // That is said already, or it needs neither.
+		case deletion == nil:
+			s.found(validating, missingEntry("classkind/"+k.Name), "nobody is warned who deletes a class of %s that claims have: it has no entry", k.Name)
+		default:
+			due, err := writer.StoredDeletionEntry(k, found.Resource, deletion.ClientConfig.CABundle)
+			s.compare(validating, deletion.Name, due, deletion, err)
+		}
 	}
 	for _, e := range i.classEntries.Webhooks {
 		s.leftover(validating, e.Name, kept)
@@ -130,7 +142,11 @@ func (i *installation) writer() *webhookconfig.Configurator {
 		add(e.ClientConfig, v1alpha1.BindPath)
 	}
 	for _, e := range i.classEntries.Webhooks {
-		add(e.ClientConfig, v1alpha1.GuardPath)
+		path := v1alpha1.GuardPath
+		if strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {
+			path = v1alpha1.DeletionPath
+		}
+		add(e.ClientConfig, path)
 	}
 	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
 	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {
