@@ -79,7 +79,9 @@ func TestOnClassCounts(t *testing.T) {
 		k.ClaimKinds = []string{"claims.example.org"}
 		inventory.SetClasses(selector.NewClasses(k, nil))
 	}
-	inventory.SetClasses(selector.NewClasses(controllertest.NewClassKind("others.example.org", "Other"), nil))
+	others := controllertest.NewClassKind("others.example.org", "Other")
+	others.ClaimKinds = []string{"others.example.org"}
+	inventory.SetClasses(selector.NewClasses(others, nil))
 	inventory.Open()
 	var changed loop.Listeners[string]
 	var counted []string
