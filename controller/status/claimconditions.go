@@ -61,10 +61,11 @@ func (s *Writer) countClaims(classes *selector.Classes, status *v1alpha1.ClassKi
 	}
 }
 
-// onClassCounts calls a function with each class kind whose claims changed, until the
-// context ends.
+// onClassCounts calls a function with each class kind that serves a claim kind whose
+// claims were described, until the context ends. So claims that change one by one ask for
+// many class kinds no more often than for one claim kind.
 func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string)) {
-	s.Claims.OnChange(ctx, func(claimKind string) {
+	s.counted.Add(ctx, func(claimKind string) {
 		if view := s.Snapshot()[claimKind]; view != nil {
 			for _, classes := range view.Classes {
 				call(classes.Kind.Name)

@@ -1,12 +1,12 @@
 package status
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,7 +15,6 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -83,23 +82,16 @@ func TestOnClassCounts(t *testing.T) {
 	others.ClaimKinds = []string{"others.example.org"}
 	inventory.SetClasses(selector.NewClasses(others, nil))
 	inventory.Open()
-	var changed loop.Listeners[string]
 	var counted []string
-	s := &Writer{Snapshot: inventory.Snapshot, Claims: changing{changes: &changed}}
+	c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
+	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Paths: &Paths{}, Client: c}
 	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
-	changed.Notify("nobody.example.org")
+	s.counted.Notify("nobody.example.org")
 	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
-	changed.Notify("claims.example.org")
+	_, err := s.reconcileClaimKind(t.Context(), "claims.example.org")
+	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{"golds.example.org", "silvers.example.org"}, counted, "We should count the classes that serve these claims, and no others.")
 }
-
-// changing is known by its changes alone.
-type changing struct {
-	watched
-	changes *loop.Listeners[string]
-}
-
-func (c changing) OnChange(ctx context.Context, call func(string)) { c.changes.Add(ctx, call) }
 
 func TestDescribeClaims(t *testing.T) {
 	const later, counted = v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted

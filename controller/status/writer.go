@@ -33,10 +33,10 @@ import (
 const statusDelay = 200 * time.Millisecond
 
 // countsDelay does the same for the numbers of claims, which change more often, and
-// classCountsDelay for those of class kinds: one claim kind may have many.
+// classCountsDelay for those of class kinds: one claim kind may be served by many.
 const (
 	countsDelay      = time.Second
-	classCountsDelay = 3 * time.Second
+	classCountsDelay = 2 * time.Second
 )
 
 // Writer writes the status of registrations.
@@ -53,6 +53,9 @@ type Writer struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
+
+	// counted listen for the names of claim kinds whose claims were described.
+	counted loop.Listeners[string]
 }
 
 // registration knows the registered kinds.
@@ -242,6 +245,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
 	s.describeClaims(k, status)
+	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if s.describeStorage(ctx, k, status) || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter
