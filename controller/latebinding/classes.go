@@ -30,7 +30,7 @@ func (n kindCounts) of(c *selector.Class) (claims int64) {
 	return claims
 }
 
-// kindCounts returns the counts for a class kind.
+// countsFor returns the counts for a class kind.
 func (c *Claims) countsFor(kind *selector.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
 	n := kindCounts{complete: snapshot != nil}

@@ -363,8 +363,10 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 				ClassKinds: serving("later", serving("counted", serving("admitted", kinds(isReady, "a.example.org", "b.example.org", "c.example.org"), 2), 1), 0),
 			},
 			want: want{applied: true, entries: []entry{
-				{"a.example.org.guard.classbind.io", "v1", "Namespaced"}, {"a.example.org.deletion.classbind.io", "v1", "Namespaced"},
-				{"b.example.org.guard.classbind.io", "v1", "Namespaced"}, {"b.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"a.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.deletion.classbind.io", "v1", "Namespaced"},
 				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
 			}},
 		},

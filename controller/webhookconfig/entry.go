@@ -134,12 +134,16 @@ func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claim
 
 // ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
 // there is none.
-func ClassEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+func ClassEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
 	return validatingEntry(c, classKind+v1alpha1.GuardSuffix)
 }
 
 // DeletionEntryOf returns the entry of a class kind for its deletions, nil if there is none.
-func DeletionEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+func DeletionEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
 	return validatingEntry(c, classKind+v1alpha1.DeletionSuffix)
 }
 

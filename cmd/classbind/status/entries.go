@@ -74,7 +74,8 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		switch deletion := webhookconfig.DeletionEntryOf(&i.classEntries, k.Name); {
 		case found.err != nil || e == nil: // That is said already, or it needs neither.
 		case deletion == nil:
-			s.found(validating, missingEntry("classkind/"+k.Name), "nobody is warned who deletes a class of %s that claims have: it has no entry", k.Name)
+			s.found(validating, missingEntry("classkind/"+k.Name),
+				"nobody is warned who deletes a class of %s that claims have: it has no entry", k.Name)
 		default:
 			due, err := writer.StoredDeletionEntry(k, found.Resource, deletion.ClientConfig.CABundle)
 			s.compare(validating, deletion.Name, due, deletion, err)
