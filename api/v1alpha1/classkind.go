@@ -11,7 +11,8 @@ import (
 // +kubebuilder:resource:scope=Cluster,categories=classbind
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
-// +kubebuilder:printcolumn:name="Claims",type=string,JSONPath=`.spec.claimKinds`,priority=1
+// +kubebuilder:printcolumn:name="Claims",type=integer,JSONPath=`.status.claims`
+// +kubebuilder:printcolumn:name="Claim Kinds",type=string,JSONPath=`.spec.claimKinds`,priority=1
 // +kubebuilder:printcolumn:name="Failing",type=string,JSONPath=`.status.conditions[?(@.status=="False")].type`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -75,6 +76,12 @@ type ClassKindStatus struct {
 	// Classes counts the watched classes of this kind.
 	// +optional
 	Classes int32 `json:"classes"`
+
+	// Claims counts the claims that have a class of this kind, of the claim kinds with
+	// BindLater or LeastClaims, which watch the claims. It is not set where there is none.
+	// A claim whose class is gone does not count.
+	// +optional
+	Claims *int32 `json:"claims,omitempty"`
 
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid
 	// and LabelsHeld.

@@ -54,11 +54,23 @@ const (
 	// server errors.
 	GuardSuffix = ".guard.classbind.io"
 
+	// DeletionSuffix follows the class kind's name in the name of the other entry that it
+	// may have there. Written by classbind's leader.
+	DeletionSuffix = ".deletion.classbind.io"
+
 	// BindPath is the path that binds claims, called by the API server.
 	BindPath = "/bind"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
+
+	// DeletionPath is the path that warns of the deletion of a class that claims have,
+	// called by the API server.
+	DeletionPath = "/deletion"
+
+	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is
+	// shorter than WebhookTimeoutSeconds, because a deletion goes on without it.
+	DeletionTimeoutSeconds = 1
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3

@@ -44,8 +44,8 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the webhooks that bind claims and keep one default class",
-		Long: `Serve the webhook that binds claims to classes, and the one that refuses a
-second default class.
+		Long: `Serve the webhook that binds claims to classes, the one that refuses a
+second default class, and the one that warns of the deletion of a class in use.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
@@ -243,7 +243,10 @@ func (s *server) addWebhooks() error {
 	}
 	r.OnStored(s.guard.Stored)
 	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
-	for path, review := range map[string]webhook.Reviewer{v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review} {
+	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
+	for path, review := range map[string]webhook.Reviewer{
+		v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review, v1alpha1.DeletionPath: deletion.Review,
+	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(handler)))
 	}

@@ -183,34 +183,28 @@ func TestRefusalIsOver(t *testing.T) {
 	assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
 }
 
-// TestTermsOverlap has a term end late, or fail to begin, while the next one runs.
+// TestTermsOverlap has a term end late, while the next one runs.
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	reader, ok := r.claims.reader.(*controllertest.Cached)
-	require.True(t, ok)
-	reader.ListErr = errors.New("the cache has stopped")
-	require.Error(t, r.binder.Start(t.Context()))
-	assert.False(t, r.claims.leading(), "We should not lead after a term that could not begin.")
-	assert.Empty(t, r.binder.writers, "We should leave nothing behind.")
-	reader.ListErr = nil
-
-	next := *r.binder
-	old := r.lead(t)
-	eventually(t, "We should lead.", func(c *assert.CollectT) { assert.True(c, r.claims.leading()) })
-	r.binder = &next
-	r.lead(t)
+	first, next := r.binder, *r.binder
 	w := r.claims.watches()[lateKind]
-	eventually(t, "We should begin the next term.", func(c *assert.CollectT) {
-		assert.True(c, r.claims.binder.Load() == &next) //nolint:testifylint // Same would print a binder that runs.
-	})
-	old()
-	assert.True(t, r.claims.leading(), "We should not end the next term with the last.")
-	eventually(t, "We should serve the next term.", func(c *assert.CollectT) {
-		w.own(func(s *claimState) {
-			assert.True(c, s.binder == &next) //nolint:testifylint // Same would print a binder that runs.
+	serves := func(b *Binder, reason string) {
+		eventually(t, reason, func(c *assert.CollectT) {
+			w.own(func(s *claimState) {
+				assert.True(c, s.binder == b) //nolint:testifylint // Same would print a binder that runs.
+			})
 		})
-	})
+	}
+	old := r.lead(t)
+	serves(first, "We should lead.")
+	r.binder = &next
+	end := r.lead(t)
+	serves(&next, "We should begin the next term.")
+	old()
+	serves(&next, "We should not end the next term with the last.")
+	end()
+	serves(nil, "We should end with the last term.")
 }
 
 // TestLateBindingRefused has the right to list the claims, but not to write them.

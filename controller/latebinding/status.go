@@ -72,12 +72,16 @@ type ClaimCounts struct{ Bound, Waiting int }
 type claimSummary struct {
 	counts ClaimCounts
 	synced bool
-	late   error
+	// binds says that this replica binds the waiting claims.
+	binds bool
+	late  error
 }
 
 // summary has only what is at hand, because it is made after each change.
 func (s *claimState) summary() *claimSummary {
-	return &claimSummary{counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, late: s.lateProblem()}
+	return &claimSummary{
+		counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: s.lateProblem(),
+	}
 }
 
 // lateProblem is why waiting claims are not bound, nil if they are. Without waiting

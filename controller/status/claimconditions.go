@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -50,6 +51,36 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 	describe(counted, s.Claims.Problem, v1alpha1.ConditionClaimsCounted,
 		"the claims of each class are counted",
 		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
+}
+
+// countClaims writes how many claims have a class of a kind, nil classes if those are not
+// known.
+func (s *Writer) countClaims(classes *selector.Classes, status *v1alpha1.ClassKindStatus) {
+	if classes == nil {
+		status.Claims = nil
+		return
+	}
+	n, known, complete := s.Claims.OfClasses(classes)
+	switch {
+	case !complete: // The number of the last leader stays.
+	case known:
+		status.Claims = new(int32(n)) //nolint:gosec // No API server holds two thousand million claims.
+	default:
+		status.Claims = nil
+	}
+}
+
+// onClassCounts calls a function with each class kind that serves a claim kind whose
+// claims were described, until the context ends. So claims that change one by one ask for
+// many class kinds no more often than for one claim kind.
+func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string)) {
+	s.counted.Add(ctx, func(claimKind string) {
+		if view := s.Snapshot()[claimKind]; view != nil {
+			for _, classes := range view.Classes {
+				call(classes.Kind.Name)
+			}
+		}
+	})
 }
 
 // condition has the message met without an error, and unmet with one.

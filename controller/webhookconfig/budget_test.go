@@ -56,6 +56,11 @@ func TestLeftOut(t *testing.T) {
 			entries: []sizedEntry{{kind: "grown", created: at(0), present: true, bytes: v1alpha1.MaxGrownEntryBytes}, {kind: "more", created: at(1), present: true, bytes: v1alpha1.MaxGrownEntryBytes + 1}},
 			want:    []string{"more"},
 		},
+		"Optional": {
+			reason:  "We should leave out what can be done without, however old.",
+			entries: append(of(fit, false), sizedEntry{kind: "optional", created: at(0).Add(-time.Hour), optional: true, bytes: half}),
+			want:    []string{"optional"},
+		},
 		"SmallOneFits": {
 			reason:  "We should leave out no more than has to be.",
 			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: half + 1}, sizedEntry{kind: "small", created: at(59), bytes: half}),

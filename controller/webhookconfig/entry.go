@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -131,10 +132,24 @@ func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claim
 	return nil
 }
 
-// ClassEntryOf returns the entry of a class kind, nil if there is none.
-func ClassEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+// ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
+// there is none.
+func ClassEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
+	return validatingEntry(c, classKind+v1alpha1.GuardSuffix)
+}
+
+// DeletionEntryOf returns the entry of a class kind for its deletions, nil if there is none.
+func DeletionEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
+	return validatingEntry(c, classKind+v1alpha1.DeletionSuffix)
+}
+
+func validatingEntry(c *admissionregistrationv1.ValidatingWebhookConfiguration, name string) *admissionregistrationv1.ValidatingWebhook {
 	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
+		if c.Webhooks[i].Name == name {
 			return &c.Webhooks[i]
 		}
 	}
@@ -183,6 +198,32 @@ func (w *Configurator) classEntry(
 		WithSideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun).
 		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
 		WithAdmissionReviewVersions("v1")
+}
+
+// deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
+func (w *Configurator) deletionEntry(
+	k *v1alpha1.ClassKind, r *rule, ca []byte,
+) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
+	deletion := *r
+	deletion.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
+	return admissionregistrationac.ValidatingWebhook().
+		WithName(k.Name + v1alpha1.DeletionSuffix).
+		WithClientConfig(w.server(v1alpha1.DeletionPath, ca)).
+		WithRules(&deletion).
+		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithFailurePolicy(admissionregistrationv1.Ignore).
+		WithMatchPolicy(admissionregistrationv1.Equivalent).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
+		WithTimeoutSeconds(v1alpha1.DeletionTimeoutSeconds).
+		WithAdmissionReviewVersions("v1")
+}
+
+// DeletionsReviewed says whether a class kind has an entry for the deletion of classes:
+// one of the claim kinds that it serves has its claims watched.
+func DeletionsReviewed(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) bool {
+	return slices.ContainsFunc(claimKinds, func(c v1alpha1.ClaimKind) bool {
+		return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
+	})
 }
 
 // server is where the API server calls us.

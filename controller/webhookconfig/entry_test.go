@@ -206,6 +206,29 @@ func TestClassEntry(t *testing.T) {
 	}
 }
 
+func TestDeletionEntry(t *testing.T) {
+	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
+		WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("golds").WithScope(admissionregistrationv1.ClusterScope)
+	got, err := json.Marshal(w.deletionEntry(k, rule, []byte("PEM")))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+			"name": "golds.example.org.deletion.classbind.io",
+			"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/deletion", "port": 443}, "caBundle": "UEVN"},
+			"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"}],
+			"failurePolicy": "Ignore",
+			"matchPolicy": "Equivalent",
+			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
+			"sideEffects": "None",
+			"timeoutSeconds": 1,
+			"admissionReviewVersions": ["v1"]
+		}`, string(got), "We should hold up no deletion, nor refuse one.")
+	assert.Len(t, rule.Operations, 2, "We should leave the rule of the guard as it is.")
+	const longest = 230 // of the name of a ClassKind: see its schema
+	assert.LessOrEqual(t, longest+len(v1alpha1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")
+}
+
 // TestClassConditions compares the whole text of the conditions. A test with an API server checks what they do.
 func TestClassConditions(t *testing.T) {
 	const cordoned = ` || !(!("metadata" in object) || !("annotations" in object["metadata"]) || !("classbind.io/cordoned" in object["metadata"]["annotations"])` +

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -104,8 +105,9 @@ func (o *options) decide(
 // claim asks for now: nobody binds it again.
 func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
 	class, missing := v.ClassOf(i.Claim.Namespace, object)
-	unstructured.RemoveNestedField(object, classRef.Names()...)
-	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, object)
+	unbound := runtime.DeepCopyJSON(object)
+	unstructured.RemoveNestedField(unbound, classRef.Names()...)
+	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)
 	switch {
 	case missing != "":
 		i.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
@@ -148,8 +150,11 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 func because(e selector.Explanation) string {
 	d := e.Decision
 	kind, n := d.View.Kind, len(e.Candidates)
-	one := map[bool]string{true: "the only class that", false: fmt.Sprintf("one of %d classes that", n)}[n == 1]
-	what := "match" + map[bool]string{true: "es"}[n == 1] + fmt.Sprintf(" the selector %q", d.Claim.Selector)
+	one, match := fmt.Sprintf("one of %d classes that", n), "match"
+	if n == 1 {
+		one, match = "the only class that", "matches"
+	}
+	what := fmt.Sprintf("%s the selector %q", match, d.Claim.Selector)
 	switch {
 	case d.Claim.Selector == nil && n == 1:
 		what = "is marked default, and the claim has no class selector"

@@ -185,7 +185,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should refuse a class that no claim is offered, before anything is changed.",
 			target: target(young), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
 			want: want{err: []string{
-				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered first`,
+				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered at the same time, and comes first by name`,
 			}},
 		},
 		"LeftOutOfAnother": {
