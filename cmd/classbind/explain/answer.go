@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -104,8 +105,9 @@ func (o *options) decide(
 // claim asks for now: nobody binds it again.
 func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
 	class, missing := v.ClassOf(i.Claim.Namespace, object)
-	unstructured.RemoveNestedField(object, classRef.Names()...)
-	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, object)
+	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
+	unstructured.RemoveNestedField(unbound, classRef.Names()...)
+	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)
 	switch {
 	case missing != "":
 		i.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
