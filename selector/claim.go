@@ -23,6 +23,8 @@ type ClaimKind struct {
 	BindLater bool
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
+	// KindPruned says that references are stored without the kind of their class.
+	KindPruned bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
 	// Tally counts the claims by class, where they are watched. Nil counts none.
@@ -58,6 +60,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+		KindPruned: KindPruned(k),
 	}
 	c.Strategy.Name = strategy
 	if c.Strategy.remember != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 )
@@ -73,7 +75,9 @@ var (
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 	const setting = "paths.classRef"
 	f := s.at(k.classRef)
-	c.pruned = errors.Is(f.err, errMissing)
+	if c.pruned = s.prunes(k.classRef); c.pruned && f.err == nil {
+		f.err = errNotStored
+	}
 	if len(k.form.fields) == 0 {
 		f = f.is("string")
 	}
@@ -93,11 +97,15 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 			}
 			c.limited[name] = f.schema
 		}
-		if name != "name" && errors.Is(f.err, errMissing) {
-			c.lost = append(c.lost, name)
-			continue
+		if s.prunes(k.classRef.below(name)) {
+			if name != "name" {
+				c.lost = append(c.lost, name)
+				continue
+			}
+			if c.pruned = true; f.err == nil {
+				f.err = errNotStored
+			}
 		}
-		c.pruned = c.pruned || errors.Is(f.err, errMissing)
 		c.add(fmt.Sprintf("classRefFormat %s", k.form.name), f)
 	}
 }
@@ -125,28 +133,35 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	}
 }
 
-// PathsProblem says what is wrong with a registration, empty if nothing is, and whether
-// no claim would keep a reference that tells its class.
-func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
+// PathsProblem says what is wrong with a registration, as the reason and the message of
+// PathsValid; both are empty if nothing is.
+func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	namespaced := slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
-	problems, pruned := c.Problems, c.pruned
+	problems, pruned, kindPruned := c.Problems, c.pruned, false
 	for _, name := range c.lost {
 		if name == "namespace" && !namespaced { // It is never written.
 			continue
 		}
 		problem := fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
 		problems = append(slices.Clip(problems), problem)
-		pruned = pruned || name == "namespace" && !v.Kind.own() || name == "kind" && len(v.Classes) > 1
+		pruned = pruned || name == "namespace" && !v.Kind.own()
+		kindPruned = kindPruned || name == "kind"
 	}
 	if refused := v.refused(c); len(refused) > 0 {
 		problems = append(slices.Clip(problems), strings.Join(refused, "; ")+": the API server refuses claims with such a reference")
 	}
 	text = strings.Join(problems, "; ")
-	if pruned {
-		text = "no claim is bound, because the API server would remove the reference to its class: " + text +
+	switch {
+	case pruned:
+		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " + text +
 			": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+	case kindPruned:
+		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove the kind from " +
+			"a reference: " + text
+	case text != "":
+		return v1alpha1.ReasonPathsInvalid, text
 	}
-	return text, pruned
+	return "", ""
 }
 
 // refused says why the API server would refuse a claim for its reference, MaxErrors times
@@ -200,10 +215,16 @@ func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
 // and all replicas the status. A changed registration keeps the fault until the leader has
 // checked it: meanwhile, claims would be stored without a class.
 func ReferenceFault(k *v1alpha1.ClaimKind) *Fault {
-	for _, c := range k.Status.Conditions {
-		if c.Type == v1alpha1.ConditionPathsValid && c.Reason == v1alpha1.ReasonReferencePruned {
-			return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
-		}
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	if c == nil || c.Reason != v1alpha1.ReasonReferencePruned {
+		return nil
 	}
-	return nil
+	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
+}
+
+// KindPruned says, by the status of a ClaimKind as well, that references lose the kind of
+// their class.
+func KindPruned(k *v1alpha1.ClaimKind) bool {
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	return c != nil && c.Reason == v1alpha1.ReasonKindPruned
 }

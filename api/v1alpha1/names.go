@@ -198,6 +198,9 @@ const (
 	// ReasonReferencePruned says that claims would be stored without their reference, so
 	// none is bound, or that they were.
 	ReasonReferencePruned = "ReferencePruned"
+	// ReasonKindPruned says that claims would be stored without the kind of their class, so
+	// they are offered the classes of one class kind.
+	ReasonKindPruned = "KindPruned"
 	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
 	ReasonPathsInvalid = "PathsInvalid"
 	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.

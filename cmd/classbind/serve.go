@@ -106,7 +106,8 @@ func serve(ctx context.Context, o *options) error {
 // stopped says what a manager could not do: listen on an address, or else what it was doing.
 func stopped(doing string, err error) error {
 	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
-		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address or --pprof-bind-address"
+		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address " +
+			"or --pprof-bind-address"
 		if errors.Is(err, syscall.EADDRINUSE) {
 			help = "end the process that does, or " + help
 		}

@@ -90,7 +90,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), registry.FaultChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).

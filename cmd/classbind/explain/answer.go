@@ -105,7 +105,7 @@ func (o *options) decide(
 // claim asks for now: nobody binds it again.
 func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
 	class, missing := v.ClassOf(i.Claim.Namespace, object)
-	unbound := runtime.DeepCopyJSON(object)
+	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, classRef.Names()...)
 	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)
 	switch {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,23 +139,27 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			all = append(all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), all)
+	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(all))
+	if s := r.resources[k.Name].schema; s != nil {
+		v.comparePaths(k, s, all)
+	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
-	}
-	if s := r.resources[k.Name].schema; s != nil {
-		v.comparePaths(s)
 	}
 	r.views[k.Name] = v
 	return v, nil
 }
 
-// comparePaths with the schema of the claims, as the leader does.
-func (v *view) comparePaths(s *selector.Schema) {
-	switch problem, pruned := v.PathsProblem(v.Kind.CheckPaths(s)); {
-	case pruned:
-		v.Fault = &selector.Fault{Reason: v1alpha1.ReasonReferencePruned, Text: fmt.Sprintf("claim kind %q: %s", v.Kind.Name, problem)}
-	case problem != "":
+// comparePaths with the schema of the claims, and make the view again by what it says, as
+// the leader does by the status.
+func (v *view) comparePaths(k *v1alpha1.ClaimKind, s *selector.Schema, all []*selector.Classes) {
+	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s))
+	checked := k.DeepCopy()
+	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
+	})
+	v.View = selector.NewView(selector.NewClaimKind(checked), all)
+	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }

@@ -2,6 +2,7 @@ package setdefault
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,8 @@ func TestNewPlan(t *testing.T) {
 		gone    = fakeKind("Gone", "a.test", false, "exclusive.test")
 		refused = fakeKind("Refused", "b.test", false, "exclusive.test")
 	)
-	// In the order of their names, gone comes first, and then refused: classbind knows the classes of neither.
+	// Others were registered before these two, but classbind knows the classes of neither.
+	first.Created, young.Created = time.Unix(1, 0), time.Unix(2, 0)
 	gone.lookupErr = errNotInstalled
 	refused.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted}
 	young.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference}
@@ -185,7 +187,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should refuse a class that no claim is offered, before anything is changed.",
 			target: target(young), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
 			want: want{err: []string{
-				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered at the same time, and comes first by name`,
+				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered first`,
 			}},
 		},
 		"LeftOutOfAnother": {
