@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -83,6 +84,46 @@ spec:
 			require.NoError(c, err)
 			require.Equal(c, "Class/only", classOf(bound))
 		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
+	})
+
+	t.Run("KindPruned", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "kindless.test", "claims.kindless.test"
+		w.resources(t, "Class classes.kindless.test Cluster", "Other others.kindless.test Cluster")
+		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}, ", "", 1))
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+
+			classKind("classes.kindless.test", "{claimKinds: [claims.kindless.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.kindless.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "claims are offered the classes of one class kind")
+		time.Sleep(time.Second) // Kubernetes counts times of creation in seconds.
+		w.apply(t, classKind("others.kindless.test", "{claimKinds: [claims.kindless.test]}"))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.kindless.test", v1alpha1.ReasonAmbiguousReference)
+		for i := range 5 {
+			bound, _, err := w.create(t, claim(group, fmt.Sprintf("bound-%d", i)), client.DryRunAll)
+			require.NoError(t, err)
+			name, _, _ := unstructured.NestedString(bound.Object, "spec", "classRef", "name")
+			assert.Equal(t, "only", name, "We should not have a newcomer stop or take the claims of others.")
+		}
+	})
+
+	t.Run("StoredVersion", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "versions.test", "claims.versions.test"
+		w.resources(t, "Class classes.versions.test Cluster")
+		first := fmt.Sprintf(crd, group, "classRef")
+		_, version, _ := strings.Cut(first, "  versions:\n")
+		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false", "classRef: {", "other: {").Replace(version)
+		w.apply(t, first+second)
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.versions.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .spec.classRef")
+		bound, _, err := w.create(t, claim(group, "stored"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims that are stored with their reference.")
 	})
 
 	t.Run("ReferenceRefused", func(t *testing.T) {
