@@ -75,7 +75,7 @@ func TestDeletion(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	const theirs = `the class "Class/gold" is that of 3 claims of claims.deletion.test, 1 claim of orders.deletion.test, whose references to it stay: create it again, or the claims` +
+	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again` +
 		`; to keep new claims from a class before you delete it: kubectl annotate classes.deletion.test gold classbind.io/cordoned=true`
 	for _, r := range replicas {
 		for _, other := range replicas {

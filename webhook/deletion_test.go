@@ -38,7 +38,7 @@ func TestDeletion(t *testing.T) {
 	}
 	cordoned := `,"annotations":{"classbind.io/cordoned":"true"}`
 	const way = "; to keep new claims from a class before you delete it: kubectl annotate sqlclasses.example.org silver classbind.io/cordoned=true"
-	const stay = ", whose references to it stay: create it again, or the claims"
+	const stay = "; create the class again, or delete these claims and create them again"
 	for name, tc := range map[string]struct {
 		reason     string
 		claims     map[string]int64 // of SQLClass/silver
@@ -49,42 +49,42 @@ func TestDeletion(t *testing.T) {
 	}{
 		"Claims": {
 			reason: "We should say whose class is gone, and what to do about it.", claims: map[string]int64{"sqls.example.org": 12}, want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 12 claims of sqls.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay + way,
 		},
 		"OneClaim": {
 			reason: "We should count in plain English.", claims: map[string]int64{"sqls.example.org": 1}, want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 1 claim of sqls.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": 1 claim of sqls.example.org` + stay + way,
 		},
 		"Kinds": {
 			reason: "We should name the kind with the most claims first.", claims: map[string]int64{"a.example.org": 1, "b.example.org": 3, "c.example.org": 1}, want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 3 claims of b.example.org, 1 claim of a.example.org, 1 claim of c.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": 3 claims of b.example.org, 1 claim of a.example.org, 1 claim of c.example.org` + stay + way,
 		},
 		"ManyKinds": {
 			reason: "We should not name more kinds than anybody reads.", claims: many, want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 90 claims of most.example.org, 2 claims of k00.example.org, 2 claims of k01.example.org, 2 claims of k02.example.org, ` +
+			warning: `claims still refer to the class "SQLClass/silver": 90 claims of most.example.org, 2 claims of k00.example.org, 2 claims of k01.example.org, 2 claims of k02.example.org, ` +
 				`2 claims of k03.example.org, 2 claims of k04.example.org, 2 claims of k05.example.org, 2 claims of k06.example.org, 2 claims of k07.example.org, 2 claims of k08.example.org, ` +
 				`10 of other kinds` + stay + way,
 		},
 		"AtLeast": {
 			reason: "We should not pretend to know all claims.", claims: map[string]int64{"sqls.example.org": 12}, incomplete: true, want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of at least 12 claims of sqls.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": at least 12 claims of sqls.example.org` + stay + way,
 		},
 		"NotCounted": {reason: "We should say nothing of claims that we do not know.", incomplete: true, want: "NoClaims"},
 		"NoClaims":   {reason: "We should say nothing where nobody has the class.", want: "NoClaims"},
 		"Cordoned": {
 			reason: "We should not advise what was done.", claims: map[string]int64{"sqls.example.org": 12},
 			request: newDeletionRequest(sqlClasses, object("silver", cordoned, "")), want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 12 claims of sqls.example.org` + stay,
+			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay,
 		},
 		"DryRun": {
 			reason: "We should warn of what a deletion would do.", claims: map[string]int64{"sqls.example.org": 12},
 			request: newDeletionRequest(sqlClasses, silver, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 12 claims of sqls.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay + way,
 		},
 		"OneOfMany": {
 			reason: "We should read the name in the class: deletecollection gives it nowhere else.", claims: map[string]int64{"sqls.example.org": 12},
 			request: newDeletionRequest(sqlClasses, silver, func(r *admissionv1.AdmissionRequest) { r.Name = "" }), want: "HasClaims",
-			warning: `the class "SQLClass/silver" is that of 12 claims of sqls.example.org` + stay + way,
+			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay + way,
 		},
 		"Another": {
 			reason: "We should not take one class for another.", claims: map[string]int64{"sqls.example.org": 12},
