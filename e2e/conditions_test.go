@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -84,6 +86,95 @@ spec:
 		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
 	})
 
+	t.Run("KindPruned", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "kindless.test", "claims.kindless.test"
+		w.resources(t, "Class classes.kindless.test Cluster", "Other others.kindless.test Cluster")
+		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}, ", "", 1))
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+
+			classKind("classes.kindless.test", "{claimKinds: [claims.kindless.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.kindless.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "claims are offered the classes of one class kind")
+		time.Sleep(time.Second) // Kubernetes counts times of creation in seconds.
+		w.apply(t, classKind("others.kindless.test", "{claimKinds: [claims.kindless.test]}"))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.kindless.test", v1alpha1.ReasonAmbiguousReference)
+		for i := range 5 {
+			bound, _, err := w.create(t, claim(group, fmt.Sprintf("bound-%d", i)), client.DryRunAll)
+			require.NoError(t, err)
+			name, _, _ := unstructured.NestedString(bound.Object, "spec", "classRef", "name")
+			assert.Equal(t, "only", name, "We should not have a newcomer stop or take the claims of others.")
+		}
+	})
+
+	t.Run("StoredVersion", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "versions.test", "claims.versions.test"
+		w.resources(t, "Class classes.versions.test Cluster")
+		first := fmt.Sprintf(crd, group, "classRef")
+		_, version, _ := strings.Cut(first, "  versions:\n")
+		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false", "classRef: {", "other: {").Replace(version)
+		w.apply(t, first+second)
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.versions.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .spec.classRef")
+		bound, _, err := w.create(t, claim(group, "stored"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims that are stored with their reference.")
+	})
+
+	t.Run("ReferenceRefused", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "require.test", "claims.require.test"
+		w.resources(t, "Class classes.require.test Cluster")
+		strict := strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}", "apiVersion: {type: string}, group: {type: string}, kind: {type: string, enum: [Other]}", 1)
+		strict = strings.Replace(strict, "classRef: {", "classRef: {required: [group, kind, name], ", 1)
+		w.apply(t, strict)
+		w.awaitCRDs(t, kind)
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.require.test", 1)
+		w.awaitClaims(t, kind)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
+			`classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference to a class of "classes.require.test" does not have; `+
+				`classRefFormat ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(group, "refused"), client.DryRunAll)
+			require.ErrorContains(c, err, "spec.classRef.group: Required value")
+			require.ErrorContains(c, err, `spec.classRef.kind: Unsupported value: "Class"`)
+		}, patience, 50*time.Millisecond, "We should be right.")
+	})
+
+	t.Run("ReferenceRemoved", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "strip.test", "claims.strip.test"
+		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
+		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [claims.strip.test]}"))
+		w.awaitClaims(t, kind)
+		waiting, _, err := w.create(t, claim(group, "stripped"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(waiting))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out, _, err := w.Kubectl(t.Context(), nil, "patch", kind, "stripped", "--type=merge", `-p={"spec":{"classRef":{"name":"by-hand"}}}`, "--dry-run=server", "-o=yaml")
+			require.NoError(c, err)
+			require.NotContains(c, out, "by-hand")
+		}, patience, 200*time.Millisecond, "We should have a policy that removes references.")
+		w.apply(t, class(group, "Class", "only", ""))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionFalse, "the API server stores claims without the reference to their class")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out := w.kubectl(t, "get", "events", "--field-selector=reason="+v1alpha1.EventReferenceRemoved, "-o=jsonpath={.items[*].involvedObject.name}")
+			require.Equal(c, "stripped", out)
+		}, patience, 200*time.Millisecond, "We should tell the author.")
+
+		w.kubectl(t, "delete", "mutatingadmissionpolicybinding", "strip-test")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionTrue, "")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, "only", w.kubectl(t, "get", kind, "stripped", "-o=jsonpath={.spec.classRef.name}"))
+		}, patience, 200*time.Millisecond, "We should bind the claim in the end.")
+	})
+
 	t.Run("PathsOfCoreKinds", func(t *testing.T) {
 		t.Parallel()
 		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassNam}, namespaceSelector: {matchLabels: {none: here}}}"))
@@ -127,6 +218,7 @@ spec:
 		w.awaitClasses(t, kinds, 2)
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionFalse, "2 classes have a mark that is neither true nor false: Class/almost, Class/nearly")
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionGuarded, metav1.ConditionTrue, "")
+		assert.Regexp(t, `FAILING +READY[^\n]*\nclasses\.marks\.test .* MarksValid +True +Served`, w.kubectl(t, "get", "classkind", kinds), "We should show it among others.")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, warnings, err := w.create(t, class(group, "Class", "weighed", `annotations: {classbind.io/cordoned: "True", resourceclass.crossplane.io/weight: "7"}, `), client.DryRunAll)
 			require.NoError(c, err)
@@ -148,6 +240,25 @@ spec:
 		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	})
 }
+
+// stripping removes the references of claims of strip.test when they are updated.
+const stripping = `---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: strip-test}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [strip.test], apiVersions: [v1], operations: [UPDATE], resources: [claims]}]
+  matchConditions: [{name: has-a-reference, expression: "has(object.spec.classRef)"}]
+  mutations:
+  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/classRef"}]'}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: strip-test}
+spec: {policyName: strip-test}
+`
 
 // awaitCondition waits for a condition of a registration with this status, whose message has a text.
 func (w *world) awaitCondition(

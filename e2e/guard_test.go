@@ -92,8 +92,10 @@ func TestGuard(t *testing.T) {
 		w.apply(t, class("guard.test", "Red", "plain", "")+class("guard.test", "Red", "no-default", `annotations: {resourceclass.crossplane.io/is-default-class: "false"}, `)+
 			blue("plain", "{default: false}")+blue("text", "none")+blue("nothing", "{default: null, weight: null}"))
 		w.kubectl(t, "label", "red", "plain", "tier=gold")
+		w.kubectl(t, "annotate", "red", "plain", "classbind.io/cordoned=true")
+		w.kubectl(t, "annotate", "red", "plain", "classbind.io/cordoned-")
 		w.kubectl(t, "delete", "red", "plain")
-		assert.Equal(t, before, asked(), "We should not be asked about classes that are neither default nor weighted.")
+		assert.Equal(t, before, asked(), "We should not be asked about classes that get neither a mark nor a weight, or a cordon that can be read.")
 
 		w.apply(t, class("guard.test", "Red", "weighted", `annotations: {resourceclass.crossplane.io/weight: "5"}, `)+blue("weighted", "{weight: 5}"))
 		assert.Equal(t, before+2, asked(), "We should be asked about a weight.")
@@ -101,6 +103,36 @@ func TestGuard(t *testing.T) {
 		w.kubectl(t, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight-")
 		assert.Equal(t, before+2, asked(), "We should not be asked about an update that changes no weight, or takes it away.")
 		assert.Empty(t, w.lease(t, "default.claims.guard.test").Name, "We should write no Lease for any of these.")
+	})
+
+	t.Run("MalformedMark", func(t *testing.T) {
+		const cordoned, marked = "classbind.io/cordoned", "resourceclass.crossplane.io/is-default-class"
+		annotated := func(key, value string) string {
+			return class("guard.test", "Red", "nearly", fmt.Sprintf("annotations: {%s: %q}, ", key, value))
+		}
+		const warning = `metadata.annotations[%s]: Invalid value: %q: must be true or false, and counts as false`
+		for _, key := range []string{cordoned, marked} {
+			_, warnings, err := w.create(t, annotated(key, "True"), client.DryRunAll)
+			require.NoError(t, err)
+			assert.Equal(t, []string{fmt.Sprintf(warning, key, "True")}, warnings, "We should warn the author of a class that has nothing else to look at.")
+		}
+		w.apply(t, class("guard.test", "Red", "nearly", ""))
+		warned := func(args ...string) string {
+			t.Helper()
+			_, stderr, err := w.Kubectl(t.Context(), nil, args...)
+			require.NoError(t, err)
+			return stderr
+		}
+		for _, key := range []string{cordoned, marked} {
+			assert.Contains(t, warned("annotate", "red", "nearly", key+"=yes"), fmt.Sprintf(warning, key, "yes"), "We should warn of an update.")
+			w.kubectl(t, "annotate", "red", "nearly", key+"-")
+		}
+		w.kubectl(t, "annotate", "red", "nearly", marked+"=yes")
+		before := asked()
+		assert.Empty(t, warned("label", "red", "nearly", "tier=gold"), "We should not warn again.")
+		assert.Empty(t, warned("annotate", "--overwrite", "red", "nearly", marked+"=false"), "We should not stop anybody who takes a mark away.")
+		w.kubectl(t, "delete", "red", "nearly")
+		assert.Equal(t, before, asked(), "We should not be asked.")
 	})
 
 	t.Run("MalformedWeight", func(t *testing.T) {

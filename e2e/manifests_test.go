@@ -146,6 +146,13 @@ func TestManifests(t *testing.T) {
 				assert.Empty(t, stderr, "We should get no warning with %v.", chosen)
 			}
 		})
+		t.Run("Order/"+installation, func(t *testing.T) {
+			folder := filepath.Join(w.deploy, installation)
+			out, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "-k", folder)
+			require.NoError(t, err)
+			assert.Regexp(t, `^mutatingwebhookconfiguration\S* .*\nvalidatingwebhookconfiguration`, out, "We should delete webhooks first: kubectl delete -k takes the same order.")
+			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that README explains: kubectl's own order has webhooks last.")
+		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy")))
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates")))
@@ -418,7 +425,7 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 func (w *world) applyAgain(t *testing.T) {
 	w.resources(t, "Claim claims.again.test Namespaced", "Class classes.again.test Cluster",
 		"Claim ignored.ignored.test Namespaced")
-	w.apply(t, vendor("again.test")+claimKind("claims.again.test", "{strategy: LeastClaims}")+claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+
+	w.apply(t, vendor("again.test")+claimKind("claims.again.test", "{strategy: LeastClaims, whenUnmatched: BindLater}")+claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+
 		classKind("classes.again.test", "{claimKinds: [claims.again.test, ignored.ignored.test]}"))
 	w.apply(t, class("again.test", "Class", "only", ""))
 	replica := w.serve(t)

@@ -224,6 +224,10 @@ spec:
 		bound, _, err = w.create(t, claim("vague.test", "still-clear"))
 		require.NoError(t, err, "We should not stop the claims that others serve for a newcomer.")
 		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
+		if !inPods() { // It needs the kubeconfig of an admin.
+			_, _, err = (&mover{world: w}).setDefault(t, "Other/other", "--for=claims.vague.test")
+			require.ErrorContains(t, err, `the classes of "others.vague.test" are not offered to claims of "claims.vague.test"`, "We should not give the default to a class that no claim is offered.")
+		}
 
 		w.kubectl(t, "delete", "classkind", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
@@ -377,7 +381,9 @@ func TestSchema(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.create(t, tc.manifest, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 			require.Error(t, err)
-			assert.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, tc.want)
+			ours, _, _ := strings.Cut(err.Error(), "<nil>: Invalid value: null: some validation rules were not checked") // It comes last.
+			assert.NotContains(t, ours, "<nil>", "We should say which field it is.")
 		})
 	}
 	for name, spec := range map[string]string{

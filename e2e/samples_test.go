@@ -65,7 +65,7 @@ func TestSamples(t *testing.T) {
 	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
 mysqlinstances.database.crossplane.io +WeightedRandom +4 +CloudSQLInstanceClass/gitlab-experimental +True +Served +\w+
 $`, w.kubectl(t, "get", "claimkinds", "mysqlinstances.database.crossplane.io"))
-	assert.Regexp(t, `^NAME +CLASSES +READY +REASON +AGE
+	assert.Regexp(t, `^NAME +CLASSES +CLAIMS +FAILING +READY +REASON +AGE
 redisclasses.cache.azure.crossplane.io +1 +True +Served +\w+
 $`, w.kubectl(t, "get", "classkinds", "redisclasses.cache.azure.crossplane.io"))
 

@@ -21,9 +21,13 @@ type ClaimKind struct {
 	Deny bool
 	// BindLater binds a claim later if no class matches now.
 	BindLater bool
+	// Watched says that every replica watches the claims: see WatchesClaims.
+	Watched bool
+	// KindPruned says that references are stored without the kind of their class.
+	KindPruned bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
-	// Tally counts the claims, for the strategies that need it. Nil counts none.
+	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
 
 	reach
@@ -48,6 +52,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
+		Watched:    WatchesClaims(k),
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
 		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
@@ -55,6 +60,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		classRef:   newPath(k.Spec.Paths.ClassRef),
 		selector:   newPath(k.Spec.Paths.ClassSelector),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+		KindPruned: KindPruned(k),
 	}
 	c.Strategy.Name = strategy
 	if c.Strategy.remember != nil {
@@ -67,6 +73,12 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	c.compileFilters()
 	c.plan = c.newReadPlan()
 	return c
+}
+
+// WatchesClaims says whether the claims of a kind are watched: because they are bound
+// later, or because the strategy counts them.
+func WatchesClaims(k *v1alpha1.ClaimKind) bool {
+	return k.Spec.WhenUnmatched == v1alpha1.BindLater || CountsClaims(k.Spec.Strategy)
 }
 
 // Revision of a registration. A registration that is created again has another uid.

@@ -107,10 +107,13 @@ func (s *Classes) Has(namespace, name string) bool { return s.find(className{nam
 // All classes, sorted anew each time.
 func (s *Classes) All() []*Class {
 	all := make([]*Class, 0, s.Len())
-	s.byName.each(func(_ className, c *Class) { all = append(all, c) })
+	s.Each(func(c *Class) { all = append(all, c) })
 	slices.SortFunc(all, compare)
 	return all
 }
+
+// Each calls a function with each class, in no order.
+func (s *Classes) Each(call func(*Class)) { s.byName.each(func(_ className, c *Class) { call(c) }) }
 
 // Defaults are the classes marked default, sorted.
 func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }

@@ -14,8 +14,8 @@ type Fault struct{ Reason, Text string }
 func (f *Fault) Error() string { return f.Text }
 
 // Exclusive says that the claims of the kind take classes of one class kind alone: their
-// reference does not name the kind.
-func (k *ClaimKind) Exclusive() bool { return !k.form.namesKind }
+// reference does not name the kind, or is stored without it.
+func (k *ClaimKind) Exclusive() bool { return !k.form.namesKind || k.KindPruned }
 
 // FaultOf a class kind is why its classes are left out, nil if they are not.
 func (v *View) FaultOf(classKind string) *Fault {
@@ -27,10 +27,15 @@ func (v *View) FaultOf(classKind string) *Fault {
 	if v.LeftOut[i].Created.Equal(v.Classes[0].Kind.Created) {
 		why = "which was registered at the same time, and comes first by name"
 	}
+	reference := fmt.Sprintf("a reference of the form %s", v.Kind.form.name)
+	remedy := "set spec.classRefFormat of the ClaimKind to " + strings.Join(formsThatNameKinds(), " or ")
+	if v.Kind.form.namesKind {
+		reference = "a reference that is stored without its kind"
+		remedy = "correct spec.classRefFormat of the ClaimKind or the schema of its claims"
+	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
-		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
-			"%s: set spec.classRefFormat of the ClaimKind to %s, or let one class kind serve it",
-		classKind, v.Kind.Name, v.Kind.form.name, v.Classes[0].Kind.Name, why, strings.Join(formsThatNameKinds(), " or "))}
+		"the classes of %q are not offered to claims of %q: %s cannot tell them from those of %q, %s: %s, or let one class kind serve it",
+		classKind, v.Kind.Name, reference, v.Classes[0].Kind.Name, why, remedy)}
 }
 
 func formsThatNameKinds() (names []string) {

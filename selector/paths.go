@@ -2,12 +2,17 @@ package selector
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
@@ -24,6 +29,10 @@ type PathsCheck struct {
 	// name in it; lost has the other fields of the reference that would be pruned.
 	pruned bool
 	lost   []string
+	// required are the fields without which the API server refuses a reference, and
+	// limited those of which it does not take every value.
+	required []string
+	limited  map[string]fieldSchema
 }
 
 // add what is known of a field. It is true if nothing is wrong.
@@ -66,20 +75,37 @@ var (
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 	const setting = "paths.classRef"
 	f := s.at(k.classRef)
-	c.pruned = errors.Is(f.err, errMissing)
+	if c.pruned = s.prunes(k.classRef); c.pruned && f.err == nil {
+		f.err = errNotStored
+	}
 	if len(k.form.fields) == 0 {
 		f = f.is("string")
 	}
 	if !c.add(setting, f) {
 		return
 	}
+	if len(k.form.fields) > 0 {
+		c.required = slices.DeleteFunc(slices.Clone(f.schema.Required), func(name string) bool {
+			return s.at(k.classRef.below(name)).schema.Default != nil
+		})
+	}
 	for _, name := range k.form.fields {
 		f := s.at(k.classRef.below(name)).is("string")
-		if name != "name" && errors.Is(f.err, errMissing) {
-			c.lost = append(c.lost, name)
-			continue
+		if f.err == nil && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
+			if c.limited == nil {
+				c.limited = map[string]fieldSchema{}
+			}
+			c.limited[name] = f.schema
 		}
-		c.pruned = c.pruned || errors.Is(f.err, errMissing)
+		if s.prunes(k.classRef.below(name)) {
+			if name != "name" {
+				c.lost = append(c.lost, name)
+				continue
+			}
+			if c.pruned = true; f.err == nil {
+				f.err = errNotStored
+			}
+		}
 		c.add(fmt.Sprintf("classRefFormat %s", k.form.name), f)
 	}
 }
@@ -107,25 +133,81 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	}
 }
 
-// PathsProblem says what is wrong with a registration, empty if nothing is, and whether
-// no claim would keep a reference that tells its class.
-func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
+// PathsProblem says what is wrong with a registration, as the reason and the message of
+// PathsValid; both are empty if nothing is.
+func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	namespaced := slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
-	problems, pruned := c.Problems, c.pruned
+	problems, pruned, kindPruned := c.Problems, c.pruned, false
 	for _, name := range c.lost {
 		if name == "namespace" && !namespaced { // It is never written.
 			continue
 		}
 		problem := fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
 		problems = append(slices.Clip(problems), problem)
-		pruned = pruned || name == "namespace" && !v.Kind.own() || name == "kind" && len(v.Classes) > 1
+		pruned = pruned || name == "namespace" && !v.Kind.own()
+		kindPruned = kindPruned || name == "kind"
+	}
+	if refused := v.refused(c); len(refused) > 0 {
+		problems = append(slices.Clip(problems), strings.Join(refused, "; ")+": the API server refuses claims with such a reference")
 	}
 	text = strings.Join(problems, "; ")
-	if pruned {
-		text = "no claim is bound, because the API server would remove the reference to its class: " + text +
+	switch {
+	case pruned:
+		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " + text +
 			": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+	case kindPruned:
+		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove the kind from " +
+			"a reference: " + text
+	case text != "":
+		return v1alpha1.ReasonPathsInvalid, text
 	}
-	return text, pruned
+	return "", ""
+}
+
+// refused says why the API server would refuse a claim for its reference, MaxErrors times
+// at most. Of the names of classes it knows nothing.
+func (v *View) refused(c PathsCheck) (texts []string) {
+	refuse := func(format string, args ...any) {
+		text := fmt.Sprintf("classRefFormat %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	at := func(field string) string {
+		return "." + brief.Text(v.Kind.classRef.below(field).String(), v1alpha1.MaxShownBytes)
+	}
+	if len(v.Classes) == 0 {
+		for _, name := range c.required {
+			if !slices.Contains(v.Kind.form.fields, name) {
+				refuse("the schema requires %s, which the reference does not have", at(name))
+			}
+		}
+	}
+	for _, s := range v.Classes {
+		written := v.Kind.writes(s.Kind)
+		for _, name := range c.required {
+			if written[name] == "" {
+				refuse("the schema requires %s, which the reference to a class of %q does not have", at(name), s.Kind.Name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
+			limited, value := c.limited[name], written[name]
+			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
+				refuse("the schema does not allow %q in %s", value, at(name))
+			}
+		}
+	}
+	return texts
+}
+
+// writes returns the fields of the reference to a class of this kind.
+func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
+	class := &Class{Kind: kind, Name: "name"}
+	if kind.Namespaced {
+		class.Namespace = "namespace"
+	}
+	_ = json.Unmarshal(k.Reference(class), &fields) // In the form Name, it has no fields.
+	return fields
 }
 
 // ReferenceFault is the fault that the status of a ClaimKind tells, nil if there is none:
@@ -133,10 +215,16 @@ func (v *View) PathsProblem(c PathsCheck) (text string, pruned bool) {
 // and all replicas the status. A changed registration keeps the fault until the leader has
 // checked it: meanwhile, claims would be stored without a class.
 func ReferenceFault(k *v1alpha1.ClaimKind) *Fault {
-	for _, c := range k.Status.Conditions {
-		if c.Type == v1alpha1.ConditionPathsValid && c.Reason == v1alpha1.ReasonReferencePruned {
-			return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
-		}
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	if c == nil || c.Reason != v1alpha1.ReasonReferencePruned {
+		return nil
 	}
-	return nil
+	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
+}
+
+// KindPruned says, by the status of a ClaimKind as well, that references lose the kind of
+// their class.
+func KindPruned(k *v1alpha1.ClaimKind) bool {
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	return c != nil && c.Reason == v1alpha1.ReasonKindPruned
 }

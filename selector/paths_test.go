@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,8 @@ func TestCheckPaths(t *testing.T) {
 		pruned  bool
 		unknown string
 		absent  []string
+
+		kindPruned bool
 	}{
 		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
 		"ReferenceMistyped": {
@@ -73,13 +76,13 @@ func TestCheckPaths(t *testing.T) {
 		"KindLost": {
 			reason: "We should tell of a field that would be removed, though the reference is clear where there is one class kind",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind",
+			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
 		},
 		"KindLostAmongSeveral": {
-			reason: "We should bind no claim whose reference could mean either kind",
+			reason: "We should not have a newcomer stop the claims of others, because their references lose the kind",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind; classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
-			pruned:  true,
+			problem:    "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind; classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
+			kindPruned: true,
 		},
 		"NamespaceNotWritten": {
 			reason: "We should not miss the namespace of classes that have none",
@@ -97,6 +100,34 @@ func TestCheckPaths(t *testing.T) {
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
 			kinds:   []*ClassKind{namespaced},
 			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
+		},
+		"FieldRequired": {
+			reason:  "We should see that the API server would refuse a reference for a field that no form has",
+			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
+			problem: "classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference does not have: the API server refuses claims with such a reference",
+		},
+		"NamespaceRequired": {
+			reason: "We should see which class kind has no namespace that the reference could tell",
+			schema: specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
+			kinds:  []*ClassKind{cluster, namespaced},
+			problem: `classRefFormat ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have: ` +
+				"the API server refuses claims with such a reference",
+		},
+		"KindNotAllowed": {
+			reason: "We should see which values the API server would refuse",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
+			kinds:  []*ClassKind{cluster, namespaced},
+			problem: `classRefFormat ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; classRefFormat ObjectReference: the schema does not allow "A" in .spec.classRef.kind: ` +
+				"the API server refuses claims with such a reference",
+		},
+		"NameRequired": {
+			reason: "We should find nothing wrong with what the form writes",
+			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*ClassKind{cluster},
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference },
+		},
+		"NamePattern": {
+			reason: "We should not hold against a name what is not known of it", kinds: []*ClassKind{cluster},
+			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat, s.Paths.ClassRef = v1alpha1.Name, ".spec.className" },
 		},
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
@@ -207,9 +238,15 @@ func TestCheckPaths(t *testing.T) {
 			}
 			view := NewView(NewClaimKind(k), classes)
 			check := view.Kind.CheckPaths(schemaOfCRD(t, tc.schema))
-			problem, pruned := view.PathsProblem(check)
-			assert.Equal(t, tc.pruned, pruned, tc.reason)
-			if tc.pruned {
+			reason, problem := view.PathsProblem(check)
+			switch {
+			case tc.kindPruned:
+				assert.Equal(t, v1alpha1.ReasonKindPruned, reason, tc.reason)
+				tc.problem = "claims are offered the classes of one class kind, because the API server would remove the kind from a reference: " + tc.problem
+			case !tc.pruned:
+				assert.Equal(t, map[bool]string{true: v1alpha1.ReasonPathsInvalid}[tc.problem != ""], reason, tc.reason)
+			default:
+				assert.Equal(t, v1alpha1.ReasonReferencePruned, reason, tc.reason)
 				tc.problem = "no claim is bound, because the API server would remove the reference to its class: " + tc.problem +
 					": correct spec.paths.classRef and spec.classRefFormat, or the schema"
 			}
@@ -220,12 +257,26 @@ func TestCheckPaths(t *testing.T) {
 	}
 }
 
+// TestRefusedIsShort however much a vendor requires.
+func TestRefusedIsShort(t *testing.T) {
+	fields := make([]string, 1000)
+	for i := range fields {
+		fields[i] = fmt.Sprintf("f%d%s", i, strings.Repeat("x", 1000))
+	}
+	view := NewView(NewClaimKind(postgres()), nil)
+	check := view.Kind.CheckPaths(schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
+	_, problem := view.PathsProblem(check)
+	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
+	assert.Less(t, len(problem), 3000)
+}
+
 func TestSchemaOfOpenAPI(t *testing.T) {
 	const document = `{components: {schemas: {
   claim: {type: object, x-kubernetes-group-version-kind: [{group: "", version: v1, kind: PersistentVolumeClaim}], properties: {
     metadata: {allOf: [{$ref: "#/components/schemas/meta"}]}, spec: {default: {}, allOf: [{$ref: "#/components/schemas/spec"}]}}},
   meta: {type: object, properties: {labels: {type: object, additionalProperties: {type: string}}}},
-  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"}, gone: {$ref: "#/components/schemas/gone"}, free: {type: object}}},
+  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"}, gone: {$ref: "#/components/schemas/gone"}, free: {type: object},
+    more: {type: object, properties: {a: {type: string}}, allOf: [{$ref: "#/components/schemas/meta"}]}, either: {type: object, properties: {a: {type: string}}, oneOf: [{}]}}},
   round: {$ref: "#/components/schemas/round"}}}}`
 	json, err := yaml.YAMLToJSON([]byte(document))
 	require.NoError(t, err)
@@ -243,6 +294,8 @@ func TestSchemaOfOpenAPI(t *testing.T) {
 		"Label":    {"We should find a key in a map.", ".metadata.labels.any", nil},
 		"Circle":   {"We should not run in a circle.", ".spec.round.x", errUnknown},
 		"Dangling": {"We should not know what a reference to nothing means.", ".spec.gone", errUnknown},
+		"AllOf":    {"We should not miss a field that another schema may add.", ".spec.more.labels", errUnknown},
+		"OneOf":    {"We should not miss a field of an alternative.", ".spec.either.b", errUnknown},
 		"Free":     {"We should not know of an object that an API server may read in its own way.", ".spec.free.x", errUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,6 +334,37 @@ func TestSchemaDecodesOnce(t *testing.T) {
 	require.NoError(t, s.at(path{"spec", "b"}).err, "We should remember what is around it.")
 }
 
+// TestVersions prune by the version that is stored, which need not be the one that
+// registrations are written for.
+func TestVersions(t *testing.T) {
+	const with, without = `{type: object, properties: {spec: {type: object, properties: {classRef: ` + aReference + `, classSelector: ` + aSelector + `}}}}`,
+		`{type: object, properties: {spec: {type: object, properties: {classSelector: ` + aSelector + `}}}}`
+	noKind := strings.Replace(with, "kind: {type: string}, ", "", 1)
+	for name, tc := range map[string]struct {
+		reason, preferred, stored, conversion string
+		wantReason, wantText                  string
+	}{
+		"Kept":          {"We should bind claims that are stored with their reference.", without, with, "None", v1alpha1.ReasonPathsInvalid, "paths.classRef: the schema has no field .spec.classRef"},
+		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1alpha1.ReasonReferencePruned, "paths.classRef: the schema of the version that is stored has no field .spec.classRef"},
+		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1alpha1.ReasonReferencePruned, "classRefFormat ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
+		"KindLost":      {"We should offer one class kind.", with, noKind, "None", v1alpha1.ReasonKindPruned, "the schema has no field .spec.classRef.kind"},
+		"Converted":     {"We should not guess what a webhook makes of a reference.", with, without, "Webhook", "", ""},
+		"ConvertedLost": {"We should tell of a path that leads nowhere, and go on.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "paths.classRef: the schema has no field .spec.classRef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crd, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("spec: {conversion: {strategy: %s}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: %s}}, {name: v2, schema: {openAPIV3Schema: %s}}]}",
+				tc.conversion, tc.stored, tc.preferred)))
+			require.NoError(t, err)
+			s, err := SchemaOfCRD(crd, "v2")
+			require.NoError(t, err)
+			view := NewView(NewClaimKind(postgres()), nil)
+			reason, text := view.PathsProblem(view.Kind.CheckPaths(s))
+			assert.Equal(t, tc.wantReason, reason, tc.reason)
+			assert.Contains(t, text, tc.wantText, tc.reason)
+		})
+	}
+}
+
 func TestReferenceFault(t *testing.T) {
 	k := postgres()
 	k.Generation = 7
@@ -294,4 +378,12 @@ func TestReferenceFault(t *testing.T) {
 	assert.NotNil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind none before somebody has checked the new registration.")
 	k.Status.Conditions[0].Reason = v1alpha1.ReasonPathsInvalid
 	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims that keep their reference.")
+
+	k.Status.Conditions[0].Reason = v1alpha1.ReasonKindPruned
+	older, newcomer := newKind("bs.example.org", "B"), newKind("as.example.org", "A")
+	newcomer.Created = older.Created.Add(time.Second)
+	view := NewView(NewClaimKind(k), []*Classes{NewClasses(older, nil), NewClasses(newcomer, nil)})
+	require.Len(t, view.Classes, 1, "We should offer the classes of one kind where references lose the kind.")
+	assert.Equal(t, older, view.Classes[0].Kind)
+	assert.ErrorContains(t, view.FaultOf(newcomer.Name), "a reference that is stored without its kind cannot tell them from those of \"bs.example.org\"")
 }

@@ -122,6 +122,12 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 	return classes, true
 }
 
+// NamesClass says whether the class reference of a claim has the name of a class.
+func (k *ClaimKind) NamesClass(object map[string]any) bool {
+	to, _ := k.refersTo(object)
+	return to.name != ""
+}
+
 // refersTo is what the class reference of a claim says, false if it has none.
 func (k *ClaimKind) refersTo(object map[string]any) (to named, bound bool) {
 	value, _ := k.classRef.lookup(object)

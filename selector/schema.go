@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +23,11 @@ type Schema struct {
 	// structural is the schema of a CRD: what it does not have is pruned, but for
 	// ofEveryObject.
 	structural bool
+	// stored is the schema of another version, in which claims are stored as they are;
+	// nil if this is the one. converted says that a webhook converts them, so nobody can
+	// tell what is stored.
+	stored    *Schema
+	converted bool
 
 	// seen is what is known of the paths that were asked for.
 	seen map[string]found
@@ -37,9 +43,13 @@ func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
 	var definition struct {
 		Spec struct {
 			PreserveUnknownFields bool `json:"preserveUnknownFields"`
-			Versions              []struct {
-				Name   string `json:"name"`
-				Schema struct {
+			Conversion            struct {
+				Strategy string `json:"strategy"`
+			} `json:"conversion"`
+			Versions []struct {
+				Name    string `json:"name"`
+				Storage bool   `json:"storage"`
+				Schema  struct {
 					Root json.RawMessage `json:"openAPIV3Schema"`
 				} `json:"schema"`
 			} `json:"versions"`
@@ -51,12 +61,21 @@ func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
 	if definition.Spec.PreserveUnknownFields {
 		return &Schema{root: json.RawMessage(`{"x-kubernetes-preserve-unknown-fields":true}`), structural: true}, nil
 	}
+	s := &Schema{structural: true}
 	for _, v := range definition.Spec.Versions {
-		if v.Name == version && len(v.Schema.Root) > 0 {
-			return &Schema{root: v.Schema.Root, structural: true}, nil
+		switch {
+		case v.Name == version:
+			s.root = v.Schema.Root
+		case v.Storage && definition.Spec.Conversion.Strategy == "Webhook":
+			s.converted = true
+		case v.Storage && len(v.Schema.Root) > 0:
+			s.stored = &Schema{root: v.Schema.Root, structural: true}
 		}
 	}
-	return nil, errNoSchema
+	if len(s.root) == 0 {
+		return nil, errNoSchema
+	}
+	return s, nil
 }
 
 // SchemaOfOpenAPI returns the schema of a kind from the API server's OpenAPI v3 document
@@ -99,12 +118,35 @@ type fieldSchema struct {
 	IntOrString          bool                       `json:"x-kubernetes-int-or-string"`
 	Ref                  string                     `json:"$ref"`
 	AllOf                []json.RawMessage          `json:"allOf"`
+	AnyOf                []json.RawMessage          `json:"anyOf"`
+	OneOf                []json.RawMessage          `json:"oneOf"`
+	PatternProperties    json.RawMessage            `json:"patternProperties"`
+	Required             []string                   `json:"required"`
+	Default              json.RawMessage            `json:"default"`
+	Enum                 []any                      `json:"enum"`
+	Pattern              string                     `json:"pattern"`
+}
+
+// allows a text as the value of the field. What it cannot tell, it allows.
+func (f *fieldSchema) allows(text string) bool {
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) {
+		return false
+	}
+	pattern, err := regexp.Compile(f.Pattern)
+	return err != nil || pattern.MatchString(text)
+}
+
+// isComposed says that other schemas add fields to an object.
+func (f *fieldSchema) isComposed() bool {
+	return len(f.AllOf)+len(f.AnyOf)+len(f.OneOf)+len(f.PatternProperties) > 0
 }
 
 // What is the matter with a field.
 var (
 	// errMissing says that the schema does not have it, so the API server prunes it.
 	errMissing = errors.New("the schema has no field")
+	// errNotStored says so of the version in which the API server stores claims.
+	errNotStored = errors.New("the schema of the version that is stored has no field")
 	// errUnknown says that the schema does not tell.
 	errUnknown = errors.New("the schema does not say what may be in")
 )
@@ -156,7 +198,7 @@ func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
 		return s.read(n.AdditionalProperties)
 	case allowed:
 		return fieldSchema{}, errUnknown
-	case !s.structural && n.Properties == nil: // An aggregated API server may take anything here.
+	case !s.structural && (n.Properties == nil || n.isComposed()): // An aggregated API server may take anything here.
 		return fieldSchema{}, errUnknown
 	}
 	return fieldSchema{}, errMissing
@@ -193,6 +235,17 @@ func (s *Schema) at(p path) found {
 	}
 	s.seen[key] = f
 	return f
+}
+
+// prunes says that a claim would be stored without the field at a path.
+func (s *Schema) prunes(p path) bool {
+	if s.converted {
+		return false
+	}
+	if s.stored != nil {
+		s = s.stored
+	}
+	return errors.Is(s.at(p).err, errMissing)
 }
 
 // is the field of this type?

@@ -64,6 +64,17 @@ func (t *Tally) claims(class uint64) int64 {
 	return 0
 }
 
+// BoundClaims is how many claims of the kind were seen bound to a class.
+func (k *ClaimKind) BoundClaims(c *Class) int64 {
+	if k.Tally == nil {
+		return 0
+	}
+	if n := k.Tally.find(k.countedAs(c)); n != nil {
+		return n.bound.Load()
+	}
+	return 0
+}
+
 func (t *Tally) find(class uint64) *Count {
 	slots := t.slots.Load()
 	if slots == nil {

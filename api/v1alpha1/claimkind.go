@@ -24,10 +24,10 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
-// +kubebuilder:validation:XValidation:rule="!['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].exists(group, self.metadata.name.endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].exists(group, self.metadata.name.endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",fieldPath=".metadata"
 type ClaimKind struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -115,9 +115,10 @@ type ClaimKindSpec struct {
 
 // ClaimPaths are the fields of a claim that classbind reads and writes.
 type ClaimPaths struct {
-	// ClassSelector is the path of a metav1.LabelSelector over classes. Any claim
-	// may have its selector in the annotation classbind.io/class-selector instead,
-	// which a claim kind without such a field needs.
+	// ClassSelector is the path of a selector over the labels of classes, with
+	// matchLabels and matchExpressions. Any claim may have its selector in the
+	// annotation classbind.io/class-selector instead, which a claim kind without
+	// such a field needs.
 	// +kubebuilder:default=".spec.classSelector"
 	// +optional
 	ClassSelector FieldPath `json:"classSelector,omitempty"`
@@ -143,9 +144,11 @@ type ClaimPaths struct {
 // anything but null, is left alone. The class reference is the first.
 func (p *ClaimPaths) SettledBy() []FieldPath { return append([]FieldPath{p.ClassRef}, p.SkipIfSet...) }
 
+// The length of a FieldPath is limited because the API server compiles each path into an
+// expression: dozens of names take seconds.
+
 // FieldPath is a path into an object as in a CRD's scale subresource: field
-// names, each after a dot, and no indices. Its length is limited because the API
-// server compiles each path into an expression: dozens of names take seconds.
+// names, each after a dot, and no indices.
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"

@@ -11,12 +11,14 @@ import (
 // +kubebuilder:resource:scope=Cluster,categories=classbind
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
-// +kubebuilder:printcolumn:name="Claims",type=string,JSONPath=`.spec.claimKinds`,priority=1
+// +kubebuilder:printcolumn:name="Claims",type=integer,JSONPath=`.status.claims`
+// +kubebuilder:printcolumn:name="Claim Kinds",type=string,JSONPath=`.spec.claimKinds`,priority=1
+// +kubebuilder:printcolumn:name="Failing",type=string,JSONPath=`.status.conditions[?(@.status=="False")].type`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook",fieldPath=".metadata"
 type ClassKind struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -74,6 +76,12 @@ type ClassKindStatus struct {
 	// Classes counts the watched classes of this kind.
 	// +optional
 	Classes int32 `json:"classes"`
+
+	// Claims counts the claims that have a class of this kind, of the claim kinds with
+	// BindLater or LeastClaims, which watch the claims. It is not set where there is none.
+	// A claim whose class is gone does not count.
+	// +optional
+	Claims *int32 `json:"claims,omitempty"`
 
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid
 	// and LabelsHeld.

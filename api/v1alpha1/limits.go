@@ -167,21 +167,25 @@ const (
 	// Anybody who reaches the port can make up tokens, and keep new ones out for as long
 	// as the flood lasts.
 	MaxUnknownScrapes = 10
+	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own.
+	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
+	// most claims have one, and all others have one together.
+	MaxClassSeries = 100
 	// MaxTokenReviewRate is how often in a second a replica asks the API server about
 	// tokens that read its metrics, and twice as often in a burst: as often about those
 	// that it let read before as about all others. It protects the API server. Beyond it,
 	// the answer waits, or is 503 after 10 seconds.
 	MaxTokenReviewRate = 5
 	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the
-	// leader's memory. A quarter of it at most holds the selectors of one namespace.
-	// Beyond it, claims wait without their selectors.
+	// memory of each replica. A quarter of it at most holds the selectors of one
+	// namespace. Beyond it, claims wait without their selectors.
 	DefaultLateMemory = 64 << 20
 	// LateReads limits the reads of claims that wait without their selectors, in each
 	// round of half a second, by claim kind. It protects the API server. Beyond it, the
 	// claims wait their turn.
 	LateReads = 10
 	// LateListPage is how many claims one answer to a list holds, of 1.5 MiB at most. It
-	// protects the memory of the API server: the leader holds one at a time.
+	// protects the memory of the API server: a replica holds one at a time.
 	LateListPage = 100
 	// LateEvents limits the events on claims that have yet to be created, of 2 KiB at
 	// most. It protects the leader's memory. One namespace holds at most three times the

@@ -54,11 +54,23 @@ const (
 	// server errors.
 	GuardSuffix = ".guard.classbind.io"
 
+	// DeletionSuffix follows the class kind's name in the name of the other entry that it
+	// may have there. Written by classbind's leader.
+	DeletionSuffix = ".deletion.classbind.io"
+
 	// BindPath is the path that binds claims, called by the API server.
 	BindPath = "/bind"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
+
+	// DeletionPath is the path that warns of the deletion of a class that claims have,
+	// called by the API server.
+	DeletionPath = "/deletion"
+
+	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is
+	// shorter than WebhookTimeoutSeconds, because a deletion goes on without it.
+	DeletionTimeoutSeconds = 1
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3
@@ -184,8 +196,11 @@ const (
 	// ReasonPathsValid says that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
 	// ReasonReferencePruned says that claims would be stored without their reference, so
-	// none is bound.
+	// none is bound, or that they were.
 	ReasonReferencePruned = "ReferencePruned"
+	// ReasonKindPruned says that claims would be stored without the kind of their class, so
+	// they are offered the classes of one class kind.
+	ReasonKindPruned = "KindPruned"
 	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
 	ReasonPathsInvalid = "PathsInvalid"
 	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.
@@ -201,6 +216,9 @@ const (
 const (
 	// EventBoundToClass names the class that a waiting claim was bound to.
 	EventBoundToClass = "BoundToClass"
+	// EventReferenceRemoved says, once, that the API server stored a claim without the
+	// reference to its class.
+	EventReferenceRemoved = "ReferenceRemoved"
 	// EventNoMatchingClass says, once, why a claim waits.
 	EventNoMatchingClass = "NoMatchingClass"
 )

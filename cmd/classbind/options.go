@@ -99,7 +99,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"the leader alone binds them")
 	o.lateMemory.Quantity = *resource.NewQuantity(v1alpha1.DefaultLateMemory, resource.BinarySI)
 	fs.Var(&o.lateMemory, "late-binding-memory",
-		"`bytes`, such as 64Mi, in which the leader holds the selectors of claims that wait, where whenUnmatched is BindLater. "+
+		"`bytes`, such as 64Mi, in which each replica holds the selectors of claims that wait, where whenUnmatched is BindLater. "+
 			"Each claim kind gets an equal part, and one namespace a quarter of that at most. "+
 			"Claims beyond wait without their selectors, and are read again in turns, 20 a second of each kind")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,

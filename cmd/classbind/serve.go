@@ -44,8 +44,8 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the webhooks that bind claims and keep one default class",
-		Long: `Serve the webhook that binds claims to classes, and the one that refuses a
-second default class.
+		Long: `Serve the webhook that binds claims to classes, the one that refuses a
+second default class, and the one that warns of the deletion of a class in use.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
@@ -106,7 +106,8 @@ func serve(ctx context.Context, o *options) error {
 // stopped says what a manager could not do: listen on an address, or else what it was doing.
 func stopped(doing string, err error) error {
 	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
-		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address or --pprof-bind-address"
+		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address " +
+			"or --pprof-bind-address"
 		if errors.Is(err, syscall.EADDRINUSE) {
 			help = "end the process that does, or " + help
 		}
@@ -243,7 +244,10 @@ func (s *server) addWebhooks() error {
 	}
 	r.OnStored(s.guard.Stored)
 	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
-	for path, review := range map[string]webhook.Reviewer{v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review} {
+	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
+	for path, review := range map[string]webhook.Reviewer{
+		v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review, v1alpha1.DeletionPath: deletion.Review,
+	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(handler)))
 	}

@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
@@ -82,12 +80,8 @@ func (b *Binder) Start(ctx context.Context) error {
 	defer func() {
 		b.syncWriters(ctx, nil)
 		b.running.Wait()
-		// The watches end a little after the term, when their kinds are reconciled.
-		b.Claims.resign(context.WithoutCancel(ctx), b)
+		b.Claims.resign(b)
 	}()
-	if err := b.Claims.lead(ctx, b); err != nil {
-		return err
-	}
 	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	for range eventWorkers {
 		b.running.Go(func() { b.Events.run(ctx, events) })
@@ -180,18 +174,8 @@ func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, 
 	return err == nil && w.namespaces.Select(name, n.Labels), nil
 }
 
-func (c *Claims) leading() bool { return c.binder.Load() != nil }
-
-// lead begins a term: claims of kinds with BindLater are watched.
-func (c *Claims) lead(ctx context.Context, b *Binder) error {
-	c.binder.Store(b)
-	return c.requeueAll(ctx)
-}
-
-// resign ends a term: these claims are not watched any more, unless the next term has
-// begun, which does not wait for the end of this one.
-func (c *Claims) resign(ctx context.Context, b *Binder) {
-	last := c.binder.CompareAndSwap(b, nil)
+// resign ends a term, unless the next one has begun, which does not wait for this.
+func (c *Claims) resign(b *Binder) {
 	for _, w := range c.watches() {
 		w.own(func(s *claimState) {
 			if s.binder == b {
@@ -199,21 +183,4 @@ func (c *Claims) resign(ctx context.Context, b *Binder) {
 			}
 		})
 	}
-	if !last {
-		return
-	}
-	if err := c.requeueAll(ctx); err != nil {
-		logf.FromContext(ctx).Info("Goes on watching claims that it does not bind", "because", err.Error())
-	}
-}
-
-func (c *Claims) requeueAll(ctx context.Context) error {
-	kinds := &v1alpha1.ClaimKindList{}
-	if err := c.reader.List(ctx, kinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	for i := range kinds.Items {
-		c.requeued.Notify(kinds.Items[i].Name)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -182,34 +183,28 @@ func TestRefusalIsOver(t *testing.T) {
 	assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
 }
 
-// TestTermsOverlap has a term end late, or fail to begin, while the next one runs.
+// TestTermsOverlap has a term end late, while the next one runs.
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	reader, ok := r.claims.reader.(*controllertest.Cached)
-	require.True(t, ok)
-	reader.ListErr = errors.New("the cache has stopped")
-	require.Error(t, r.binder.Start(t.Context()))
-	assert.False(t, r.claims.leading(), "We should not lead after a term that could not begin.")
-	assert.Empty(t, r.binder.writers, "We should leave nothing behind.")
-	reader.ListErr = nil
-
-	next := *r.binder
-	old := r.lead(t)
-	eventually(t, "We should lead.", func(c *assert.CollectT) { assert.True(c, r.claims.leading()) })
-	r.binder = &next
-	r.lead(t)
+	first, next := r.binder, *r.binder
 	w := r.claims.watches()[lateKind]
-	eventually(t, "We should begin the next term.", func(c *assert.CollectT) {
-		assert.True(c, r.claims.binder.Load() == &next) //nolint:testifylint // Same would print a binder that runs.
-	})
-	old()
-	assert.True(t, r.claims.leading(), "We should not end the next term with the last.")
-	eventually(t, "We should serve the next term.", func(c *assert.CollectT) {
-		w.own(func(s *claimState) {
-			assert.True(c, s.binder == &next) //nolint:testifylint // Same would print a binder that runs.
+	serves := func(b *Binder, reason string) {
+		eventually(t, reason, func(c *assert.CollectT) {
+			w.own(func(s *claimState) {
+				assert.True(c, s.binder == b) //nolint:testifylint // Same would print a binder that runs.
+			})
 		})
-	})
+	}
+	old := r.lead(t)
+	serves(first, "We should lead.")
+	r.binder = &next
+	end := r.lead(t)
+	serves(&next, "We should begin the next term.")
+	old()
+	serves(&next, "We should not end the next term with the last.")
+	end()
+	serves(nil, "We should end with the last term.")
 }
 
 // TestLateBindingRefused has the right to list the claims, but not to write them.
@@ -262,6 +257,35 @@ func TestLateBindingDenied(t *testing.T) {
 		s.deny(fmt.Sprintf("team-%d", i), 0)
 	}
 	r.awaitCounts(t, ClaimCounts{Bound: 80}) // Though none of the claims has changed.
+}
+
+// TestReferenceRemoved has the API server store claims without what was written.
+func TestReferenceRemoved(t *testing.T) {
+	s := newClaimServer(t)
+	s.prune("team-a", true)
+	s.set(t, "team-a/waits", wantsGold)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.lead(t)
+	eventually(t, "We should compare the answer with what we wrote.", func(c *assert.CollectT) {
+		require.ErrorIs(c, r.claims.LateProblem(lateKind), ErrReferenceRemoved)
+		n, _ := r.claims.CountsOf(lateKind)
+		assert.Equal(c, ClaimCounts{Waiting: 1}, n, "We should not take it for bound.")
+		assert.Equal(c, map[string]string{"team-a/waits": "bound to no class: " + ErrReferenceRemoved.Error()}, s.notes(v1alpha1.EventReferenceRemoved), "We should tell the author.")
+	})
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(r.claims.Metrics)
+	assert.Positive(t, controllertest.Scraped(t, metrics)["late_bindings_total claim_kind="+lateKind+" outcome="+lateFailed], "We should count it.")
+	assert.Empty(t, s.notes(v1alpha1.EventBoundToClass), "We should not say that it is bound.")
+
+	s.set(t, "team-b/waits", wantsGold)
+	eventually(t, "We should go on with the others.", func(c *assert.CollectT) { assert.Equal(c, "gold", s.classes()["team-b/waits"]) })
+	s.prune("team-a", false)
+	r.awaitCounts(t, ClaimCounts{Bound: 2}) // Though the claim has not changed.
+	require.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
+	eventually(t, "We should say how many classes there were to draw from.", func(c *assert.CollectT) {
+		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1alpha1.EventBoundToClass)["team-a/waits"])
+	})
 }
 
 func TestWhyNotWritten(t *testing.T) {

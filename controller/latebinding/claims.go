@@ -1,5 +1,5 @@
-// Package latebinding watches claims. It counts those that are bound, for the strategies
-// that count claims, and on the leader it binds those that had to wait for a class.
+// Package latebinding watches claims. It counts those that are bound, by class, and on the
+// leader it binds those that had to wait for a class.
 package latebinding
 
 import (
@@ -27,8 +27,9 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// Claims watches the claims of kinds that need it: on every replica, kinds whose
-// strategy counts claims; on the leader, also kinds with BindLater.
+// Claims watches the claims of kinds that need it: kinds whose strategy counts claims,
+// and kinds with BindLater. It runs on every replica: each knows how many claims have a
+// class, and a new leader knows at once which claims wait.
 type Claims struct {
 	// Metrics of the watched claims.
 	Metrics *Metrics
@@ -48,8 +49,6 @@ type Claims struct {
 	// sharing is held by shareOut, so that the last to count the kinds is the last to
 	// resize their rooms. It waits for the owners of the watches, so it is not mu.
 	sharing sync.Mutex
-	// binder of the present term, nil if this replica does not lead.
-	binder atomic.Pointer[Binder]
 	// began is when Ready was first called. counted says that the claims have been
 	// counted.
 	began   atomic.Pointer[time.Time]
@@ -74,7 +73,7 @@ func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Confi
 		return nil, err
 	}
 	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
-	c.Metrics = NewMetrics(c.allCounts)
+	c.Metrics = NewMetrics(c)
 	return c, nil
 }
 
@@ -99,18 +98,17 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
 	verbs := []string{"list", "watch"}
-	later := k.Spec.WhenUnmatched == v1alpha1.BindLater && c.leading()
+	later := k.Spec.WhenUnmatched == v1alpha1.BindLater
 	if later {
 		verbs = append(verbs, "patch")
 	}
-	counted := selector.CountsClaims(k.Spec.Strategy)
-	if !later && !counted {
+	if !selector.WatchesClaims(k) {
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}
 	found, err := c.registration.LookUp(ctx, name, verbs...)
 	var unwritable error
-	if later && counted && errors.Is(err, cluster.ErrUnsuitable) {
+	if later && errors.Is(err, cluster.ErrUnsuitable) {
 		// Claims that cannot be written can still be counted.
 		unwritable = err
 		found, err = c.registration.LookUp(ctx, name, "list", "watch")
@@ -151,9 +149,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluste
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
 	kind := selector.NewClaimKind(k)
-	if kind.Strategy.Counted {
-		kind.Tally = c.registration.Tally(k.Name)
-	}
+	kind.Tally = c.registration.Tally(k.Name)
 	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
 	if old != nil && old.kind.Revision == kind.Revision && old.resource.GroupVersion() == found.GroupVersion() {
 		_, err := old.LastError()
@@ -214,16 +210,15 @@ func (c *Claims) unwatched(name string, why error) {
 	c.changed.Notify(name)
 }
 
-// allCounts returns the claims of every kind whose claims are known. Only the leader
-// counts waiting claims, except for kinds whose claims every replica counts.
-func (c *Claims) allCounts() map[string]ClaimCounts {
-	counts := map[string]ClaimCounts{}
+// summaries of every kind whose claims are known.
+func (c *Claims) summaries() map[string]*claimSummary {
+	all := map[string]*claimSummary{}
 	for name, w := range c.watches() {
-		if n, synced := w.counts(); synced {
-			counts[name] = n
+		if s := w.published.Load(); s.synced {
+			all[name] = s
 		}
 	}
-	return counts
+	return all
 }
 
 // CountsOf returns the claims of one kind, if they are known.

@@ -24,7 +24,7 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/waits", wantsGold)
 	s.set(t, "team-a/bound", `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`)
-	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
+	r := newLateReplica(t, s, lateClaimKind())
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	claims := metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
 	serve := func() {
@@ -35,7 +35,6 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	}
 	serve()
 	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
-	r.claims.binder.Store(r.binder) // The term has begun.
 	reconcile := func() ctrl.Result {
 		result, err := r.claims.reconcile(t.Context(), lateKind)
 		require.NoError(t, err)

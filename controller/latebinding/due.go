@@ -48,7 +48,7 @@ func (s *claimState) wrote(a waitingAttempt) {
 	if c := s.waiting[a.uid]; c != nil && (c.version == a.shown || c.version == a.version) {
 		c.written = true
 	}
-	s.refusal = nil
+	s.refusal, s.removed = nil, nil
 }
 
 // missed records that a claim has no class any more, or that the classes are not known. If
@@ -82,7 +82,7 @@ func (s *claimState) useBinder(b *Binder, now time.Time) {
 	if s.binder == b {
 		return
 	}
-	s.binder, s.refusal, s.namespaceErr, s.paused = b, nil, nil, time.Time{}
+	s.binder, s.refusal, s.removed, s.namespaceErr, s.paused = b, nil, nil, nil, time.Time{}
 	s.unmatch()
 	for _, n := range s.room.namespaces {
 		n.clear(lineUnnotified)

@@ -83,22 +83,36 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 
 // bound queues the event that a claim was bound. It drops the event if there is no place for it.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
+	candidates := "1 candidate"
+	if d.Candidates > 1 {
+		candidates = fmt.Sprintf("%d candidates", d.Candidates)
+	}
 	e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
-		note: fmt.Sprintf("bound to %s, of %d candidates", d.Class, d.Candidates), failed: func() {},
+		note: fmt.Sprintf("bound to %s, of %s", d.Class, candidates), failed: func() {},
 	}, v1alpha1.LateEvents)
 }
 
 // refused queues the event that gates refuse all classes of a claim, once.
 func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
+	claim.ask = "" // It may be long, and is not needed any more.
+	e.push(w, claim, v1alpha1.EventNoMatchingClass, d.Warning())
+}
+
+// removed queues the event that a claim lost the reference that was written, once.
+func (e Events) removed(w *claimWatch, claim waitingAttempt) {
+	claim.ask = "" // It may be long, and is not needed.
+	e.push(w, claim, v1alpha1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
+}
+
+// push queues a warning about a claim, once.
+func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
 	if !w.setNotified(claim.uid, true) {
 		return
 	}
-	failed := func() { w.setNotified(claim.uid, false) } // The next refusal queues it again.
-	claim.ask = ""                                       // It may be long, and is not needed any more.
+	failed := func() { w.setNotified(claim.uid, false) } // The next try queues it again.
 	queued := e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: d.Warning(),
-		failed: failed,
+		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note, failed: failed,
 	}, v1alpha1.LateEvents/2)
 	if !queued {
 		failed()

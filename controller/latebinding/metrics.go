@@ -1,14 +1,24 @@
 package latebinding
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
-var countedClaims = prometheus.NewDesc("classbind_claims",
-	"Claims of a kind that this replica watches, by state: bound to a class, or waiting for one. "+
-		"The leader watches those that are bound later, and every replica those that are counted.",
-	[]string{"claim_kind", "state"}, nil)
+var (
+	countedClaims = prometheus.NewDesc("classbind_claims",
+		"Claims of a kind that this replica watches, by state: bound to a class, or, on the leader, waiting for one.",
+		[]string{"claim_kind", "state"}, nil)
+	classClaims = prometheus.NewDesc("classbind_class_claims",
+		fmt.Sprintf("Claims that have a class, of the kinds that this replica watches. Of each class kind there are "+
+			"the %d classes with the most claims; those of all others have the class \"\".", v1alpha1.MaxClassSeries),
+		[]string{"class_kind", "class_namespace", "class"}, nil)
+)
 
 // The outcomes of a late binding.
 const (
@@ -24,13 +34,14 @@ const (
 
 // Metrics count the watched claims, and the outcomes of late bindings.
 type Metrics struct {
-	counts func() map[string]ClaimCounts
-	late   *prometheus.CounterVec
+	claims  func() map[string]*claimSummary
+	classes func(func(*selector.Classes, kindCounts))
+	late    *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics that read the counts, by claim kind, at each scrape.
-func NewMetrics(counts func() map[string]ClaimCounts) *Metrics {
-	return &Metrics{counts: counts, late: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewMetrics returns metrics that read the claims at each scrape.
+func NewMetrics(c *Claims) *Metrics {
+	return &Metrics{claims: c.summaries, classes: c.eachClassKind, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
 		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
 	}, []string{"claim_kind", "outcome"})}
@@ -47,18 +58,33 @@ func (m *Metrics) Register() error { return metrics.Registry.Register(m) }
 // Describe is called by the registry, as is Collect.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- countedClaims
+	to <- classClaims
 	m.late.Describe(to)
 }
 
 // Collect exports every outcome for every kind, zeros included: Prometheus sees no
 // increase in a counter that appears with the value one.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	for name, count := range m.counts() {
-		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Bound), name, "bound")
-		to <- prometheus.MustNewConstMetric(countedClaims, prometheus.GaugeValue, float64(count.Waiting), name, "waiting")
+	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	for name, s := range m.claims() {
+		gauge(countedClaims, int64(s.counts.Bound), name, "bound")
+		if s.binds { // Other replicas do not know which namespaces are selected.
+			gauge(countedClaims, int64(s.counts.Waiting), name, "waiting")
+		}
 		for _, outcome := range []string{lateBound, lateChanged, lateFailed, latePanicked} {
 			m.late.WithLabelValues(name, outcome)
 		}
 	}
 	m.late.Collect(to)
+	m.classes(func(classes *selector.Classes, counts kindCounts) {
+		top, others := counts.top(classes, v1alpha1.MaxClassSeries)
+		for _, c := range top {
+			gauge(classClaims, c.claims, classes.Kind.Name, c.class.Namespace, c.class.Name)
+		}
+		if classes.Len() > len(top) {
+			gauge(classClaims, others, classes.Kind.Name, "", "")
+		}
+	})
 }

@@ -47,6 +47,8 @@ type claimServer struct {
 	refuses map[string]int
 	// denies are the codes with which another webhook denies writes, by namespace.
 	denies map[string]int
+	// prunes the references of claims in these namespaces, as for a field that the schema does not have.
+	prunes map[string]bool
 	// pages are lists, and reads of one claim.
 	pages, reads int
 	// delay of each patch.
@@ -58,6 +60,7 @@ func newClaimServer(t testing.TB) *claimServer {
 	s := &claimServer{
 		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
 		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{}, denies: map[string]int{},
+		prunes: map[string]bool{},
 	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
@@ -185,6 +188,13 @@ func (s *claimServer) creations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.created
+}
+
+// prune the references of claims in a namespace, or do not.
+func (s *claimServer) prune(namespace string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prunes[namespace] = is
 }
 
 func (s *claimServer) refuse(verb string, code int) {
@@ -334,6 +344,9 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 		if raw, err = decoded.Apply(raw); err == nil {
 			after := &unstructured.Unstructured{}
 			if err = json.Unmarshal(raw, &after.Object); err == nil {
+				if s.prunes[after.GetNamespace()] {
+					unstructured.RemoveNestedField(after.Object, "spec", "classRef")
+				}
 				s.patches[claim]++
 				s.store(claim, after)
 				_ = json.NewEncoder(w).Encode(after.Object)

@@ -32,6 +32,9 @@ type claimState struct {
 	// refusal is why a claim could not be written. No other is tried until paused.
 	refusal error
 	paused  time.Time
+	// removed says that the last claim that was written lost its reference. Others are
+	// tried: a policy may be for some claims alone.
+	removed error
 	// unwritable says why claims can be watched but not written.
 	unwritable error
 	// namespaceErr says why namespaces cannot be checked.

@@ -72,12 +72,16 @@ type ClaimCounts struct{ Bound, Waiting int }
 type claimSummary struct {
 	counts ClaimCounts
 	synced bool
-	late   error
+	// binds says that this replica binds the waiting claims.
+	binds bool
+	late  error
 }
 
 // summary has only what is at hand, because it is made after each change.
 func (s *claimState) summary() *claimSummary {
-	return &claimSummary{counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, late: s.lateProblem()}
+	return &claimSummary{
+		counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: s.lateProblem(),
+	}
 }
 
 // lateProblem is why waiting claims are not bound, nil if they are. Without waiting
@@ -86,7 +90,7 @@ func (s *claimState) lateProblem() error {
 	if len(s.waiting) == 0 {
 		return s.unwritable
 	}
-	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr)
+	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 }
 
 // counts returns how many claims there are. synced says whether that is known.

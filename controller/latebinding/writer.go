@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -131,6 +132,10 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateBound, 0, nil
 	case isOutdated(err):
 		return lateChanged, 0, err
+	case errors.Is(err, ErrReferenceRemoved):
+		w.update(func(s *claimState) { s.removed = ErrReferenceRemoved })
+		l.binder.Events.removed(w, claim)
+		return lateFailed, 0, err
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
 		// Readers of a ClaimKind must not learn the names of claims and namespaces.
@@ -207,11 +212,18 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 	if err != nil {
 		return "", fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
 	}
-	if _, bound := kind.BoundTo(claim.namespace, object); !bound {
-		return "", fmt.Errorf("cannot write the class of %q: the schema of its kind has no field %s, so the API server left it out: "+
-			"correct spec.paths.classRef of the ClaimKind", claim.name, kind.ReferencePath())
+	if !kind.NamesClass(object) {
+		return "", fmt.Errorf("cannot write the class of %q at %s: %w", claim.name, kind.ReferencePath(), ErrReferenceRemoved)
 	}
 	return head.Metadata.ResourceVersion, nil
+}
+
+// ErrReferenceRemoved says that a claim was stored without the reference to its class.
+// It names no claim, because all readers of the ClaimKind are told.
+var ErrReferenceRemoved error = &selector.Fault{
+	Reason: v1alpha1.ReasonReferencePruned,
+	Text: "the API server stores claims without the reference to their class: their schema does not have the field, " +
+		"or another webhook or policy removes it: correct spec.paths.classRef of the ClaimKind, the schema, or the other",
 }
 
 // isOutdated says that the claim has probably changed since it was seen, as the watch

@@ -97,7 +97,7 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		For(&v1alpha1.ClaimKind{}, builder.WithPredicates(faultChanged)).
+		For(&v1alpha1.ClaimKind{}, FaultChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -116,12 +116,15 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
 }
 
-// faultChanged ignores updates of claim kinds that change neither the registration nor the
-// fault that the leader found in it.
+// FaultChanged ignores updates of claim kinds that change neither the registration nor the
+// faults that the leader found in it.
+var FaultChanged = builder.WithPredicates(faultChanged)
+
 var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && !reflect.DeepEqual(selector.ReferenceFault(before), selector.ReferenceFault(after))
+	return ok && also && (selector.KindPruned(before) != selector.KindPruned(after) ||
+		!reflect.DeepEqual(selector.ReferenceFault(before), selector.ReferenceFault(after)))
 }})
 
 // OnChange calls a function with each class kind whose state or classes changed, until

@@ -82,6 +82,7 @@ func TestFaultChanged(t *testing.T) {
 		want          bool
 	}{
 		"Pruned":     {"We should bind no more claims where the leader sees that their reference is removed.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferencePruned), true},
+		"KindPruned": {"We should bind to one class kind where the leader sees that the kind is removed.", kind(1, v1alpha1.ReasonPathsInvalid), kind(1, v1alpha1.ReasonKindPruned), true},
 		"Mended":     {"We should bind claims again.", kind(1, v1alpha1.ReasonReferencePruned), kind(1, v1alpha1.ReasonPathsValid), true},
 		"Registered": {"We should follow a new registration.", kind(1, v1alpha1.ReasonPathsValid), kind(2, v1alpha1.ReasonPathsValid), true},
 		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), false},

@@ -31,7 +31,7 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
 	}
-	if watched := r.watched(name); watched != nil && watched.Revision.UID == k.UID {
+	if watched := r.Watched(name); watched != nil && watched.Revision.UID == k.UID {
 		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced), nil
 	}
 	done, err := r.getInTurn(ctx)
@@ -98,8 +98,8 @@ func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
 	}, nil
 }
 
-// watched returns the kind as it is watched, nil if it is not.
-func (r *Registration) watched(classKind string) *selector.ClassKind {
+// Watched returns a class kind as its classes are watched, nil if they are not.
+func (r *Registration) Watched(classKind string) *selector.ClassKind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[classKind]; k != nil && k.watch != nil {

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,11 +38,49 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 		}
 		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
 	}
-	describe(later, s.Claims.LateProblem, v1alpha1.ConditionLateBinding,
+	late := func(name string) error {
+		now := *k
+		now.Status = *status
+		if fault := selector.ReferenceFault(&now); fault != nil {
+			return fault
+		}
+		return s.Claims.LateProblem(name)
+	}
+	describe(later, late, v1alpha1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
 	describe(counted, s.Claims.Problem, v1alpha1.ConditionClaimsCounted,
 		"the claims of each class are counted",
 		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
+}
+
+// countClaims writes how many claims have a class of a kind, nil classes if those are not
+// known.
+func (s *Writer) countClaims(classes *selector.Classes, status *v1alpha1.ClassKindStatus) {
+	if classes == nil {
+		status.Claims = nil
+		return
+	}
+	n, known, complete := s.Claims.OfClasses(classes)
+	switch {
+	case !complete: // The number of the last leader stays.
+	case known:
+		status.Claims = new(int32(n)) //nolint:gosec // No API server holds two thousand million claims.
+	default:
+		status.Claims = nil
+	}
+}
+
+// onClassCounts calls a function with each class kind that serves a claim kind whose
+// claims were described, until the context ends. So claims that change one by one ask for
+// many class kinds no more often than for one claim kind.
+func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string)) {
+	s.counted.Add(ctx, func(claimKind string) {
+		if view := s.Snapshot()[claimKind]; view != nil {
+			for _, classes := range view.Classes {
+				call(classes.Kind.Name)
+			}
+		}
+	})
 }
 
 // condition has the message met without an error, and unmet with one.
@@ -51,6 +91,9 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 	result := metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse,
 		Reason: registry.ReasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
+	}
+	if fault := (*selector.Fault)(nil); errors.As(err, &fault) {
+		result.Reason = fault.Reason
 	}
 	if apierrors.IsForbidden(err) {
 		result.Reason = v1alpha1.ReasonNotPermitted

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +15,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
 )
 
 // watched is what is known of the claims of one kind. The rest is as if nothing was watched.
@@ -21,6 +23,17 @@ type watched struct {
 	*latebinding.Claims
 	counts    *latebinding.ClaimCounts
 	err, late error
+	// ofClasses are the claims of all classes, nil if they are not watched. listing says that
+	// they are not known yet.
+	ofClasses *int32
+	listing   bool
+}
+
+func (w watched) OfClasses(*selector.Classes) (claims int64, known, complete bool) {
+	if w.ofClasses != nil {
+		claims = int64(*w.ofClasses)
+	}
+	return claims, w.ofClasses != nil, !w.listing
 }
 
 func (w watched) CountsOf(string) (latebinding.ClaimCounts, bool) {
@@ -33,6 +46,52 @@ func (w watched) CountsOf(string) (latebinding.ClaimCounts, bool) {
 func (w watched) Problem(string) error { return w.err }
 
 func (w watched) LateProblem(string) error { return w.late }
+
+func TestCountClaims(t *testing.T) {
+	classes := controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil)
+	two, seven := new(int32(2)), new(int32(7))
+	for name, tc := range map[string]struct {
+		reason  string
+		classes *selector.Classes
+		claims  watched
+		want    *int32
+	}{
+		"Counted":    {"We should write how many claims there are.", classes, watched{ofClasses: seven}, seven},
+		"Listing":    {"We should leave the number of the last leader until we know better.", classes, watched{ofClasses: seven, listing: true}, two},
+		"NotWatched": {"We should write no number where no claims are watched: it is not 0.", classes, watched{}, nil},
+		"NoClasses":  {"We should write no number for classes that are not known.", nil, watched{ofClasses: seven}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := &v1alpha1.ClassKindStatus{Claims: two}
+			(&Writer{Claims: tc.claims}).countClaims(tc.classes, status)
+			assert.Equal(t, tc.want, status.Claims, tc.reason)
+		})
+	}
+}
+
+// TestOnClassCounts checks which class kinds are counted again when claims change.
+func TestOnClassCounts(t *testing.T) {
+	inventory := selector.NewInventory()
+	inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+	for _, name := range []string{"golds.example.org", "silvers.example.org"} {
+		k := controllertest.NewClassKind(name, name)
+		k.ClaimKinds = []string{"claims.example.org"}
+		inventory.SetClasses(selector.NewClasses(k, nil))
+	}
+	others := controllertest.NewClassKind("others.example.org", "Other")
+	others.ClaimKinds = []string{"others.example.org"}
+	inventory.SetClasses(selector.NewClasses(others, nil))
+	inventory.Open()
+	var counted []string
+	c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
+	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Paths: &Paths{}, Client: c}
+	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
+	s.counted.Notify("nobody.example.org")
+	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
+	_, err := s.reconcileClaimKind(t.Context(), "claims.example.org")
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"golds.example.org", "silvers.example.org"}, counted, "We should count the classes that serve these claims, and no others.")
+}
 
 func TestDescribeClaims(t *testing.T) {
 	const later, counted = v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted
@@ -48,6 +107,7 @@ func TestDescribeClaims(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
+	pruned := condition(v1alpha1.ConditionPathsValid, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, "no field")
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
 	type args struct {
 		admit, random  bool // instead of BindLater and LeastClaims
@@ -68,6 +128,20 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should say that all is well, and the numbers.",
 			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
 			want:   want{well, two, three},
+		},
+		"ReferencePruned": {
+			reason: "We should not say that claims are bound whose reference would be removed.",
+			args:   args{random: true, before: []metav1.Condition{pruned}},
+			want: want{conditions: []metav1.Condition{
+				pruned, condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+`claim kind "claims.example.org": no field`),
+			}},
+		},
+		"ReferenceRemoved": {
+			reason: "We should say that claims lose what is written.",
+			args:   args{random: true, claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)}},
+			want: want{conditions: []metav1.Condition{
+				condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
+			}},
 		},
 		"NotWatchedYet": {
 			reason: "We should say that we do not watch yet.",

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,9 +18,10 @@ import (
 // namedKinds are the claim kinds that a class kind names.
 type namedKinds struct {
 	unregistered []string
-	// refusing are the faults of those that are not offered the classes; offered is the
-	// number of the others that are registered.
-	refusing []*selector.Fault
+	// refusing are those that are not offered the classes, and fault is why the first is
+	// not; offered is the number of the others that are registered.
+	refusing []string
+	fault    *selector.Fault
 	offered  int
 }
 
@@ -36,11 +38,11 @@ func (s *Writer) namedKinds(ctx context.Context, k *v1alpha1.ClassKind) (named n
 			return named, false, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 		}
 		view := s.Snapshot()[name]
-		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) {
+		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) || view.Kind.KindPruned != selector.KindPruned(claimKind) {
 			return named, false, nil
 		}
 		if fault := view.FaultOf(k.Name); fault != nil {
-			named.refusing = append(named.refusing, fault)
+			named.refusing, named.fault = append(named.refusing, name), cmp.Or(named.fault, fault)
 		} else {
 			named.offered++
 		}
@@ -54,9 +56,9 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 	if len(n.refusing) == 0 {
 		return
 	}
-	ready.Reason, ready.Message = n.refusing[0].Reason, n.refusing[0].Text
-	if more := len(n.refusing) - 1; more > 0 {
-		ready.Message += fmt.Sprintf("; so it is with %d more claim kinds", more)
+	ready.Reason, ready.Message = n.fault.Reason, n.fault.Text
+	if more := n.refusing[1:]; len(more) > 0 {
+		ready.Message += "; neither are they to claims of " + selector.List(more)
 	}
 	if n.offered == 0 {
 		ready.Status = metav1.ConditionFalse

@@ -18,7 +18,7 @@ import (
 
 // TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. An older class kind serves names.
 func TestNamedKinds(t *testing.T) {
-	const names, refs, mistyped = "names.example.org", "refs.example.org", "nmaes.example.org"
+	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
 	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "olds.example.org", ` +
 		`which was registered first: set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it`
 	register := func(name string, format v1alpha1.ClassRefFormat) *v1alpha1.ClaimKind {
@@ -59,6 +59,12 @@ func TestNamedKinds(t *testing.T) {
 			reason: "We should stay ready for the other claims, for which replicas that start must wait.", of: []string{names, refs},
 			want: want{ready: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
 		},
+		"LeftOutOfSeveral": {
+			reason: "We should name each claim kind that is not offered the classes.", of: []string{names, refs, others},
+			want: want{ready: metav1.Condition{
+				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut + "; neither are they to claims of others.example.org",
+			}, registered: all},
+		},
 		"Outdated": {
 			reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true,
 			want: want{again: statusDelay},
@@ -73,19 +79,19 @@ func TestNamedKinds(t *testing.T) {
 			golds := kind("golds.example.org", "Gold", time.Unix(2, 0), tc.of...)
 			inventory := selector.NewInventory()
 			c := &controllertest.Cached{}
-			for _, k := range []*v1alpha1.ClaimKind{register(names, v1alpha1.Name), register(refs, v1alpha1.ObjectReference)} {
+			for _, k := range []*v1alpha1.ClaimKind{register(names, v1alpha1.Name), register(others, v1alpha1.LocalObjectReference), register(refs, v1alpha1.ObjectReference)} {
 				inventory.SetClaimKind(selector.NewClaimKind(k))
 				if tc.outdated {
 					k.Generation++
 				}
 				c.ClaimKinds = append(c.ClaimKinds, *k)
 			}
-			inventory.SetClasses(kind("olds.example.org", "Old", time.Unix(1, 0), names))
+			inventory.SetClasses(kind("olds.example.org", "Old", time.Unix(1, 0), names, others))
 			inventory.SetClasses(golds)
 			inventory.Open()
 			c.ClassKinds = []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: tc.of}}}
 			state := registry.State{Reason: v1alpha1.ReasonServed, Classes: golds}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{state}, ClassEntries: said{}, Client: c}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{state}, Claims: watched{}, ClassEntries: said{}, Client: c}
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

@@ -89,12 +89,13 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 }
 
 // describe writes into the status whether the paths are valid. Until they are checked,
-// the condition stays: it may be the last leader's. That a reference would be pruned
-// stays, too, while the schema cannot be read: only another schema mends it.
+// the condition stays: it may be the last leader's. That a reference or its kind would be
+// pruned stays, too, while the schema cannot be read: only another schema mends it.
 func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
-	if !ok || checked.revision != selector.RevisionOf(k) || checked.err != nil && selector.ReferenceFault(k) != nil {
+	pruned := selector.ReferenceFault(k) != nil || selector.KindPruned(k)
+	if !ok || checked.revision != selector.RevisionOf(k) || checked.err != nil && pruned {
 		return
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)
@@ -102,15 +103,12 @@ func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1a
 
 func (c checkedPaths) condition(view *selector.View) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown}
-	problem, pruned := view.PathsProblem(c.check)
+	reason, problem := view.PathsProblem(c.check)
 	switch {
 	case c.err != nil:
 		condition.Message = fmt.Sprintf("the paths cannot be compared with the schema of the claims: %v", c.err)
-	case problem != "":
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, problem
-		if pruned {
-			condition.Reason = v1alpha1.ReasonReferencePruned
-		}
+	case reason != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, problem
 	case c.check.Unknown != "":
 		condition.Message = c.check.Unknown
 	default:

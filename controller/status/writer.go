@@ -33,8 +33,12 @@ import (
 // statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
-// countsDelay does the same for the numbers of claims, which change more often.
-const countsDelay = time.Second
+// countsDelay does the same for the numbers of claims, which change more often, and
+// classCountsDelay for those of class kinds: one claim kind may be served by many.
+const (
+	countsDelay      = time.Second
+	classCountsDelay = 2 * time.Second
+)
 
 // Writer writes the status of registrations.
 type Writer struct {
@@ -50,6 +54,9 @@ type Writer struct {
 	Client client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
+
+	// counted listen for the names of claim kinds whose claims were described.
+	counted loop.Listeners[string]
 }
 
 // registration knows the registered kinds.
@@ -62,6 +69,7 @@ type registration interface {
 // claims knows the watched claims.
 type claims interface {
 	CountsOf(claimKind string) (counts latebinding.ClaimCounts, known bool)
+	OfClasses(classes *selector.Classes) (claims int64, known, complete bool)
 	Problem(claimKind string) error
 	LateProblem(claimKind string) error
 	OnChange(ctx context.Context, call func(claimKind string))
@@ -82,9 +90,10 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), registry.FaultChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
@@ -152,6 +161,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	status := k.Status.DeepCopy()
+	s.countClaims(state.Classes, status)
 	status.Classes = 0
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
@@ -236,6 +246,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
 	s.describeClaims(k, status)
+	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if s.describeStorage(ctx, k, status) || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter

@@ -23,10 +23,12 @@ const (
 
 // sizedEntry is an entry for a webhook configuration.
 type sizedEntry struct {
-	kind    string // the registered kind
+	kind    string // the registered kind; of a deletion entry, the entry's name
 	created time.Time
 	present bool // in the configuration already
-	bytes   int
+	// optional entries give way to all others.
+	optional bool
+	bytes    int
 }
 
 // sizeOf returns what an entry with these match conditions counts: the bytes that are
@@ -60,6 +62,9 @@ func compiledBytes(expression string) int {
 func leftOut(entries []sizedEntry) map[string]string {
 	out := map[string]string{}
 	slices.SortFunc(entries, func(a, b sizedEntry) int {
+		if a.optional != b.optional {
+			return map[bool]int{false: -1, true: 1}[a.optional]
+		}
 		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.kind, b.kind))
 	})
 	total := 0

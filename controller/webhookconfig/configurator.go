@@ -46,8 +46,8 @@ const (
 )
 
 // Configurator keeps one entry per claim kind in the
-// MutatingWebhookConfiguration, and one per class kind in the
-// ValidatingWebhookConfiguration. It runs on the leader. It writes an entry, with the
+// MutatingWebhookConfiguration, and in the ValidatingWebhookConfiguration one per class
+// kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the
 // CA for its calls, once the leader can serve it. It never creates the two objects:
 // they belong to whoever deploys classbind.
 type Configurator struct {
@@ -89,10 +89,14 @@ func (w *retryLater) Error() string { return w.why }
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
-			&admissionregistrationv1.MutatingWebhookConfiguration{}, &v1alpha1.ClaimKind{}, loop.RevisionChanged),
+			&admissionregistrationv1.MutatingWebhookConfiguration{}, registrations{&v1alpha1.ClaimKind{}: loop.RevisionChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
-			&admissionregistrationv1.ValidatingWebhookConfiguration{}, &v1alpha1.ClassKind{}, readyChanged))
+			&admissionregistrationv1.ValidatingWebhookConfiguration{},
+			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))
 }
+
+// registrations on which a configuration depends, and which of their changes matter.
+type registrations map[client.Object]builder.Predicates
 
 // ClaimEntries are those of claim kinds, in the MutatingWebhookConfiguration.
 func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
@@ -102,16 +106,17 @@ func (w *Configurator) ClassEntries() *Entries { return &w.classes }
 
 func (w *Configurator) setUp(
 	mgr ctrl.Manager, name string, e *Entries, write func(context.Context) error,
-	configuration, registration client.Object, changed builder.Predicates,
+	configuration client.Object, on registrations,
 ) error {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
 	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{request}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).Named(name).
-		For(configuration).
-		Watches(registration, toConfiguration, changed).
-		WatchesMetadata(&corev1.Secret{}, toConfiguration).
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).For(configuration)
+	for registration, changed := range on {
+		b = b.Watches(registration, toConfiguration, changed)
+	}
+	err := b.WatchesMetadata(&corev1.Secret{}, toConfiguration).
 		WatchesMetadata(cluster.CRD(), toConfiguration).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -204,7 +209,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 			return err
 		}
 		entries = append(entries, e)
-		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClaimEntryOf(current, k.Name) != nil, size})
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClaimEntryOf(current, k.Name) != nil, false, size})
 	}
 	out := leftOut(sizes)
 	w.claims.setLeftOut(out)
@@ -236,6 +241,10 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	if err := w.Client.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list class kinds: %w", err)
 	}
+	claimKinds := &v1alpha1.ClaimKindList{}
+	if err := w.Client.List(ctx, claimKinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
 	// Classes that are offered to nobody need no guard.
 	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
 	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
@@ -258,7 +267,16 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 			return err
 		}
 		entries = append(entries, e)
-		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClassEntryOf(current, k.Name) != nil, size})
+		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClassEntryOf(current, k.Name) != nil, false, size})
+		if !DeletionsReviewed(k, claimKinds.Items) {
+			continue
+		}
+		e = w.deletionEntry(k, rules[i], ca)
+		if size, err = sizeOf(k.Name, e, nil); err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		sizes = append(sizes, sizedEntry{*e.Name, k.CreationTimestamp.Time, DeletionEntryOf(current, k.Name) != nil, true, size})
 	}
 	out := leftOut(sizes)
 	w.classes.setLeftOut(out)

@@ -314,6 +314,13 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 		}
 		return all
 	}
+	// serving has the class kind at an index serve a claim kind.
+	serving := func(claimKind string, all []v1alpha1.ClassKind, i int) []v1alpha1.ClassKind {
+		all[i].Spec.ClaimKinds = []string{"others.example.org", claimKind + ".example.org"}
+		return all
+	}
+	watched := []v1alpha1.ClaimKind{*controllertest.NewClaimKind("later.example.org"), *controllertest.NewClaimKind("counted.example.org"), *controllertest.NewClaimKind("admitted.example.org")}
+	watched[0].Spec.WhenUnmatched, watched[1].Spec.Strategy, watched[2].Spec.WhenUnmatched = v1alpha1.BindLater, v1alpha1.LeastClaims, v1alpha1.Admit
 	const isReady, isNot = metav1.ConditionTrue, metav1.ConditionFalse
 	ca := newCA(t)
 	type entry struct{ name, version, scope string }
@@ -348,6 +355,31 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
 				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
 			}},
+		},
+		"Deletions": {
+			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
+			client: &controllertest.Cached{
+				Guarding: configuration(), ClaimKinds: watched,
+				ClassKinds: serving("later", serving("counted", serving("admitted", kinds(isReady, "a.example.org", "b.example.org", "c.example.org"), 2), 1), 0),
+			},
+			want: want{applied: true, entries: []entry{
+				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"a.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
+			}},
+		},
+		"DeletionsNotServed": {
+			reason: "We should keep both entries of a kind whose CRD is installed.",
+			client: &controllertest.Cached{
+				Guarding: configuration("golds.absent.example.org"), ClaimKinds: watched,
+				ClassKinds: serving("later", kinds(isReady, "golds.absent.example.org"), 0), CRDs: []string{"golds.absent.example.org"},
+			},
+			want: want{
+				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}, {"golds.absent.example.org.deletion.classbind.io", "v7", "*"}},
+				again: registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
+			},
 		},
 		"NotReady": {
 			reason: "We should guard the kinds alone whose classes are offered to claims.",
@@ -427,7 +459,11 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 			var got []entry
 			for _, e := range applied.Webhooks {
 				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
-				assert.Equal(t, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}, e.Rules[0].Operations, "We should be asked about creations and updates.")
+				operations := []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}
+				if strings.HasSuffix(*e.Name, v1alpha1.DeletionSuffix) {
+					operations = []admissionregistrationv1.OperationType{"DELETE"}
+				}
+				assert.Equal(t, operations, e.Rules[0].Operations, "We should be asked about creations and updates, and in an entry of their own about deletions.")
 				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0], string(*e.Rules[0].Scope)})
 			}
 			assert.Equal(t, tc.want.entries, got, tc.reason)

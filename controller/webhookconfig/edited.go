@@ -36,6 +36,16 @@ func (w *Configurator) StoredClassEntry(
 	return stored, err
 }
 
+// StoredDeletionEntry does the same for the deletions of a class kind.
+func (w *Configurator) StoredDeletionEntry(
+	k *v1alpha1.ClassKind, found cluster.Resource, ca []byte,
+) (*admissionregistrationv1.ValidatingWebhook, error) {
+	stored := &admissionregistrationv1.ValidatingWebhook{}
+	err := convert(w.deletionEntry(k, servedRule(k.Name, found), ca), stored)
+	stored.ObjectSelector = &metav1.LabelSelector{}
+	return stored, err
+}
+
 // Edited returns the fields in which an entry differs from the one that is due, sorted.
 func Edited(due, entry any) ([]string, error) {
 	want, got := map[string]any{}, map[string]any{}

@@ -59,4 +59,9 @@ func TestEdited(t *testing.T) {
 	assert.Equal(t, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, entry.Rules[0].Operations,
 		"We should guard updates, too.")
 	assert.Equal(t, admissionregistrationv1.ClusterScope, *entry.Rules[0].Scope)
+
+	entry, err = w.StoredDeletionEntry(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}, golds, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "golds.example.org.deletion.classbind.io", entry.Name)
+	assert.Equal(t, []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, entry.Rules[0].Operations)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -131,10 +132,24 @@ func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claim
 	return nil
 }
 
-// ClassEntryOf returns the entry of a class kind, nil if there is none.
-func ClassEntryOf(c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string) *admissionregistrationv1.ValidatingWebhook {
+// ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
+// there is none.
+func ClassEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
+	return validatingEntry(c, classKind+v1alpha1.GuardSuffix)
+}
+
+// DeletionEntryOf returns the entry of a class kind for its deletions, nil if there is none.
+func DeletionEntryOf(
+	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
+) *admissionregistrationv1.ValidatingWebhook {
+	return validatingEntry(c, classKind+v1alpha1.DeletionSuffix)
+}
+
+func validatingEntry(c *admissionregistrationv1.ValidatingWebhookConfiguration, name string) *admissionregistrationv1.ValidatingWebhook {
 	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
+		if c.Webhooks[i].Name == name {
 			return &c.Webhooks[i]
 		}
 	}
@@ -185,6 +200,32 @@ func (w *Configurator) classEntry(
 		WithAdmissionReviewVersions("v1")
 }
 
+// deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
+func (w *Configurator) deletionEntry(
+	k *v1alpha1.ClassKind, r *rule, ca []byte,
+) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
+	deletion := *r
+	deletion.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
+	return admissionregistrationac.ValidatingWebhook().
+		WithName(k.Name + v1alpha1.DeletionSuffix).
+		WithClientConfig(w.server(v1alpha1.DeletionPath, ca)).
+		WithRules(&deletion).
+		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithFailurePolicy(admissionregistrationv1.Ignore).
+		WithMatchPolicy(admissionregistrationv1.Equivalent).
+		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
+		WithTimeoutSeconds(v1alpha1.DeletionTimeoutSeconds).
+		WithAdmissionReviewVersions("v1")
+}
+
+// DeletionsReviewed says whether a class kind has an entry for the deletion of classes:
+// one of the claim kinds that it serves has its claims watched.
+func DeletionsReviewed(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) bool {
+	return slices.ContainsFunc(claimKinds, func(c v1alpha1.ClaimKind) bool {
+		return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
+	})
+}
+
 // server is where the API server calls us.
 func (w *Configurator) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
 	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
@@ -220,22 +261,29 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	return conditions
 }
 
-// classConditions save the API server the call for classes that neither become default
-// nor get another weight.
+// classConditions save the API server the call for classes that get neither a mark nor
+// another weight. A mark that is neither true nor false is one: its author is warned.
 func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
-	marked := func(object string) string {
-		value := at(object, mark)
-		return fmt.Sprintf(`%s && (%s == true || %s == "true")`, isSet(object, mark), value, value)
-	}
+	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
 	return []*admissionregistrationac.MatchConditionApplyConfiguration{
 		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
 			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
-		admissionregistrationac.MatchCondition().WithName("becomes-default-or-gets-a-weight").
-			WithExpression(fmt.Sprintf("%s && !(%s) || %s && !(%s && %s == %s)",
-				marked("object"), marked("oldObject"),
-				isSet("object", weight), isSet("oldObject", weight), at("object", weight), at("oldObject", weight))),
+		admissionregistrationac.MatchCondition().WithName("gets-a-mark-or-a-weight").
+			WithExpression(gets(mark, `false`, `"false"`) + " || " + gets(weight) + " || " + gets(cordoned, `"true"`, `"false"`)),
 	}
+}
+
+// gets is the CEL expression that says that the object, and not the old one, has this
+// value at a path, and that it is none of these.
+func gets(path []string, but ...string) string {
+	value, before := at("object", path), at("oldObject", path)
+	terms := []string{isSet("object", path)}
+	for _, other := range but {
+		terms = append(terms, value+" != "+other)
+	}
+	terms = append(terms, fmt.Sprintf("!(%s && %s == %s)", isSet("oldObject", path), value, before))
+	return strings.Join(terms, " && ")
 }
 
 func sourceNames(s v1alpha1.Source) []string {

@@ -206,8 +206,39 @@ func TestClassEntry(t *testing.T) {
 	}
 }
 
+func TestDeletionEntry(t *testing.T) {
+	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
+		WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("golds").WithScope(admissionregistrationv1.ClusterScope)
+	got, err := json.Marshal(w.deletionEntry(k, rule, []byte("PEM")))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+			"name": "golds.example.org.deletion.classbind.io",
+			"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/deletion", "port": 443}, "caBundle": "UEVN"},
+			"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"}],
+			"failurePolicy": "Ignore",
+			"matchPolicy": "Equivalent",
+			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
+			"sideEffects": "None",
+			"timeoutSeconds": 1,
+			"admissionReviewVersions": ["v1"]
+		}`, string(got), "We should hold up no deletion, nor refuse one.")
+	assert.Len(t, rule.Operations, 2, "We should leave the rule of the guard as it is.")
+	const longest = 230 // of the name of a ClassKind: see its schema
+	assert.LessOrEqual(t, longest+len(v1alpha1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")
+}
+
 // TestClassConditions compares the whole text of the conditions. A test with an API server checks what they do.
 func TestClassConditions(t *testing.T) {
+	const cordoned = ` || !(!("metadata" in object) || !("annotations" in object["metadata"]) || !("classbind.io/cordoned" in object["metadata"]["annotations"])` +
+		` || object["metadata"]["annotations"]["classbind.io/cordoned"] == null` +
+		` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
+		` && object["metadata"]["annotations"]["classbind.io/cordoned"] != "true" && object["metadata"]["annotations"]["classbind.io/cordoned"] != "false"` +
+		` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("classbind.io/cordoned" in oldObject["metadata"]["annotations"])` +
+		` || oldObject["metadata"]["annotations"]["classbind.io/cordoned"] == null` +
+		` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
+		` && object["metadata"]["annotations"]["classbind.io/cordoned"] == oldObject["metadata"]["annotations"]["classbind.io/cordoned"])`
 	for name, tc := range map[string]struct {
 		reason string
 		spec   v1alpha1.ClassKindSpec
@@ -219,27 +250,27 @@ func TestClassConditions(t *testing.T) {
 			want: `!(!("metadata" in object) || !("annotations" in object["metadata"]) || !("e.org/default" in object["metadata"]["annotations"])` +
 				` || object["metadata"]["annotations"]["e.org/default"] == null` +
 				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
-				` && (object["metadata"]["annotations"]["e.org/default"] == true || object["metadata"]["annotations"]["e.org/default"] == "true")` +
+				` && object["metadata"]["annotations"]["e.org/default"] != false && object["metadata"]["annotations"]["e.org/default"] != "false"` +
 				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("e.org/default" in oldObject["metadata"]["annotations"])` +
 				` || oldObject["metadata"]["annotations"]["e.org/default"] == null` +
 				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
-				` && (oldObject["metadata"]["annotations"]["e.org/default"] == true || oldObject["metadata"]["annotations"]["e.org/default"] == "true"))` +
+				` && object["metadata"]["annotations"]["e.org/default"] == oldObject["metadata"]["annotations"]["e.org/default"])` +
 				` || !(!("metadata" in object) || !("annotations" in object["metadata"]) || !("weight" in object["metadata"]["annotations"])` +
 				` || object["metadata"]["annotations"]["weight"] == null` +
 				` || type(object) != map || type(object["metadata"]) != map || type(object["metadata"]["annotations"]) != map)` +
 				` && !(!(!("metadata" in oldObject) || !("annotations" in oldObject["metadata"]) || !("weight" in oldObject["metadata"]["annotations"])` +
 				` || oldObject["metadata"]["annotations"]["weight"] == null` +
 				` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
-				` && object["metadata"]["annotations"]["weight"] == oldObject["metadata"]["annotations"]["weight"])`,
+				` && object["metadata"]["annotations"]["weight"] == oldObject["metadata"]["annotations"]["weight"])` + cordoned,
 		},
 		"Paths": {
 			reason: "We should ask for fields, and for the type of each parent last.",
 			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}},
-			want: `!(!("default" in object) || object["default"] == null || type(object) != map) && (object["default"] == true || object["default"] == "true")` +
-				` && !(!(!("default" in oldObject) || oldObject["default"] == null || type(oldObject) != map) && (oldObject["default"] == true || oldObject["default"] == "true"))` +
+			want: `!(!("default" in object) || object["default"] == null || type(object) != map) && object["default"] != false && object["default"] != "false"` +
+				` && !(!(!("default" in oldObject) || oldObject["default"] == null || type(oldObject) != map) && object["default"] == oldObject["default"])` +
 				` || !(!("spec" in object) || !("weight" in object["spec"]) || object["spec"]["weight"] == null || type(object) != map || type(object["spec"]) != map)` +
 				` && !(!(!("spec" in oldObject) || !("weight" in oldObject["spec"]) || oldObject["spec"]["weight"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)` +
-				` && object["spec"]["weight"] == oldObject["spec"]["weight"])`,
+				` && object["spec"]["weight"] == oldObject["spec"]["weight"])` + cordoned,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +281,7 @@ func TestClassConditions(t *testing.T) {
 			assert.Equal(t, map[string]string{
 				"is-not-being-deleted": `!("metadata" in object) || !("deletionTimestamp" in object["metadata"])` +
 					` || object["metadata"]["deletionTimestamp"] == null || type(object) != map || type(object["metadata"]) != map`,
-				"becomes-default-or-gets-a-weight": tc.want,
+				"gets-a-mark-or-a-weight": tc.want,
 			}, got, tc.reason)
 		})
 	}

@@ -44,7 +44,8 @@ func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 		}
 	}
 	for i := range classes.Webhooks {
-		if e := &classes.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.GuardSuffix) {
+		e := &classes.Webhooks[i]
+		if strings.HasSuffix(e.Name, v1alpha1.GuardSuffix) || strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}

@@ -282,6 +282,13 @@ func TestBundles(t *testing.T) {
 			reason: "We should have each once: there may be thousands of entries.",
 			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes("b", "c", "c")}, want: []string{"a", "b", "c"},
 		},
+		"Deletions": {
+			reason: "We should not pass over the entries for deletions.",
+			reader: &controllertest.Cached{Guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: []admissionregistrationv1.ValidatingWebhook{
+				{Name: "a" + v1alpha1.DeletionSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("a")}},
+			}}},
+			want: []string{"a"},
+		},
 		"Empty": {
 			reason: "We should not pass over an entry without a bundle, whose calls fail.",
 			reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"},

@@ -1,11 +1,12 @@
 package crd
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -15,15 +16,51 @@ func TestSpecDescription(t *testing.T) {
 		"classbind.io_claimkinds.yaml": "ClaimKindSpec says how claims of a kind are read, bound and answered. Its\ndefaults fit a Crossplane-shaped claim.",
 		"classbind.io_classkinds.yaml": "ClassKindSpec says what the classes of a kind can satisfy and how they are read.",
 	} {
-		text, err := Files.ReadFile(file)
-		require.NoError(t, err)
-		var definition map[string]any
-		require.NoError(t, yaml.Unmarshal(text, &definition))
-		versions, _, err := unstructured.NestedSlice(definition, "spec", "versions")
-		require.NoError(t, err)
-		version, _ := versions[0].(map[string]any)
-		got, _, err := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "description")
-		require.NoError(t, err)
-		assert.Equal(t, want, got, "We should say what users need, and leave notes for implementers to the code.")
+		assert.Equal(t, want, schemaOf(t, file).Properties["spec"].Description, "We should say what users need, and leave notes for implementers to the code.")
 	}
+}
+
+// TestDescriptions reads all that kubectl explain shows of our fields, and what the API server says of mistakes.
+func TestDescriptions(t *testing.T) {
+	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
+		root := schemaOf(t, file)
+		for _, rule := range root.XValidations {
+			assert.Equal(t, ".metadata", rule.FieldPath, "We should say where %q is, rather than <nil>.", rule.Message)
+		}
+		for _, part := range []string{"spec", "status"} {
+			described(t, file+" "+part, root.Properties[part])
+		}
+	}
+}
+
+// forImplementers are words of Go, of its tools and of how the API server works.
+var forImplementers = regexp.MustCompile(`metav1|kubebuilder|nolint|TODO|deepcopy|compile|\b(nil|struct|pointer|zero value|marshal)\b|(?i)\(its rules`)
+
+func described(t *testing.T, at string, s apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	assert.NotRegexp(t, forImplementers, s.Description, "We should leave notes for implementers to the code, at %s.", at)
+	for _, rule := range s.XValidations {
+		assert.NotEmpty(t, rule.Message, "We should say what is wrong, and not show the rule, at %s.", at)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		described(t, at+"[]", *s.Items.Schema)
+	}
+	for name, property := range s.Properties {
+		if name == "conditions" { // The fields of a condition are of Kubernetes' own.
+			continue
+		}
+		assert.NotEmpty(t, property.Description, "We should describe %s.%s.", at, name)
+		described(t, at+"."+name, property)
+	}
+}
+
+// schemaOf a CRD's only version.
+func schemaOf(t *testing.T, file string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	text, err := Files.ReadFile(file)
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.UnmarshalStrict(text, crd))
+	require.Len(t, crd.Spec.Versions, 1)
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -88,6 +89,7 @@ func (o *options) decide(
 		why := claim.SettledBy + " is set"
 		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
 			why += "; --unbound explains the claim as if it was not"
+			item.compareClass(v.View, field, object)
 		}
 		item.leftAlone(claim.LeftAlone, why)
 		return d, nil
@@ -97,6 +99,23 @@ func (o *options) decide(
 	}
 	item.explained(k, e)
 	return e.Decision, nil
+}
+
+// compareClass notes that the class of a claim is not there, or does not match what the
+// claim asks for now: nobody binds it again.
+func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
+	class, missing := v.ClassOf(i.Claim.Namespace, object)
+	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
+	unstructured.RemoveNestedField(unbound, classRef.Names()...)
+	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)
+	switch {
+	case missing != "":
+		i.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
+	case class == nil || claim.Selector == nil || class.TooManyLabels:
+	case !claim.Selector.Matches(class.Labels):
+		i.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
+			class, claim.Selector)
+	}
 }
 
 // undecided says what happens to a claim whose registration is at fault.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,30 +204,34 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			all = append(all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), all)
+	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(all))
+	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
+		r.comparePaths(ctx, v, k, all)
+	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
-	}
-	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
-		r.comparePaths(ctx, v)
 	}
 	r.views[k.Name] = v
 	return v, nil
 }
 
-// comparePaths of a registration with the schema of the claims, as the leader does.
-func (r *registrations) comparePaths(ctx context.Context, v *view) {
-	s, err := r.schemaOf(ctx, r.resources[v.Kind.Name].GroupVersionKind)
+// comparePaths of a registration with the schema of the claims, and make the view again by
+// what it says, as the leader does by the status.
+func (r *registrations) comparePaths(ctx context.Context, v *view, k *v1alpha1.ClaimKind, all []*selector.Classes) {
+	s, err := r.schemaOf(ctx, r.resources[k.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
 	}
 	if s == nil {
 		return
 	}
-	switch problem, pruned := v.PathsProblem(v.Kind.CheckPaths(s.paths)); {
-	case pruned:
-		v.Fault = &selector.Fault{Reason: v1alpha1.ReasonReferencePruned, Text: fmt.Sprintf("claim kind %q: %s", v.Kind.Name, problem)}
-	case problem != "":
+	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s.paths))
+	checked := k.DeepCopy()
+	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
+	})
+	v.View = selector.NewView(selector.NewClaimKind(checked), all)
+	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }

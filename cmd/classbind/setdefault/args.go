@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -46,6 +47,14 @@ type classKind struct {
 	ready *metav1.Condition
 	// lookupErr is why its resource was not found, and so its classes are not known.
 	lookupErr error
+}
+
+// known says whether classbind knows its classes, as far as its status tells.
+func (k *classKind) known() bool {
+	if k.lookupErr != nil || k.ready == nil || k.ready.Status != metav1.ConditionFalse {
+		return k.lookupErr == nil
+	}
+	return k.ready.Reason == v1alpha1.ReasonAmbiguousReference || k.ready.Reason == v1alpha1.ReasonStale
 }
 
 func (k *classKind) serves(claimKind string) bool { return slices.Contains(k.ClaimKinds, claimKind) }

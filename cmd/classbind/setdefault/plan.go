@@ -41,6 +41,9 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
 	}
 	for _, name := range claimKinds {
+		if fault := r.faultOf(target.Kind, name); fault != nil {
+			return nil, fault
+		}
 		if _, offered := r.seat(name, target); !offered {
 			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: "+
 				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
@@ -138,7 +141,24 @@ func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) 
 	if k == nil {
 		k = &selector.ClaimKind{Name: claimKind}
 	}
-	return k.SeatOf(c.Class)
+	seat, offered := k.SeatOf(c.Class)
+	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
+}
+
+// faultOf is why claims of a kind are offered no class of a class kind that serves it,
+// nil if they are.
+func (r *registry) faultOf(kind *selector.ClassKind, claimKind string) *selector.Fault {
+	k := r.claimKinds[claimKind]
+	if k == nil || !k.Exclusive() {
+		return nil
+	}
+	var serving []*selector.Classes
+	for _, other := range r.classKinds {
+		if other.known() && other.serves(claimKind) {
+			serving = append(serving, selector.NewClasses(other.ClassKind, nil))
+		}
+	}
+	return selector.NewView(k, serving).FaultOf(kind.Name)
 }
 
 // takes says whether a class, if marked, is a default of the seat.

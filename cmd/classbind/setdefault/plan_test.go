@@ -2,6 +2,7 @@ package setdefault
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,17 @@ func TestNewPlan(t *testing.T) {
 		both = fakeKind("Both", "boths.test", true, "claims.test", "all.test")
 		free = fakeKind("Free", "frees.test", false, "claims.test", "unregistered.test")
 		only = fakeKind("Only", "onlies.test", false, "unregistered.test")
+
+		first   = fakeKind("First", "firsts.test", false, "exclusive.test")
+		young   = fakeKind("Young", "youngs.test", false, "claims.test", "exclusive.test")
+		gone    = fakeKind("Gone", "a.test", false, "exclusive.test")
+		refused = fakeKind("Refused", "b.test", false, "exclusive.test")
 	)
+	// Others were registered before these two, but classbind knows the classes of neither.
+	first.Created, young.Created = time.Unix(1, 0), time.Unix(2, 0)
+	gone.lookupErr = errNotInstalled
+	refused.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted}
+	young.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference}
 	class := func(k *classKind, name string, marked bool) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
@@ -172,6 +183,21 @@ func TestNewPlan(t *testing.T) {
 			target: of("team", target(near)), named: []string{"named.test"},
 			want: want{err: []string{`claims of named.test are offered no class of namespace "team": add it to spec.classNamespaces.names`}},
 		},
+		"LeftOut": {
+			reason: "We should refuse a class that no claim is offered, before anything is changed.",
+			target: target(young), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
+			want: want{err: []string{
+				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered first`,
+			}},
+		},
+		"LeftOutOfAnother": {
+			reason: "We should leave alone the default of a claim kind that is not offered the class.",
+			target: target(young), defaults: []*storedClass{old(first)}, want: want{mark: true},
+		},
+		"RegisteredFirst": {
+			reason: "We should mark a class that claims are offered, and leave alone the mark of one that they are not.",
+			target: target(first), defaults: []*storedClass{old(young)}, named: []string{"exclusive.test"}, want: want{mark: true},
+		},
 		"BeingDeleted": {
 			reason: "We should refuse a class that is being deleted.",
 			target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}},
@@ -184,6 +210,8 @@ func TestNewPlan(t *testing.T) {
 			} {
 				r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{ClassNamespaces: namespaces}})
 			}
+			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.Name}})
+			r.classKinds = []*classKind{gone, refused, young, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
 			}

@@ -132,7 +132,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	if namespace != "" {
 		claim = namespace + "/" + name
 	}
-	if class := c.view.MissingClass(namespace, object.Object); class != "" && c.complete {
+	if _, class := c.view.ClassOf(namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
 	}
 	if c.overrules(object) {

@@ -71,6 +71,19 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded): // Otherwise the section of kinds says why.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
 		}
+		if !webhookconfig.DeletionsReviewed(k, i.claimKinds) {
+			continue
+		}
+		kept[k.Name+v1alpha1.DeletionSuffix] = true
+		switch deletion := webhookconfig.DeletionEntryOf(&i.classEntries, k.Name); {
+		case found.err != nil || e == nil: // That is said already, or it needs neither.
+		case deletion == nil:
+			s.found(validating, missingEntry("classkind/"+k.Name),
+				"nobody is warned who deletes a class of %s that claims have: it has no entry", k.Name)
+		default:
+			due, err := writer.StoredDeletionEntry(k, found.Resource, deletion.ClientConfig.CABundle)
+			changed.compare(deletion.Name, due, deletion, err, s)
+		}
 	}
 	changed.report(validating, s)
 	for _, e := range i.classEntries.Webhooks {
@@ -156,7 +169,11 @@ func (i *installation) writer() *webhookconfig.Configurator {
 	}
 	owned = ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
 	for _, e := range i.classEntries.Webhooks {
-		add(e.Name, owned, e.ClientConfig, v1alpha1.GuardPath)
+		path := v1alpha1.GuardPath
+		if strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {
+			path = v1alpha1.DeletionPath
+		}
+		add(e.Name, owned, e.ClientConfig, path)
 	}
 	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
 	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {

@@ -126,8 +126,10 @@ func (w *world) writeEntries(t *testing.T, ca []byte) {
 	}
 	e, err := writer.StoredClassEntry(w.classKind, w.served[golds], ca)
 	require.NoError(t, err)
-	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e}}
-	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix)
+	deletion, err := writer.StoredDeletionEntry(w.classKind, w.served[golds], ca)
+	require.NoError(t, err)
+	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e, *deletion}}
+	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix, golds+v1alpha1.DeletionSuffix)
 }
 
 // own is what the API server writes down when classbind has written where entries are
@@ -432,12 +434,27 @@ func TestStatus(t *testing.T) {
 				e.FailurePolicy = new(admissionregistrationv1.Ignore)
 				e.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 				w.classes.Webhooks[0].ClientConfig.Service.Name = "others"
+				w.classes.Webhooks[1].FailurePolicy = new(admissionregistrationv1.Fail)
 				w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix)
 			},
 			want: []string{
 				"webhook entries: mutatingwebhookconfigurations/classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in failurePolicy, objectSelector",
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
+				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is not as classbind writes it, in failurePolicy",
 			},
+		},
+		"DeletionEntryGone": {
+			reason: "We should miss the entry for deletions where claims are watched.",
+			change: func(w *world) { w.classes.Webhooks = w.classes.Webhooks[:1] },
+			want:   []string{"webhook entries: validatingwebhookconfigurations/classbind: nobody is warned who deletes a class of golds.example.org that claims have: it has no entry"},
+		},
+		"DeletionEntryNotNeeded": {
+			reason: "We should find an entry for deletions where no claims are watched.",
+			change: func(w *world) {
+				w.claimKind.Spec.WhenUnmatched = v1alpha1.Admit
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+			},
+			want: []string{"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is of no registered kind"},
 		},
 		"EntriesOfAURL": {
 			reason: "We should take the place where most entries have the leader called for the right one.",
@@ -448,6 +465,7 @@ func TestStatus(t *testing.T) {
 				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath)
 				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath)
 				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
+				w.classes.Webhooks[1].ClientConfig = at("https://localhost:9443", v1alpha1.DeletionPath)
 			},
 			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
 		},
@@ -622,7 +640,7 @@ func TestCertificates(t *testing.T) {
 		"EntriesExpired": {
 			reason: "We should find that entries carry a CA of before.",
 			change: func(w *world) { w.writeEntries(t, expired) },
-			want:   []string{"certificates: webhook entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io, golds.example.org.guard.classbind.io: the CA that they carry expired at "},
+			want:   []string{"certificates: webhook entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io, golds.example.org.guard.classbind.io, golds.example.org.deletion.classbind.io: the CA that they carry expired at "},
 		},
 		"OfAnotherIssuer": {
 			reason: "We should not look at certificates that nobody uses any more.",

@@ -34,8 +34,12 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *keep)
-	if ctx.Err() != nil && !*keep {
+	switch {
+	case ctx.Err() == nil:
+	case !*keep:
 		err = errors.New("interrupted; everything is stopped")
+	case err != nil:
+		err = fmt.Errorf("interrupted before everything ran, and stopped: %w", err)
 	}
 	stop()
 	if err != nil {

@@ -1,14 +1,13 @@
 package selector
 
-// MissingClass returns the class, as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME, that a
-// claim's reference names and that is not there; empty if it is. A reference to a kind
-// that the view does not have says nothing.
-func (v *View) MissingClass(namespace string, object map[string]any) string {
+// ClassOf returns the class that a claim's reference names, nil if it is not known. If
+// it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
+// reference to a kind that the view does not have says nothing.
+func (v *View) ClassOf(namespace string, object map[string]any) (class *Class, missing string) {
 	to, bound := v.Kind.refersTo(object)
 	if !bound || to.name == "" {
-		return ""
+		return nil, ""
 	}
-	missing := ""
 	for _, s := range v.Classes {
 		kind := s.Kind.GroupVersionKind
 		if v.Kind.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
@@ -21,12 +20,12 @@ func (v *View) MissingClass(namespace string, object map[string]any) string {
 		case s.Kind.Namespaced:
 			in = v.Kind.looksIn(namespace)
 		}
-		if s.Has(in, to.name) {
-			return ""
+		if class := s.find(className{in, to.name}); class != nil {
+			return class, ""
 		}
 		if missing = s.Kind.Name + "/" + to.name; in != "" {
 			missing = s.Kind.Name + "/" + in + "/" + to.name
 		}
 	}
-	return missing
+	return nil, missing
 }

@@ -1,0 +1,131 @@
+package latebinding
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+func boundTo(class string) string {
+	return fmt.Sprintf(`{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":%q}}`, class)
+}
+
+// TestClassCounts has a replica that does not lead, for each way to have claims watched.
+func TestClassCounts(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ClaimKind){
+		"BindLater": func(*v1alpha1.ClaimKind) {},
+		"LeastClaims": func(k *v1alpha1.ClaimKind) {
+			k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, v1alpha1.Admit
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newClaimServer(t)
+			s.set(t, "team-a/one", boundTo("used"))
+			s.set(t, "team-b/two", boundTo("used"))
+			s.set(t, "team-b/three", boundTo("gone"))
+			s.set(t, "team-b/none", `{"classSelector":{"matchLabels":{"tier":"none"}}}`)
+			r := newLateReplica(t, s, lateClaimKind(change))
+			r.registration.Inventory.SetClasses(labelled(r.golds, "used", "unused"))
+			r.golds.ClaimKinds = []string{lateKind, "nobody.example.org"}
+			used, unused, gone := r.golds.NewClass(&metav1.ObjectMeta{Name: "used"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "unused"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "gone"}, nil)
+			of := func(c *selector.Class) map[string]int64 {
+				claims, complete := r.claims.OfClass(c)
+				assert.True(t, complete)
+				return claims
+			}
+			eventually(t, "We should list the claims.", func(c *assert.CollectT) {
+				n, _ := r.claims.CountsOf(lateKind)
+				assert.Equal(c, 3, n.Bound)
+			})
+			assert.Equal(t, map[string]int64{lateKind: 2}, of(used), "We should count the claims of all namespaces.")
+			assert.Empty(t, of(unused), "We should name no claim kind without claims.")
+			assert.Equal(t, map[string]int64{lateKind: 1}, of(gone), "We should know who would take a class of this name for theirs.")
+
+			s.set(t, "team-b/none", boundTo("unused"))
+			s.remove("team-a/one")
+			eventually(t, "We should follow the claims.", func(c *assert.CollectT) {
+				assert.Equal(c, map[string]int64{lateKind: 1}, of(unused))
+				assert.Equal(c, map[string]int64{lateKind: 1}, of(used))
+			})
+
+			n, known, complete := r.claims.OfClasses(labelled(r.golds, "used", "unused"))
+			assert.True(t, known && complete)
+			assert.EqualValues(t, 2, n, "We should count no claim whose class is gone.")
+			again := *r.kind
+			again.Generation = 2
+			s.refuse("list", 503)
+			_, err := r.claims.follow(t.Context(), &again, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+			require.NoError(t, err)
+			assert.False(t, r.claims.countsFor(r.golds).known(), "We should not take what was counted before a change for what is now.")
+		})
+	}
+}
+
+// TestClassCountsIncomplete checks what is known of claims that are not listed, or not watched.
+func TestClassCountsIncomplete(t *testing.T) {
+	s := newClaimServer(t)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.awaitCounts(t, ClaimCounts{})
+	r.golds.ClaimKinds = []string{lateKind}
+	assert.True(t, r.claims.countsFor(r.golds).complete)
+	r.claims.drop(lateKind)
+	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should say that the claims are not listed yet.")
+	r.claims.unwatched(lateKind, cluster.ErrNotInstalled)
+	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that cannot be listed.")
+	admit := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Admit })
+	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(admit))
+	r.claims.drop(lateKind)
+	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
+}
+
+// TestClassSeriesAreBounded has more classes than there may be series.
+func TestClassSeriesAreBounded(t *testing.T) {
+	s := newClaimServer(t)
+	names := make([]string, v1alpha1.MaxClassSeries+50)
+	for i := range names {
+		names[i] = fmt.Sprintf("class-%03d", i)
+		s.set(t, "team-a/"+names[i], boundTo(names[i]))
+	}
+	for i := range 7 {
+		s.set(t, fmt.Sprintf("team-b/more-%d", i), boundTo("class-149"))
+	}
+	s.set(t, "team-a/dangling", boundTo("gone"))
+	r := newLateReplica(t, s, lateClaimKind())
+	r.golds.ClaimKinds = []string{lateKind}
+	r.registration.Inventory.SetClasses(labelled(r.golds, names[:3]...))
+	r.awaitCounts(t, ClaimCounts{Bound: len(names) + 8})
+	require.NoError(t, r.claims.Metrics.Register())
+	t.Cleanup(func() { metrics.Registry.Unregister(r.claims.Metrics) })
+	series := func() map[string]float64 {
+		all := controllertest.Scraped(t, metrics.Registry)
+		for name := range all {
+			if len(name) < 12 || name[:12] != "class_claims" {
+				delete(all, name)
+			}
+		}
+		return all
+	}
+	assert.Equal(t, map[string]float64{
+		"class_claims class=class-000 class_kind=golds.example.org class_namespace=": 1,
+		"class_claims class=class-001 class_kind=golds.example.org class_namespace=": 1,
+		"class_claims class=class-002 class_kind=golds.example.org class_namespace=": 1,
+	}, series(), "We should have a series for each class that there is, and for none that is gone.")
+
+	r.registration.Inventory.SetClasses(labelled(r.golds, names...))
+	all := series()
+	assert.Len(t, all, v1alpha1.MaxClassSeries+1, "We should have no more series.")
+	assert.Subset(t, all, map[string]float64{"class_claims class=class-149 class_kind=golds.example.org class_namespace=": 8}, "We should have those with the most claims.")
+	assert.Subset(t, all, map[string]float64{"class_claims class= class_kind=golds.example.org class_namespace=": 50}, "We should have the others together.")
+	assert.Contains(t, all, "class_claims class=class-098 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")
+	assert.NotContains(t, all, "class_claims class=class-099 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")
+}

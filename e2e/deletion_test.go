@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// TestDeletion has two replicas, which the API server asks one after the other. Claims are bound later,
+// and counted for a strategy; who deletes their class is told, whichever replica is asked.
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	const group, claims, orders, plain, classes = "deletion.test", "claims.deletion.test", "orders.deletion.test", "plains.deletion.test", "classes.deletion.test"
+	w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
+	balancer, err := classbind.NewBalancer()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = balancer.Close() })
+	var replicas []*replica
+	for range 2 {
+		r := w.serve(t, "--webhook-url="+balancer.URL)
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+		replicas = append(replicas, r)
+	}
+	w.resources(t, "Claim "+claims+" Namespaced", "Order "+orders+" Namespaced", "Plain "+plain+" Namespaced", "Class "+classes+" Cluster", "Other others.deletion.test Cluster")
+	w.apply(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{strategy: LeastClaims}")+claimKind(plain, "{}")+
+		classKind(classes, "{claimKinds: ["+claims+", "+orders+", "+plain+"]}")+classKind("others.deletion.test", "{claimKinds: ["+plain+"]}"))
+	for _, name := range []string{"gold", "silver", "bronze"} {
+		w.apply(t, class(group, "Class", name, "labels: {tier: "+name+"}, "))
+	}
+	w.apply(t, class(group, "Other", "gold", "labels: {tier: none}, "))
+	for _, kind := range []string{claims, orders, plain} {
+		w.awaitClaims(t, kind)
+	}
+	w.awaitClasses(t, classes, 3)
+	bind := func(kind, name, tier string) {
+		claim, _, err := w.create(t, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: %s}}}\n", group, kind, name, tier))
+		require.NoError(t, err)
+		require.Equal(t, "Class/"+tier, classOf(claim))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		bind("Claim", name, "gold")
+	}
+	bind("Order", "a", "gold")
+	bind("Plain", "a", "silver")
+
+	// remove a class, or all that have a label, and return the warnings.
+	object := func(kind, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+		o.SetName(name)
+		return o
+	}
+	remove := func(t require.TestingT, kind, name string, o ...client.DeleteOption) []string {
+		var text []string
+		require.NoError(t, w.Delete(context.WithValue(context.Background(), warnings{}, &text), object(kind, name), o...))
+		return text
+	}
+	asked := func(r *replica) int {
+		n, err := r.Calls(t.Context(), v1alpha1.DeletionPath)
+		require.NoError(t, err)
+		return n
+	}
+	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again` +
+		`; to keep new claims from a class before you delete it: kubectl annotate classes.deletion.test gold classbind.io/cordoned=true`
+	for _, r := range replicas {
+		for _, other := range replicas {
+			balancer.Remove(strings.TrimPrefix(other.URL, "https://"))
+		}
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+		balancer.Cut()
+		before := asked(r)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, []string{theirs}, remove(c, "Class", "gold", client.DryRunAll))
+		}, patience, 100*time.Millisecond, "We should be warned by each replica.")
+		assert.Greater(t, asked(r), before)
+	}
+
+	t.Run("Collection", func(t *testing.T) {
+		var text []string
+		require.NoError(t, w.DeleteAllOf(context.WithValue(t.Context(), warnings{}, &text), object("Class", ""), client.DryRunAll))
+		assert.Equal(t, []string{theirs}, text, "We should be warned of the class that has claims, and of no other.")
+	})
+
+	t.Run("Counted", func(t *testing.T) {
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
+			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
+		}, patience, 200*time.Millisecond, "We should have the number in the status.")
+		assert.Empty(t, w.kubectl(t, "get", "classkind", "others.deletion.test", "-o", "jsonpath={.status.claims}"), "We should have no number where no claims are watched.")
+		header, row, _ := strings.Cut(w.kubectl(t, "get", "classkind", classes), "\n")
+		column := strings.Index(header, "CLAIMS")
+		require.Positive(t, column, header)
+		assert.Equal(t, "4", strings.Fields(row[column:])[0], "We should have the number in a column.")
+		for _, r := range replicas {
+			response, err := http.Get(r.MetricsURL)
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			require.NoError(t, err)
+			for _, line := range []string{
+				`classbind_class_claims{class="gold",class_kind="classes.deletion.test",class_namespace=""} 4`,
+				`classbind_class_claims{class="silver",class_kind="classes.deletion.test",class_namespace=""} 0`,
+			} {
+				assert.Contains(t, string(text), line+"\n", "We should have the number in the metrics of every replica.")
+			}
+			assert.NotContains(t, string(text), `class_kind="others.deletion.test",class_namespace`, "We should have no number where no claims are watched.")
+		}
+	})
+
+	t.Run("Deleted", func(t *testing.T) {
+		before := asked(replicas[0]) + asked(replicas[1])
+		assert.Empty(t, remove(t, "Class", "silver"), "We should not be warned of a class whose claims nobody watches.")
+		assert.Empty(t, remove(t, "Other", "gold"))
+		assert.Equal(t, before+1, asked(replicas[0])+asked(replicas[1]), "We should not be asked where no claims are watched.")
+		_, stderr, err := w.Kubectl(t.Context(), nil, "delete", "class.deletion.test", "gold")
+		require.NoError(t, err)
+		assert.Contains(t, stderr, "Warning: "+theirs)
+		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "gold"}, object("Class", "gold"))), "We should see the class gone.")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.Equal(c, "0", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
+			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
+		}, patience, 200*time.Millisecond, "We should count no claims of a class that is gone, which are bound all the same.")
+		w.apply(t, class(group, "Class", "gold", ""))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
+		}, patience, 200*time.Millisecond, "We should count them again with a class of its name.")
+	})
+
+	t.Run("NoAnswer", func(t *testing.T) {
+		require.NoError(t, balancer.Close())
+		balancer.Cut()
+		assert.Empty(t, remove(t, "Class", "bronze"), "We should not hold up a deletion when no replica runs.")
+	})
+}
