@@ -2,24 +2,25 @@ package selector
 
 // MissingClass returns the class, as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME, that a
 // claim's reference names and that is not there; empty if it is. A reference to a kind
-// that the view does not have says nothing.
-func (v *View) MissingClass(namespace string, object map[string]any) string {
-	to, bound := v.Kind.refersTo(object)
+// that is not among the classes says nothing. They are those of all class kinds, also of
+// those that a View leaves out: a claim may have had its class before.
+func (k *ClaimKind) MissingClass(classes []*Classes, namespace string, object map[string]any) string {
+	to, bound := k.refersTo(object)
 	if !bound || to.name == "" {
 		return ""
 	}
 	missing := ""
-	for _, s := range v.Classes {
+	for _, s := range classes {
 		kind := s.Kind.GroupVersionKind
-		if v.Kind.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
+		if k.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
 			continue
 		}
 		in := ""
 		switch {
-		case s.Kind.Namespaced && v.Kind.form.namesNamespace:
+		case s.Kind.Namespaced && k.form.namesNamespace:
 			in = to.namespace
 		case s.Kind.Namespaced:
-			in = v.Kind.looksIn(namespace)
+			in = k.looksIn(namespace)
 		}
 		if s.Has(in, to.name) {
 			return ""

@@ -44,7 +44,7 @@ func TestMissingClass(t *testing.T) {
 				k.Spec.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: tc.names}
 			}
 			claim := map[string]any{"spec": map[string]any{"classRef": tc.reference}}
-			assert.Equal(t, tc.want, NewView(NewClaimKind(k), all).MissingClass("team", claim), tc.reason)
+			assert.Equal(t, tc.want, NewClaimKind(k).MissingClass(all, "team", claim), tc.reason)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -75,4 +76,18 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
 	}
 	return claimKinds.Items, classKinds.Items, nil
+}
+
+// LeftOut returns the condition for which the server leaves out the classes of a kind, nil
+// if it offers them. Where a reference is ambiguous, that depends on the claim kind, and
+// its View knows.
+func LeftOut(k *v1alpha1.ClassKind) *metav1.Condition {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+		return nil
+	case ready.Reason == v1alpha1.ReasonAmbiguousReference, ready.Reason == v1alpha1.ReasonStale:
+		return nil
+	}
+	return ready
 }

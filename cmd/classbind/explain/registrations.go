@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -161,15 +162,12 @@ func (v *view) comparePaths(s *selector.Schema) {
 
 // offered classes of a kind, nil where the server leaves them out.
 func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
-	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
-	switch {
-	case ready == nil || ready.Status != metav1.ConditionFalse:
-	case ready.Reason == v1alpha1.ReasonAmbiguousReference: // The view says for which claim kinds it is left out.
-	case ready.Reason == v1alpha1.ReasonStale:
-		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
-	default:
+	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
+	}
+	if ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonStale {
+		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
 	found, err := r.resolve(ctx, ck.Name, "list", "watch")
 	if notServed(err) {

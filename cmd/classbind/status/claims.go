@@ -73,9 +73,10 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 
 // claims of a kind, as far as something is wrong with them.
 type claims struct {
-	kind *v1alpha1.ClaimKind
-	view *selector.View
-	// complete says that all classes of the claim kind are known.
+	kind     *v1alpha1.ClaimKind
+	compiled *selector.ClaimKind
+	// classes of the claim kind, and complete says that all of them are known.
+	classes  []*selector.Classes
 	complete bool
 	selected *selector.Namespaces
 	// namespaces are the labels of those that are known.
@@ -113,8 +114,8 @@ func (m *sample) String() string {
 func (i *installation) newClaims(
 	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
 ) (*claims, error) {
-	c := &claims{kind: k, namespaces: namespaces, excluded: map[string]*sample{}}
-	c.view, c.complete = i.view(k)
+	c := &claims{kind: k, compiled: selector.NewClaimKind(k), namespaces: namespaces, excluded: map[string]*sample{}}
+	c.classes, c.complete = i.classesOf(k)
 	var err error
 	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {
 		return c, err
@@ -132,13 +133,13 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	if namespace != "" {
 		claim = namespace + "/" + name
 	}
-	if class := c.view.MissingClass(namespace, object.Object); class != "" && c.complete {
+	if class := c.compiled.MissingClass(c.classes, namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
 	}
 	if c.overrules(object) {
 		c.overruled.add(claim)
 	}
-	in := c.view.Kind.Read(namespace, name, object.Object)
+	in := c.compiled.Read(namespace, name, object.Object)
 	if in.LeftAlone == "" && len(in.Problems) == 0 && c.excludes(namespace) {
 		if c.excluded[namespace] == nil {
 			c.excluded[namespace] = &sample{}

@@ -134,11 +134,12 @@ func (i *installation) resolve(ctx context.Context, registration, name string, v
 	return found
 }
 
-// view of a claim kind, and whether it has the classes of all its class kinds.
-func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
+// classesOf returns those of the class kinds that serve a claim kind, also of those that
+// the server leaves out, and whether all were read.
+func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes, complete bool) {
 	complete = true
-	var all []*selector.Classes
-	for _, ck := range i.classKinds {
+	for n := range i.classKinds {
+		ck := &i.classKinds[n]
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
 			continue
 		}
@@ -148,7 +149,16 @@ func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete b
 			complete = false
 		}
 	}
-	return selector.NewView(selector.NewClaimKind(k), all), complete
+	return all, complete
+}
+
+// view of a claim kind, as the server has it, and whether all classes were read.
+func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
+	all, complete := i.classesOf(k)
+	offered := slices.DeleteFunc(all, func(c *selector.Classes) bool {
+		return slices.ContainsFunc(i.classKinds, func(ck v1alpha1.ClassKind) bool { return ck.Name == c.Kind.Name && connect.LeftOut(&ck) != nil })
+	})
+	return selector.NewView(selector.NewClaimKind(k), offered), complete
 }
 
 // each visits all objects of a kind, a page at a time.

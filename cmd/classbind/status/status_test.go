@@ -533,6 +533,23 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.gold.SetName("silver") },
 			want:   []string{`claims: claimkind/databases.example.org: 1 claim has a class that is gone: team/mine ("golds.example.org/gold")`},
 		},
+		"ClassOfTheSecondKind": {
+			reason: "We should find the class of a kind that the server offers, behind an older kind that it leaves out.",
+			change: func(w *world) { w.older(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted) },
+			want:   []string{"kinds: classkind/irons.example.org: Ready is False (NotPermitted)"},
+		},
+		"DefaultBehindAKindThatIsLeftOut": {
+			reason: "We should look at the defaults that the server offers.",
+			change: func(w *world) {
+				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				w.older(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted)
+			},
+			want: []string{"kinds: classkind/irons.example.org: Ready is False (NotPermitted)", "default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
+		},
+		"ClassOfAKindThatIsLeftOut": {
+			reason: "We should find a class that is there, and is offered to no claim any more.",
+			change: func(w *world) { w.older(metav1.ConditionTrue, v1alpha1.ReasonServed) },
+		},
 		"StorageClassOverrules": {
 			reason: "We should find a PersistentVolumeClaim whose selector came too late.",
 			change: func(w *world) {
@@ -575,6 +592,18 @@ func (w *world) pod(name, image string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
 	w.more = append(w.more, p)
 	return p
+}
+
+// older is a class kind that was registered first, with a default class of its own.
+func (w *world) older(ready metav1.ConditionStatus, reason string) {
+	irons := w.classKind.DeepCopy()
+	irons.Name, irons.CreationTimestamp = "irons.example.org", metav1.Unix(1, 0)
+	irons.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}
+	w.classKind.CreationTimestamp = metav1.Unix(2, 0)
+	iron := object("example.org/v1", "Iron", "", "iron")
+	iron.SetAnnotations(map[string]string{"default": "true"})
+	w.served[irons.Name] = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Iron"}}
+	w.more = append(w.more, irons, iron)
 }
 
 // certManager issues the certificates from now on.
