@@ -43,8 +43,11 @@ func TestMissingClass(t *testing.T) {
 			if tc.names != nil {
 				k.Spec.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: tc.names}
 			}
+			k.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
 			claim := map[string]any{"spec": map[string]any{"classRef": tc.reference}}
 			assert.Equal(t, tc.want, NewClaimKind(k).MissingClass(all, "team", claim), tc.reason)
+			claim["spec"].(map[string]any)["volumeName"] = "mine"
+			assert.Empty(t, NewClaimKind(k).MissingClass(all, "team", claim), "We should miss no class of a claim that has what it needs.")
 		})
 	}
 }

@@ -85,9 +85,9 @@ type claims struct {
 	storage []metav1.PartialObjectMetadata
 
 	all int
-	// excluded claims by their namespace.
-	excluded        map[string]*sample
-	gone, overruled sample
+	// excluded claims by their namespace, and those that ask for no class besides.
+	excluded                 map[string]*sample
+	unasked, gone, overruled sample
 }
 
 // sample of claims.
@@ -128,6 +128,9 @@ func (i *installation) newClaims(
 
 func (c *claims) add(object *unstructured.Unstructured) {
 	c.all++
+	if object.GetDeletionTimestamp() != nil {
+		return
+	}
 	namespace, name := object.GetNamespace(), object.GetName()
 	claim := name
 	if namespace != "" {
@@ -140,7 +143,11 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		c.overruled.add(claim)
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
-	if in.LeftAlone == "" && len(in.Problems) == 0 && c.excludes(namespace) {
+	switch {
+	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
+	case in.Selector == nil:
+		c.unasked.add(claim)
+	default:
 		if c.excluded[namespace] == nil {
 			c.excluded[namespace] = &sample{}
 		}
@@ -188,6 +195,9 @@ func (c *claims) report(s *Section) {
 	if more := len(namespaces) - maxExamples; more > 0 {
 		s.found(where, "change spec.namespaceSelector: kubectl edit "+where,
 			"%d more namespaces are excluded, and have claims without a class", more)
+	}
+	if c.unasked.all > 0 {
+		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)
 	}
 	const overruled = "%s a default StorageClass of Kubernetes, which the selector does not match: %s"
 	switch {

@@ -153,6 +153,14 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 	return o
 }
 
+// asking is a claim with a selector and without a class.
+func asking(t *testing.T, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	o := object("example.org/v1", "Database", namespace, name)
+	setField(t, o, "gold", "spec", "classSelector", "matchLabels", "tier")
+	return o
+}
+
 func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...string) {
 	t.Helper()
 	require.NoError(t, unstructured.SetNestedField(o.Object, value, path...))
@@ -494,7 +502,7 @@ func TestStatus(t *testing.T) {
 		"NamespaceExcluded": {
 			reason: "We should find claims that nobody binds, and none that has its class.",
 			change: func(w *world) {
-				unbound := object("example.org/v1", "Database", "team", "unbound")
+				unbound := asking(t, "team", "unbound")
 				excluded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
 				for n := range w.claims.Webhooks {
@@ -504,7 +512,7 @@ func TestStatus(t *testing.T) {
 				}
 				selected := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 				label(selected, "bind", "yes")
-				w.more = append(w.more, unbound, excluded, selected, object("example.org/v1", "Database", "other", "waits"))
+				w.more = append(w.more, unbound, excluded, selected, asking(t, "other", "waits"))
 			},
 			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
 		},
@@ -515,7 +523,7 @@ func TestStatus(t *testing.T) {
 				w.writeEntries(t, w.secret.Data["ca.crt"])
 				for n := range 7 {
 					namespace := fmt.Sprint("team-", n)
-					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, object("example.org/v1", "Database", namespace, "unbound"))
+					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
 				}
 			},
 			want: []string{
@@ -525,13 +533,31 @@ func TestStatus(t *testing.T) {
 		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
-			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "lost")) },
+			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
 			want:   []string{"claims: namespaces/kube-system: it is excluded from databases.example.org, and 1 claim has no class: kube-system/lost"},
 		},
 		"ClassGone": {
 			reason: "We should name the claim, and the class that it has.",
 			change: func(w *world) { w.gold.SetName("silver") },
 			want:   []string{`claims: claimkind/databases.example.org: 1 claim has a class that is gone: team/mine ("golds.example.org/gold")`},
+		},
+		"ClassGoneOfAClaimBeingDeleted": {
+			reason: "We should not ask for anything about a claim that goes.",
+			change: func(w *world) {
+				w.gold.SetName("silver")
+				w.claim.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+				w.claim.SetFinalizers([]string{"example.org/wait"})
+			},
+		},
+		"StaticallyProvisioned": {
+			reason: "We should take the name of a class that never was for what Kubernetes takes it for.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = []string{databases, pvcs}
+				w.pvcKind.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				setField(t, w.pvc, "manual", "spec", "storageClassName")
+				setField(t, w.pvc, "mine", "spec", "volumeName")
+			},
 		},
 		"ClassOfTheSecondKind": {
 			reason: "We should find the class of a kind that the server offers, behind an older kind that it leaves out.",
@@ -762,6 +788,11 @@ func TestNotes(t *testing.T) {
 			"We should not take for broken what may well be meant.",
 			func(w *world) { w.gold.SetAnnotations(nil) },
 			"claims of databases.example.org without a selector get no class: none is marked default",
+		},
+		"ExcludedAndAsksForNothing": {
+			"We should not take a claim for lost that nobody asked to bind.",
+			func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
+			"claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
 		},
 		"Rollout": {
 			"We should tell of a rollout, which is normal.",
