@@ -51,9 +51,10 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 
 // defaultFaults are those of the default classes of a seat.
 func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*selector.Class) (faults []defaultFault) {
-	if len(defaults) > 1 {
-		names := make([]string, len(defaults))
-		for n, c := range defaults {
+	offered := slices.DeleteFunc(slices.Clone(defaults), func(c *selector.Class) bool { return c.Cordoned })
+	if len(offered) > 1 {
+		names := make([]string, len(offered))
+		for n, c := range offered {
 			names[n] = resourceName(c)
 		}
 		in := ""
@@ -62,12 +63,18 @@ func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*select
 		}
 		faults = append(faults, defaultFault{
 			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s",
-				len(defaults), in, selector.List(names)),
+				len(offered), in, selector.List(names)),
 			do: setDefault(names[0]),
 		})
 	}
 	for _, c := range defaults {
-		if c.Cordoned {
+		switch {
+		case c.Cordoned && len(offered) > 0:
+			faults = append(faults, defaultFault{
+				where: resourceName(c), what: "it is a default of %s besides " + resourceName(offered[0]) + ", and cordoned, so no claim gets it",
+				do: setDefault(resourceName(offered[0])),
+			})
+		case c.Cordoned:
 			faults = append(faults, defaultFault{
 				where: resourceName(c), what: "it is the default of %s and cordoned, so no claim gets it",
 				do: fmt.Sprintf("kubectl annotate %s %s-, or make another class the default: %s",

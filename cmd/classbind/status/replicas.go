@@ -38,18 +38,26 @@ func (i *installation) readReplicas(ctx context.Context) {
 // issuer says who issues the certificates, as --certs of the Deployment does. It is empty
 // if there is no Deployment that can be read.
 func (i *installation) issuer() string {
+	switch {
+	case len(i.deployments) == 0:
+		return ""
+	case i.hasArgument("--certs=" + certManager):
+		return certManager
+	}
+	return selfSigned
+}
+
+// hasArgument says whether a container of the Deployments has an argument.
+func (i *installation) hasArgument(argument string) bool {
 	for n := range i.deployments {
 		for _, c := range i.deployments[n].Spec.Template.Spec.Containers {
 			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
-			if strings.Contains(arguments, "--certs="+certManager) {
-				return certManager
+			if strings.Contains(arguments, argument) {
+				return true
 			}
 		}
 	}
-	if len(i.deployments) == 0 {
-		return ""
-	}
-	return selfSigned
+	return false
 }
 
 // checkReplicas says whether replicas answer, and one leads.

@@ -53,6 +53,12 @@ var rightsOfIssuer = map[string][]right{
 	},
 }
 
+// rightsOfMetrics are those that it needs besides for --metrics-secure.
+var rightsOfMetrics = []right{
+	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: "create"},
+	{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: "create"},
+}
+
 // lack of rights.
 type lack struct {
 	where, do string
@@ -82,7 +88,11 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 	if issuer == certManager {
 		deploy += "/" + certManager
 	}
-	add("serviceaccounts/"+i.own+"/classbind", deploy, slices.Concat(ownRights, rightsOfIssuer[issuer])...)
+	rights := slices.Concat(ownRights, rightsOfIssuer[issuer])
+	if i.hasArgument("--metrics-secure") {
+		rights = append(rights, rightsOfMetrics...)
+	}
+	add("serviceaccounts/"+i.own+"/classbind", deploy, rights...)
 	for _, k := range i.classKinds {
 		add("classkind/"+k.Name, permit, rightTo(k.Name, "list watch"))
 	}

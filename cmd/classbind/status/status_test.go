@@ -288,6 +288,18 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{`rights: serviceaccounts/classbind-system/classbind: system:serviceaccount:classbind-system:classbind may not list secrets, "classbind-tls"`},
 		},
+		"RoleOfMetricsMissing": {
+			reason: "We should ask for the rights that go with secure metrics.",
+			change: func(w *world) {
+				w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--metrics-secure"}
+				w.denied = []string{"create tokenreviews", "create subjectaccessreviews"}
+			},
+			want: []string{"classbind may not create tokenreviews of authentication.k8s.io; create subjectaccessreviews of authorization.k8s.io"},
+		},
+		"RoleOfMetricsNotNeeded": {
+			reason: "We should not ask for rights that nobody uses.",
+			change: func(w *world) { w.denied = []string{"create tokenreviews", "create subjectaccessreviews"} },
+		},
 		"LateBindingNotPermitted": {
 			reason: "We should ask about claims where they are bound later, and only there.",
 			change: func(w *world) { w.denied = []string{"patch databases", "patch persistentvolumeclaims"} },
@@ -381,6 +393,15 @@ func TestStatus(t *testing.T) {
 				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
 			},
 			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
+		},
+		"OneOfTwoDefaultsCordoned": {
+			reason: "We should not say that claims get a class that is cordoned, and leave one default.",
+			change: func(w *world) {
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				w.more = append(w.more, second)
+			},
+			want: []string{"default classes: golds.example.org/second: it is a default of databases.example.org besides golds.example.org/gold, and cordoned, so no claim gets it"},
 		},
 		"DefaultOfTwoCordoned": {
 			reason: "We should find a class once, whatever it is the default of.",
@@ -873,7 +894,7 @@ func TestWithoutLeader(t *testing.T) {
 // TestOwnRights compares the rights with those of deploy/.
 func TestOwnRights(t *testing.T) {
 	for file, rights := range map[string][]right{
-		"base":                    ownRights,
+		"base":                    slices.Concat(ownRights, rightsOfMetrics),
 		"components/self-signed":  rightsOfIssuer[selfSigned],
 		"components/cert-manager": rightsOfIssuer[certManager],
 	} {
@@ -888,9 +909,6 @@ func TestOwnRights(t *testing.T) {
 			}
 			for _, rule := range role.Rules {
 				for _, group := range rule.APIGroups {
-					if group == "authentication.k8s.io" || group == "authorization.k8s.io" {
-						continue // For the metrics alone.
-					}
 					for _, resource := range rule.Resources {
 						for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
 							for _, verb := range rule.Verbs {
