@@ -116,21 +116,40 @@ func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string
 		s.found(where, fmt.Sprintf("kubectl scale --namespace %s deployment/%s --replicas=2", d.Namespace, d.Name), "it is scaled to 0")
 	case ready == 0:
 		s.found(where, logsCommand(d.Namespace), "no replica is ready, of %d%s", wanted, waiting(pods))
-	case ready < wanted:
+	case isStuck(d):
+		s.found(where, logsCommand(d.Namespace)+"; or go back: kubectl rollout undo --namespace "+d.Namespace+" deployment/"+d.Name,
+			"its rollout does not go on: %d of %d replicas are updated%s", d.Status.UpdatedReplicas, wanted, waiting(pods))
+	case ready < wanted && (wanted-ready > unavailable || waiting(pods) != ""):
 		s.found(where, logsCommand(d.Namespace), "only %d of %d replicas are ready%s", ready, wanted, waiting(pods))
+	case ready < wanted:
+		s.note("only %d of %d replicas are ready, as in a drain: if it stays so, %s", ready, wanted, logsCommand(d.Namespace))
 	}
 	state := fmt.Sprintf("%d of %d ready", ready, wanted)
-	if image := imageOf(d.Spec.Template.Spec.Containers); image != "" {
+	updated := d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas
+	if image := imageOf(d.Spec.Template.Spec.Containers); image != "" && updated {
 		state += ", of " + image
 	}
 	return state
 }
 
+// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at
+// a time.
+const unavailable = 1
+
+// isStuck says that the Deployment's controller gave a rollout up.
+func isStuck(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+	})
+}
+
 // waiting is the reason why a container of the pods does not run, with a colon before it.
+// A pod that is being made has none.
 func waiting(pods []corev1.Pod) string {
+	usual := []string{"", "ContainerCreating", "PodInitializing"}
 	for n := range pods {
 		for _, c := range pods[n].Status.ContainerStatuses {
-			if w := c.State.Waiting; w != nil && w.Reason != "" {
+			if w := c.State.Waiting; w != nil && !slices.Contains(usual, w.Reason) {
 				return fmt.Sprintf(": pod %s: %s", pods[n].Name, w.Reason)
 			}
 		}

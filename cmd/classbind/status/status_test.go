@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 		deployment: &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
 			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}},
-			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, ReadyReplicas: 2},
+			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
 		lease: &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
@@ -439,11 +439,24 @@ func TestStatus(t *testing.T) {
 			reason: "We should say that a replica is missing, and why.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 1
-				pulls := w.pod("b", "classbind:v1")
-				pulls.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+				waits(w.pod("b", "classbind:v1"), "ImagePullBackOff")
 				w.pod("a", "classbind:v1")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod b: ImagePullBackOff"},
+		},
+		"TwoReplicasOfFour": {
+			reason: "We should not take for a drain what it may not do.",
+			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(4)) },
+			want:   []string{"replicas: deployments/classbind-system/classbind: only 2 of 4 replicas are ready"},
+		},
+		"RolloutStuck": {
+			reason: "We should say that a rollout does not go on while the pods of before are ready.",
+			change: func(w *world) {
+				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
+				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+				waits(w.pod("c", "classbind:v1"), "ErrImagePull")
+			},
+			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
 		"OutsideTheCluster": {
 			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
@@ -641,6 +654,11 @@ func (w *world) pod(name, image string) *corev1.Pod {
 	return p
 }
 
+// waits says why the container of a pod does not run.
+func waits(p *corev1.Pod, reason string) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+}
+
 // older is a class kind that was registered first, with a default class of its own.
 func (w *world) older(ready metav1.ConditionStatus, reason string) {
 	irons := w.classKind.DeepCopy()
@@ -825,6 +843,14 @@ func TestNotes(t *testing.T) {
 			func(w *world) { w.pod("a", "classbind:v0"); w.pod("b", "classbind:v0") },
 			"replicas differ in their image, as in a rollout: 2 of classbind:v0, 0 of classbind:v1",
 		},
+		"Drain": {
+			"We should not take a drain for broken that the PodDisruptionBudget allows.",
+			func(w *world) {
+				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b", "classbind:v1"), "ContainerCreating")
+			},
+			"only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
+		},
 		"OtherCertificates": {
 			"We should tell of a CA that is still trusted.",
 			func(w *world) {
@@ -858,6 +884,16 @@ func TestNotes(t *testing.T) {
 			require.NoError(t, err)
 			assert.Contains(t, string(table), "Note: "+tc.want+"\n", tc.reason)
 		})
+	}
+}
+
+func TestImageOfAll(t *testing.T) {
+	w := newWorld(t)
+	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
+		w.deployment.Status.UpdatedReplicas = updated
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
 	}
 }
 
