@@ -114,12 +114,12 @@ func (o *options) validate() error {
 	return err
 }
 
-func (o *options) run(ctx context.Context, out, warnings io.Writer) error {
-	config, err := o.cluster.Config(warnings, "")
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	config, err := o.cluster.Config(progress, "")
 	if err != nil {
 		return exit.AsFailed(err)
 	}
-	i, err := newInstallation(config, o.own)
+	i, err := newInstallation(config, o.own, progress)
 	if err != nil {
 		return exit.AsFailed(err)
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -40,6 +41,10 @@ type installation struct {
 	allowed func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error)
 	own     string // namespace of classbind
 	now     time.Time
+	// renewal is the pause between two looks at a Lease that seems to be held no more,
+	// of which progress tells.
+	renewal  time.Duration
+	progress io.Writer
 
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
@@ -73,7 +78,7 @@ type served struct {
 	err error
 }
 
-func newInstallation(config *rest.Config, own string) (*installation, error) {
+func newInstallation(config *rest.Config, own string, progress io.Writer) (*installation, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
@@ -94,7 +99,9 @@ func newInstallation(config *rest.Config, own string) (*installation, error) {
 	allowed := func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
 		return mayDo(ctx, api, account, what)
 	}
-	return &installation{api: api, reader: reader, allowed: allowed, own: own, now: time.Now()}, nil
+	return &installation{
+		api: api, reader: reader, allowed: allowed, own: own, now: time.Now(), renewal: renewal, progress: progress,
+	}, nil
 }
 
 // read what several sections need. Without the registrations there is nothing to say.

@@ -25,14 +25,33 @@ func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
 	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
 	i.deployments = deployments.Items
+	lease := i.readLease(ctx)
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	switch renewed := lease.Spec.RenewTime; {
+	case i.leader == "" || renewed == nil:
+	case i.now.Before(renewed.Add(lasts)):
+		i.leads = true
+	default: // Or the clock here is ahead of the leader's.
+		_, _ = fmt.Fprintf(i.progress, "the Lease of the leader is not renewed, by the clock here: looking again in %s\n", i.renewal)
+		select {
+		case <-time.After(i.renewal):
+			again := i.readLease(ctx)
+			i.leads = i.leader != "" && !again.Spec.RenewTime.Equal(renewed)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// renewal is longer than a leader takes to renew its Lease, which is 2 s.
+const renewal = 3 * time.Second
+
+// readLease of the leader, empty if there is none.
+func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
 	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1alpha1.LeaderLease}, lease)
 	i.leaderErr = client.IgnoreNotFound(err)
 	i.leader = ptr.Deref(lease.Spec.HolderIdentity, "")
-	if renewed := lease.Spec.RenewTime; i.leader != "" && renewed != nil {
-		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-		i.leads = i.now.Before(renewed.Add(lasts))
-	}
+	return lease
 }
 
 // issuer says who issues the certificates, as --certs of the Deployment does. It is empty

@@ -67,6 +67,10 @@ type world struct {
 	denied []string
 	// unread are the kinds that the user may not read. down are those for which nobody answers.
 	unread, down []string
+	// renewed says that the leader renews its Lease between any two looks.
+	renewed bool
+	// progress is what the command says meanwhile.
+	progress strings.Builder
 }
 
 func newWorld(t *testing.T) *world {
@@ -220,7 +224,16 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			if err := w.refuse(kindOf(o)); err != nil {
 				return err
 			}
-			return c.Get(ctx, key, o, opts...)
+			if err := c.Get(ctx, key, o, opts...); err != nil || !w.renewed {
+				return err
+			}
+			lease, ok := o.(*coordinationv1.Lease)
+			if !ok {
+				return nil
+			}
+			next := lease.DeepCopy()
+			next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(time.Second)
+			return c.Update(ctx, next)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err := w.refuse(kindOf(list)); err != nil {
@@ -229,7 +242,7 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i := &installation{api: api, reader: w, own: own, now: time.Now(), allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+	i := &installation{api: api, reader: w, own: own, now: time.Now(), renewal: time.Millisecond, progress: &w.progress, allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
 		assert.Equal(t, "system:serviceaccount:classbind-system:classbind", account)
 		return !slices.Contains(w.denied, what.Verb+" "+what.Resource), w.refuse("SubjectAccessReview")
 	}}
@@ -895,6 +908,22 @@ func TestImageOfAll(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
 	}
+}
+
+func TestClockAhead(t *testing.T) {
+	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
+		w := newWorld(t)
+		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
+		w.renewed = renewed
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
+		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
+	}
+	w := newWorld(t)
+	_, err := w.report(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
 }
 
 // TestOverruledOnce has the leader say already that a default StorageClass overrules.
