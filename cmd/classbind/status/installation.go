@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,10 +112,14 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	i.lacks, i.lacksErr = i.missingRights(ctx)
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
 	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
 	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)
+	if namespace := i.elsewhere(ctx); namespace != "" {
+		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and nothing of it is in %[2]s: "+
+			"--classbind-namespace %[1]s", namespace, i.own)
+	}
+	i.lacks, i.lacksErr = i.missingRights(ctx)
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
 	for _, k := range i.claimKinds {
 		i.resolve(ctx, "claimkind/"+k.Name, k.Name, "create")
@@ -132,6 +138,34 @@ func (i *installation) read(ctx context.Context) (err error) {
 		i.classes[k.Name] = classes
 	}
 	return nil
+}
+
+// elsewhere is the namespace of the Service in all webhook entries, if it is another than
+// classbind's own, and nothing of classbind is there. It is empty if that is not known.
+func (i *installation) elsewhere(ctx context.Context) string {
+	in := map[string]bool{}
+	add := func(c *admissionregistrationv1.WebhookClientConfig) {
+		if c.Service != nil {
+			in[c.Service.Namespace] = true
+		}
+	}
+	for n := range i.claimEntries.Webhooks {
+		add(&i.claimEntries.Webhooks[n].ClientConfig)
+	}
+	for n := range i.classEntries.Webhooks {
+		add(&i.classEntries.Webhooks[n].ClientConfig)
+	}
+	if len(in) != 1 || in[i.own] || i.deploymentsErr != nil || len(i.deployments) > 0 {
+		return ""
+	}
+	for name, o := range map[string]client.Object{
+		v1alpha1.LeaderLease: &coordinationv1.Lease{}, v1alpha1.CASecret: &corev1.Secret{}, v1alpha1.TLSSecret: &corev1.Secret{},
+	} {
+		if err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, o); !apierrors.IsNotFound(err) {
+			return ""
+		}
+	}
+	return slices.Collect(maps.Keys(in))[0]
 }
 
 func (i *installation) resolve(ctx context.Context, registration, name string, verbs ...string) served {

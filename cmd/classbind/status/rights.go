@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -92,7 +93,7 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 	if i.hasArgument("--metrics-secure") {
 		rights = append(rights, rightsOfMetrics...)
 	}
-	add("serviceaccounts/"+i.own+"/classbind", deploy, rights...)
+	add("serviceaccounts/"+i.own+"/"+i.serviceAccount(), deploy, rights...)
 	for _, k := range i.classKinds {
 		add("classkind/"+k.Name, permit, rightTo(k.Name, "list watch"))
 	}
@@ -126,7 +127,17 @@ func checkRights(_ context.Context, i *installation, s *Section) {
 }
 
 // account of classbind.
-func (i *installation) account() string { return "system:serviceaccount:" + i.own + ":classbind" }
+func (i *installation) account() string {
+	return "system:serviceaccount:" + i.own + ":" + i.serviceAccount()
+}
+
+// serviceAccount is that of the Deployment, or that of deploy/ if none was read.
+func (i *installation) serviceAccount() string {
+	if len(i.deployments) == 0 {
+		return "classbind"
+	}
+	return cmp.Or(i.deployments[0].Spec.Template.Spec.ServiceAccountName, "default")
+}
 
 func rightTo(name, verbs string) right {
 	plural, group, _ := strings.Cut(name, ".")

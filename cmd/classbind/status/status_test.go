@@ -67,6 +67,8 @@ type world struct {
 	denied []string
 	// unread are the kinds that the user may not read. down are those for which nobody answers.
 	unread, down []string
+	// namespace of classbind, as the flag has it.
+	namespace string
 	// renewed says that the leader renews its Lease between any two looks.
 	renewed bool
 	// progress is what the command says meanwhile.
@@ -80,10 +82,13 @@ func newWorld(t *testing.T) *world {
 	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
 	guarded := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured}
 	w := &world{
+		namespace: own,
 		deployment: &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
-			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}},
-			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				ServiceAccountName: "classbind", Containers: []corev1.Container{{Image: "classbind:v1"}},
+			}}},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
 		lease: &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
@@ -242,8 +247,8 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i := &installation{api: api, reader: w, own: own, now: time.Now(), renewal: time.Millisecond, progress: &w.progress, allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
-		assert.Equal(t, "system:serviceaccount:classbind-system:classbind", account)
+	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress, allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+		assert.Equal(t, "system:serviceaccount:"+w.namespace+":"+w.deployment.Spec.Template.Spec.ServiceAccountName, account)
 		return !slices.Contains(w.denied, what.Verb+" "+what.Resource), w.refuse("SubjectAccessReview")
 	}}
 	if err := i.read(t.Context()); err != nil {
@@ -312,6 +317,14 @@ func TestStatus(t *testing.T) {
 		"RoleOfMetricsNotNeeded": {
 			reason: "We should not ask for rights that nobody uses.",
 			change: func(w *world) { w.denied = []string{"create tokenreviews", "create subjectaccessreviews"} },
+		},
+		"RoleOfAnotherAccountMissing": {
+			reason: "We should ask about the account that replicas have.",
+			change: func(w *world) {
+				w.deployment.Spec.Template.Spec.ServiceAccountName = "binder"
+				w.denied = []string{"create events"}
+			},
+			want: []string{"rights: serviceaccounts/classbind-system/binder: system:serviceaccount:classbind-system:binder may not create events"},
 		},
 		"LateBindingNotPermitted": {
 			reason: "We should ask about claims where they are bound later, and only there.",
@@ -907,6 +920,38 @@ func TestImageOfAll(t *testing.T) {
 		report, err := w.report(t)
 		require.NoError(t, err)
 		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
+	}
+}
+
+// TestElsewhere has the wrong namespace in the flag.
+func TestElsewhere(t *testing.T) {
+	const want = "classbind is in namespace classbind-system, where the API server asks it, and nothing of it is in others: --classbind-namespace classbind-system"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"Nothing":    {"We should say where classbind is.", func(*world) {}, want},
+		"Unread":     {"We should not say so of what we may not read.", func(w *world) { w.unread = []string{"Secret"} }, ""},
+		"Lease":      {"We should look at a namespace with a Lease.", func(w *world) { w.lease.Namespace = "others" }, ""},
+		"Secret":     {"We should look at a namespace with a Secret.", func(w *world) { w.secret.Namespace = "others" }, ""},
+		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
+		"URL": {"We should not guess where a URL leads.", func(w *world) {
+			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig, w.classes.Webhooks[0].ClientConfig = at, at, at
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			w.namespace = "others"
+			_, err := w.report(t)
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.EqualError(t, err, tc.want, tc.reason)
+		})
 	}
 }
 
