@@ -30,6 +30,7 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		s.unread("the labels of namespaces", err)
 	}
 	all := 0
+	var failed []string
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		found := i.served["claimkind/"+k.Name]
@@ -42,14 +43,28 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
+			failed = append(failed, k.Name)
 		}
 		if !c.complete {
-			s.Unread = append(s.Unread, "whether the classes of all claims of "+k.Name+" are there: some kinds of them were not read")
+			s.Unread = append(s.Unread, Unread{
+				What: "whether the classes of all claims of " + k.Name + " are there", Why: "some kinds of them were not read", Do: doReadKinds,
+			})
 		}
 		all += c.all
 		c.report(s)
 	}
-	s.Summary = fmt.Sprintf("%d read", all)
+	s.Summary = without(failed, all, fmt.Sprintf("%d read", all))
+}
+
+// without qualifies a summary of so many objects by the kinds that were not read.
+func without(kinds []string, objects int, summary string) string {
+	switch {
+	case len(kinds) == 0:
+		return summary
+	case objects == 0:
+		return notRead
+	}
+	return summary + ", without those of " + selector.List(kinds)
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.

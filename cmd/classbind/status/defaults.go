@@ -46,7 +46,8 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 		s.found(where, fmt.Sprintf(f.do, strings.Join(claimKinds, ",")), f.what, strings.Join(claimKinds, ", "))
 	}
 	slices.SortFunc(s.Findings, func(a, b Finding) int { return strings.Compare(a.Where+a.What, b.Where+b.What) })
-	s.Summary = fmt.Sprintf("%d of %d claim kinds have one", with, len(i.claimKinds))
+	unread := slices.Sorted(maps.Keys(i.classesErr))
+	s.Summary = without(unread, len(i.classes), fmt.Sprintf("%d of %d claim kinds have one", with, len(i.claimKinds)))
 }
 
 // defaultFaults are those of the default classes of a seat.
@@ -117,7 +118,7 @@ func checkWeights(_ context.Context, i *installation, s *Section) {
 			s.found("classkind/"+name, do+" into each", "the weights of %d more classes count as 1", more)
 		}
 	}
-	s.Summary = fmt.Sprintf("of %d classes", all)
+	s.Summary = without(slices.Sorted(maps.Keys(i.classesErr)), all, fmt.Sprintf("of %d classes", all))
 }
 
 // resourceName is the class as set-default takes it.

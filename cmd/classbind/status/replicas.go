@@ -83,6 +83,7 @@ func (i *installation) hasArgument(argument string) bool {
 func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {
+		summary = append(summary, "Deployment "+notRead)
 		s.unread("the Deployments of "+i.own, i.deploymentsErr)
 	}
 	pods := &corev1.PodList{}
@@ -96,6 +97,7 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	where := "leases/" + i.own + "/" + v1alpha1.LeaderLease
 	switch {
 	case i.leaderErr != nil:
+		summary = append(summary, "Lease "+notRead)
 		s.unread("the Lease "+where, i.leaderErr)
 	case i.leads:
 		summary = append(summary, "the leader is "+i.leader)

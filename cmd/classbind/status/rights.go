@@ -119,6 +119,7 @@ func (i *installation) isLacked(where string) bool {
 func checkRights(_ context.Context, i *installation, s *Section) {
 	s.Summary = "of " + i.account()
 	if i.lacksErr != nil {
+		s.Summary += ", not all read"
 		s.unread("what "+i.account()+" may do", i.lacksErr)
 	}
 	for _, l := range i.lacks {

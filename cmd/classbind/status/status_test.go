@@ -798,10 +798,14 @@ func TestCertificates(t *testing.T) {
 
 // TestUnread has a user who may not read something, or an API server that does not answer.
 func TestUnread(t *testing.T) {
-	for kind, unknown := range map[string][]string{
-		"Deployment": {"replicas"}, "Pod": {"replicas"}, "Lease": {"replicas"}, "Secret": {"certificates"}, "SubjectAccessReview": {"rights"},
-		"MutatingWebhookConfiguration": {"webhook entries"}, "ValidatingWebhookConfiguration": {"webhook entries"},
-		"Classes": {"default classes", "weights", "claims"}, "Database": {"claims"}, "StorageClass": {"claims"}, "Namespace": {"claims"},
+	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
+		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
+		"Secret": {"certificates": "not read"}, "SubjectAccessReview": {"rights": ", not all read"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 1 for classes"},
+		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
+		"Classes":                        {"default classes": "not read", "weights": "not read", "claims": "2 read"},
+		"Database":                       {"claims": "1 read, without those of databases.example.org"},
+		"StorageClass":                   {"claims": "2 read"}, "Namespace": {"claims": "2 read"},
 	} {
 		for status, set := range map[int]func(*world){
 			0:           func(w *world) { w.unread = []string{kind} },
@@ -818,11 +822,14 @@ func TestUnread(t *testing.T) {
 			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
 			for _, s := range report.Sections {
 				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
-				assert.Equal(t, slices.Contains(unknown, s.Name), s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				summary, is := unknown[s.Name]
+				assert.Equal(t, is, s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				assert.Contains(t, s.Summary, summary, "We should give no number of what we did not read.")
 			}
 			table, err := report.table()
 			require.NoError(t, err)
-			assert.Contains(t, string(table), "\nNot read: ")
+			assert.Contains(t, string(table), map[int]string{0: "\n  Do: " + doGetRights, exit.Failed: "\n  Do: " + doTryAgain}[status])
+			assert.Equal(t, 1, strings.Count(string(table), doGetRights)+strings.Count(string(table), doTryAgain), "We should put together what the same helps.")
 		}
 	}
 	w := newWorld(t)
