@@ -3,10 +3,12 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -20,8 +22,16 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
+// requestTimeout is for each request: an API server that accepts it may never answer.
+// No command watches, which takes longer.
+const requestTimeout = 30 * time.Second
+
 // Flags name the cluster.
-type Flags struct{ kubeconfig, context string }
+type Flags struct {
+	kubeconfig, context string
+	// timeout of a request, for tests; 0 is requestTimeout.
+	timeout time.Duration
+}
 
 // Add the flags to those of a command.
 func (f *Flags) Add(fs *pflag.FlagSet) {
@@ -41,6 +51,7 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
 			"and one of its contexts with --context%s", err, instead)
 	}
+	config.Timeout = cmp.Or(f.timeout, requestTimeout)
 	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
 	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
