@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,14 @@ type Flags struct {
 func (f *Flags) Add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// Complete the values of a command's flags, that of --context by nothing.
+func (*Flags) Complete(c *cobra.Command, flags map[string]cobra.CompletionFunc) {
+	flags["context"] = cobra.NoFileCompletions
+	for flag, complete := range flags {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
+	}
 }
 
 // Config returns the configuration of the cluster. Its warnings go to a writer. The

@@ -58,7 +58,6 @@ classes that it asked for and may not get, and those that one label kept out.
 Nothing is created or changed.
 
 The registrations and classes are those of the cluster, which you need to be
-The registrations and classes are those of the cluster, which you need to be
 allowed to list; or, with --classes, those of files, and no cluster is asked; or,
 with --with, those of the cluster as if files were applied to it. Such files have
 ClaimKinds, ClassKinds and classes; other objects in them are passed over, and so
@@ -122,18 +121,15 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
-	for flag, complete := range map[string]cobra.CompletionFunc{
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
 		"output":    output.Complete,
 		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"with":      cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"namespace": cobra.NoFileCompletions,
-		"context":   cobra.NoFileCompletions,
 
 		"classbind-namespace": cobra.NoFileCompletions,
-	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
-	}
+	})
 	return c
 }
 

@@ -89,13 +89,10 @@ func NewCommand() *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsFailed(err) })
-	for flag, complete := range map[string]cobra.CompletionFunc{
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
 		"output":              output.Complete,
 		"classbind-namespace": cobra.NoFileCompletions,
-		"context":             cobra.NoFileCompletions,
-	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
-	}
+	})
 	return c
 }
 
