@@ -166,7 +166,8 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
 	}
-	if ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonStale {
+	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Reason == v1alpha1.ReasonStale {
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
 	found, err := r.resolve(ctx, ck.Name, "list", "watch")

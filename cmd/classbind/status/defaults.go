@@ -72,8 +72,8 @@ func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*select
 		switch {
 		case c.Cordoned && len(offered) > 0:
 			faults = append(faults, defaultFault{
-				where: resourceName(c), what: "it is a default of %s besides " + resourceName(offered[0]) + ", and cordoned, so no claim gets it",
-				do: setDefault(resourceName(offered[0])),
+				where: resourceName(c), do: setDefault(resourceName(offered[0])),
+				what: "it is a default of %s besides " + resourceName(offered[0]) + ", and cordoned, so no claim gets it",
 			})
 		case c.Cordoned:
 			faults = append(faults, defaultFault{

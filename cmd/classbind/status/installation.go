@@ -196,10 +196,13 @@ func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes
 // view of a claim kind, as the server has it, and whether all classes were read.
 func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
 	all, complete := i.classesOf(k)
-	offered := slices.DeleteFunc(all, func(c *selector.Classes) bool {
-		return slices.ContainsFunc(i.classKinds, func(ck v1alpha1.ClassKind) bool { return ck.Name == c.Kind.Name && connect.LeftOut(&ck) != nil })
-	})
-	return selector.NewView(selector.NewClaimKind(k), offered), complete
+	return selector.NewView(selector.NewClaimKind(k), slices.DeleteFunc(all, i.leavesOut)), complete
+}
+
+// leavesOut says that the server offers none of the classes.
+func (i *installation) leavesOut(classes *selector.Classes) bool {
+	n := slices.IndexFunc(i.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == classes.Kind.Name })
+	return connect.LeftOut(&i.classKinds[n]) != nil
 }
 
 // each visits all objects of a kind, a page at a time.
