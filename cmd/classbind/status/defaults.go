@@ -27,7 +27,7 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 		bySeat := v.DefaultsBySeat()
 		if len(bySeat) > 0 {
 			with++
-		} else if complete {
+		} else if all, _ := i.classesOf(k); complete && !slices.ContainsFunc(all, i.leavesOut) {
 			s.note("claims of %s without a selector get no class: none is marked default", k.Name)
 		}
 		for seat, defaults := range bySeat {

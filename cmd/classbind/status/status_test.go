@@ -920,6 +920,16 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+func TestNoNoteOfWhatFollows(t *testing.T) {
+	w := newWorld(t)
+	w.classKind.Status.Conditions = notReady
+	report, err := w.report(t)
+	require.NoError(t, err)
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.NotContains(t, string(table), "claims of databases.example.org without a selector", "We should not say that no class is marked, where its kind is left out.")
+}
+
 func TestImageOfAll(t *testing.T) {
 	w := newWorld(t)
 	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
