@@ -1,5 +1,7 @@
 package selector
 
+import "cmp"
+
 // ClassOf returns the class that a claim's reference names, nil if it is not known. If
 // it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
 // reference to a kind that is not among the classes says nothing. They are those of all
@@ -26,9 +28,11 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 		if class := s.find(className{in, to.name}); class != nil {
 			return class, ""
 		}
-		if missing = s.Kind.Name + "/" + to.name; in != "" {
-			missing = s.Kind.Name + "/" + in + "/" + to.name
+		name := to.name
+		if in != "" {
+			name = in + "/" + name
 		}
+		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
 	}
 	for _, p := range k.settledBy[1:] { // The first is the reference.
 		if value, _ := p.lookup(object); value != nil {

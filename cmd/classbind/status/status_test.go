@@ -819,7 +819,7 @@ func TestUnread(t *testing.T) {
 	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
 		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
 		"Secret": {"certificates": "not read"}, "SubjectAccessReview": {"rights": ", not all read"},
-		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 1 for classes"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
 		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
 		"Classes":                        {"default classes": "not read", "weights": "not read", "claims": "2 read"},
 		"Database":                       {"claims": "1 read, without those of databases.example.org"},
@@ -973,7 +973,8 @@ func TestElsewhere(t *testing.T) {
 		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
 		"URL": {"We should not guess where a URL leads.", func(w *world) {
 			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
-			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig, w.classes.Webhooks[0].ClientConfig = at, at, at
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
+			w.classes.Webhooks[0].ClientConfig, w.classes.Webhooks[1].ClientConfig = at, at
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
