@@ -19,7 +19,7 @@ import (
 type Schema struct {
 	root json.RawMessage
 	// shared are the schemas that others refer to. A CRD's has none.
-	shared SharedSchemas
+	shared map[string]json.RawMessage
 	// structural is the schema of a CRD: what it does not have is pruned, but for
 	// ofEveryObject.
 	structural bool
@@ -81,41 +81,31 @@ func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
 // SchemaOfOpenAPI returns the schema of a kind from the API server's OpenAPI v3 document
 // for its group and version.
 func SchemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*Schema, error) {
-	root, shared, err := FindInOpenAPI(document, kind)
-	if err != nil {
-		return nil, err
-	}
-	return &Schema{root: root, shared: shared}, nil
-}
-
-// SharedSchemas are the schemas of an OpenAPI v3 document, by name.
-type SharedSchemas map[string]json.RawMessage
-
-// At returns the schema that a reference leads to, nil if there is none.
-func (s SharedSchemas) At(ref string) json.RawMessage {
-	return s[strings.TrimPrefix(ref, "#/components/schemas/")]
-}
-
-// FindInOpenAPI returns the schema of a kind from such a document as it is, and those that
-// it may refer to.
-func FindInOpenAPI(document []byte, kind schema.GroupVersionKind) (json.RawMessage, SharedSchemas, error) {
 	var d struct {
 		Components struct {
-			Schemas SharedSchemas `json:"schemas"`
+			Schemas map[string]json.RawMessage `json:"schemas"`
 		} `json:"components"`
 	}
 	if err := json.Unmarshal(document, &d); err != nil {
-		return nil, nil, fmt.Errorf("cannot read the OpenAPI document: %w", err)
+		return nil, fmt.Errorf("cannot read the OpenAPI document: %w", err)
 	}
 	for _, root := range d.Components.Schemas {
 		var of struct {
 			Kinds []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 		}
 		if json.Unmarshal(root, &of) == nil && slices.Contains(of.Kinds, kind) {
-			return root, d.Components.Schemas, nil
+			return &Schema{root: root, shared: d.Components.Schemas}, nil
 		}
 	}
-	return nil, nil, errNoSchema
+	return nil, errNoSchema
+}
+
+// Root returns the schema as it is.
+func (s *Schema) Root() json.RawMessage { return s.root }
+
+// Shared returns the schema that a reference leads to, nil if there is none.
+func (s *Schema) Shared(ref string) json.RawMessage {
+	return s.shared[strings.TrimPrefix(ref, "#/components/schemas/")]
 }
 
 // fieldSchema is the schema of one field.
@@ -177,7 +167,7 @@ func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
 		}
 		switch {
 		case n.Ref != "":
-			raw = s.shared.At(n.Ref)
+			raw = s.Shared(n.Ref)
 		case n.Type == "" && n.Properties == nil && len(n.AllOf) == 1:
 			raw = n.AllOf[0]
 		default:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -72,6 +73,18 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
+
+// Until ends all requests of the clients that are made of a configuration with a context: discovery
+// takes none.
+func Until(ctx context.Context, config *rest.Config) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) { return next.RoundTrip(r.WithContext(ctx)) })
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Namespace of the kubeconfig's context.
 func (f *Flags) Namespace() (string, error) {

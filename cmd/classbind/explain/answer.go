@@ -150,22 +150,17 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 func because(e selector.Explanation) string {
 	d := e.Decision
 	kind, n := d.View.Kind, len(e.Candidates)
-	one, match := fmt.Sprintf("one of %d classes that", n), "match"
+	one, is, matches := fmt.Sprintf("one of %d classes that", n), "are", "match"
 	if n == 1 {
-		one, match = "the only class that", "matches"
+		one, is, matches = "the only class that", "is", "matches"
 	}
-	what := fmt.Sprintf("%s the selector %q", match, d.Claim.Selector)
+	text := fmt.Sprintf("%s %s the selector %q", one, matches, d.Claim.Selector)
 	switch {
-	case d.Claim.Selector == nil && n == 1:
-		what = "is marked default, and the claim has no class selector"
 	case d.Claim.Selector == nil:
-		what = "are marked default, and the claim has no class selector"
-	case d.Claim.Selector.Empty() && n == 1:
-		what = "is there, and the selector {} asks for any"
+		text = fmt.Sprintf("%s %s marked default, and the claim has no class selector", one, is)
 	case d.Claim.Selector.Empty():
-		what = "are there, and the selector {} asks for any"
+		text = fmt.Sprintf("%s %s there, and the selector {} asks for any", one, is)
 	}
-	text := one + " " + what
 	switch {
 	case n == 1:
 	case kind.Strategy.Depends != "":

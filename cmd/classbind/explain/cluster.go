@@ -2,12 +2,10 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -102,11 +100,7 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 		return nil, &notServedError{fmt.Errorf("the API server does not serve %s of %s", kind.Kind, version)}
 	}
 	if text, err := c.resolver.CRD(ctx, schema.GroupResource{Group: kind.Group, Resource: found.Name}.String()); err == nil {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := json.Unmarshal(text, crd); err != nil {
-			return nil, fmt.Errorf("cannot read the CRD of %s: %w", kind.Kind, brief.Error(err))
-		}
-		return schemaOfCRD(crd, kind.Version)
+		return schemaOfCRD(text, kind.Version)
 	}
 	document, err := c.resolver.OpenAPI(ctx, version)
 	if err != nil {
@@ -120,7 +114,7 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	return s, nil
 }
 
-func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
 	return c.reader.Classes(ctx, kind)
 }
 

@@ -11,9 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
 type object = map[string]any
@@ -139,6 +142,7 @@ func TestExplainCluster(t *testing.T) {
 		change(spec)
 		return list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
 	}
+	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
 	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
 	for name, tc := range map[string]struct {
@@ -149,6 +153,7 @@ func TestExplainCluster(t *testing.T) {
 		args   []string
 		status int
 		want   []string // parts of what is printed
+		notes  int      // about files
 	}{
 		"AsItIs": {
 			reason: "We should read weights from the annotation and from the field.",
@@ -303,7 +308,7 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) {
 				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = object{"spec": "a"}
 			},
-			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD of Database: "},
+			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "},
 		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
@@ -358,6 +363,79 @@ func TestExplainCluster(t *testing.T) {
 				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
 			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", which was registered first: `},
 		},
+		"WithKindAgain": {
+			reason: "We should know what the cluster says of a class kind that the files have, too.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "NotPermitted"))
+			},
+			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
+			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+		},
+		"WithWrongPath": {
+			reason: "We should compare the paths of the files with the schema of the cluster.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with:   strings.Replace(claimKind, "}}", `}, "spec": {"paths": {"classRef": ".spec.clasRef"}}}`, 1),
+			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: paths.classRef: the schema has no field .spec.clasRef: "},
+		},
+		"WithRightPath": {
+			reason: "We should not believe the status about other paths than those of the files.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["paths"].(object)["classRef"] = ".spec.clasRef" }, pruned)
+			},
+			with: claimKind,
+			want: []string{"Database team/mine: bound to "},
+		},
+		"WithSchema": {
+			reason: "We should not believe the status about another schema than that of the files.",
+			args:   []string{"--with", "new.yaml"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
+			},
+			with: databaseCRD,
+			want: []string{"Database team/mine: bound to "},
+		},
+		"ReferencePruned": {
+			reason: "We should believe the status about the paths of the cluster, as the server does.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
+			},
+			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "as it is"},
+		},
+		"PathsNotCompared": {
+			reason: "We should say that we cannot compare the paths.", args: []string{"--strict=false"},
+			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
+			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
+		},
+		"WithMistakes": {
+			reason: "We should not offer a class of a version that the cluster does not serve, and say what may be meant as a class.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with: documents(strings.ReplaceAll(goldClass, "example.org/v1", "example.org/v9"), strings.ReplaceAll(goldClass, "FastClass", "FastClas"), strings.ReplaceAll(goldClass, "FastClass", "SlowClass"), goldClaim,
+				`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}`),
+			want: []string{
+				"one of 3 classes", "SlowClass/gold",
+				`note: new.yaml, document 1: FastClass "gold" is left out: the API server does not serve FastClass of example.org/v9: set apiVersion to example.org/v1` + "\n" +
+					`note: new.yaml, document 2: FastClas "gold" is left out: no ClassKind registers example.org/v1 FastClas: did you mean fastclasses.example.org?` + "\n",
+			},
+			notes: 2,
+		},
+		"WithKindNotInstalled": {
+			reason: "We should not call a class mistaken whose kind is not installed.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
+			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
+		},
+		"WithKindThatResembles": {
+			reason: "We should say nothing of another kind that the cluster serves.",
+			args:   []string{"--with", "new.yaml", "--strict=false"},
+			change: func(a map[string]any) {
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
+					served("slowclasses", "SlowClass", false, "list", "watch"), served("fastclassess", "FastClases", false, "list"))
+			},
+			with: strings.ReplaceAll(goldClass, "FastClass", "FastClases"),
+			want: []string{"one of 2 classes"},
+		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",
 			args:   []string{"--with", "new.yaml"},
@@ -402,7 +480,7 @@ func TestExplainCluster(t *testing.T) {
 				assert.Contains(t, got.stdout+got.stderr, part, tc.reason)
 			}
 			if tc.status == 0 {
-				assert.Empty(t, got.stderr, tc.reason)
+				assert.Equal(t, tc.notes, strings.Count(got.stderr, "\n"), "%s: %s", tc.reason, got.stderr)
 				for path, accept := range api.accepted {
 					assert.Equal(t, path == "/apis/example.org/v1/fastclasses", strings.Contains(accept, "PartialObjectMetadata"),
 						"We should read metadata alone where it is enough, and only there: %s", path)
@@ -484,6 +562,21 @@ func TestExplainCompletes(t *testing.T) {
 			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
 			got := run(t, "", append([]string{"__complete", "--kubeconfig", "config"}, tc.args...)...)
 			assert.Equal(t, tc.want, got.stdout, tc.reason)
+		})
+	}
+}
+
+// TestExplainCompletesInTime has no one wait at a prompt for a cluster that does not answer.
+func TestExplainCompletesInTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+	for _, typed := range []string{"", "Database/"} {
+		t.Run(typed, func(t *testing.T) {
+			begin := time.Now()
+			got := run(t, "", "__complete", "--kubeconfig", "config", typed)
+			assert.Regexp(t, `^:[46]\n`, got.stdout, "We should offer nothing.")
+			assert.Less(t, time.Since(begin), connect.CompletionTimeout+2*time.Second, "We should not ask again and again.")
 		})
 	}
 }

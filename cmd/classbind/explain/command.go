@@ -60,8 +60,9 @@ Nothing is created or changed.
 The registrations and classes are those of the cluster, which you need to be
 allowed to list; or, with --classes, those of files, and no cluster is asked; or,
 with --with, those of the cluster as if files were applied to it. Such files have
-ClaimKinds, ClassKinds and classes; other objects in them are passed over, and so
-is, with a note, a file in a folder that is no manifest. A CRD among them says what
+ClaimKinds, ClassKinds and classes; other objects in them are passed over. With a note
+are a file in a folder that is no manifest, an object whose kind resembles a registered
+kind of classes, and a class of a version that is not served. A CRD among them says what
 the API server would say of a kind: its plural, its scope, its versions, and the
 schema that the paths of its ClaimKind and its claims must fit. Without it, the
 plural is guessed from the kind, and classes are namespaced if one has a namespace.
@@ -82,8 +83,8 @@ and with the reference to its class, its metadata, types, required fields, value
 the rules (CEL), within the API server's limits of cost. Rules that compare it with an
 older one do not apply. Not checked are other admission webhooks and policies, and of
 a kind without a CRD, such as PersistentVolumeClaim, anything but its fields. Where no
-schema is at hand, a field is wrong whose name resembles one that the ClaimKind reads,
-which the claim does not have. Claims of files are explained so unless --strict=false,
+schema is at hand, a field is wrong whose name resembles that of the selector or of the
+reference, which the claim does not have. Claims of files are explained so unless --strict=false,
 which takes them as they are written, without defaults; those of the cluster, which
 were stored, only with --strict.
 
@@ -235,6 +236,11 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	}
 	r, err := newRegistrations(ctx, w.source, o.own)
 	if err != nil {
+		return failed(err)
+	}
+	if err := r.leaveOut(ctx, w.files, func(d *document, why string) {
+		_, _ = fmt.Fprintf(progress, "note: %s: %s %q is left out: %s\n", d.where, d.GetKind(), d.GetName(), why)
+	}); err != nil {
 		return failed(err)
 	}
 	report := newReport()

@@ -121,9 +121,9 @@ func TestExplainReads(t *testing.T) {
 	dir := write(t, map[string]string{
 		"claims/a.yaml": documents("# A comment.", goldClaim), "claims/b.yml": other, "claims/c.json": strings.ReplaceAll(goldClaim, "mine", "third"),
 		"claims/readme.txt": "no claim", "claims/deep/d.yaml": strings.ReplaceAll(goldClaim, "mine", "deep"),
-		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/base.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/patch.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/kinds.yaml": registered,
-		"broken/kinds.yaml": registered, "broken/half.yaml": documents(goldClass, "metadata: {name: a}"), "unreadable/kinds.yaml": registered, "unreadable/class.yaml": "kind: [a",
-		"kindless/kinds.yaml": registered, "kindless/class.yaml": "apiVersion: v1\nmetadata: {name: a}\n", "list.yaml": `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
+		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/kind.yaml": "kind: a\n", "chart/tsconfig.json": "{\n  // A comment.\n  \"strict\": true\n}\n", "chart/template.yaml": "apiVersion: v1\nkind: Service\nmetadata: {{ .Values.metadata }}\n", "chart/base.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/patch.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/kinds.yaml": registered,
+		"broken/kinds.yaml": registered, "broken/half.yaml": documents(goldClass, "metadata: {name: a}"), "unreadable/kinds.yaml": registered, "unreadable/class.yaml": "apiVersion: v1\nkind: [a", "unreadable.json/kinds.yaml": registered, "unreadable.json/class.json": "{\n  \"apiVersion\": \"v1\",,}",
+		"kindless/kinds.yaml": registered, "kindless/class.yaml": documents(goldClass, "apiVersion: v1\nmetadata: {name: a}\n"), "list.yaml": `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
 		"empty/a.txt": "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,
 	})
 	t.Chdir(dir)
@@ -145,7 +145,8 @@ func TestExplainReads(t *testing.T) {
 		"NoManifests":     {reason: "We should pass over what is no manifest in a folder of classes.", args: []string{"-f", "claims/a.yaml", "--classes", "chart"}, want: []string{"mine"}},
 		"HalfAManifest":   {reason: "We should not pass over a part of a manifest.", args: []string{"-f", "claims", "--classes", "broken"}, err: "cannot read broken/half.yaml, document 2: it is no object of Kubernetes"},
 		"Unreadable":      {reason: "We should not pass over what we cannot read.", args: []string{"-f", "claims", "--classes", "unreadable"}, err: "cannot read unreadable/class.yaml, document 1: "},
-		"NoKind":          {reason: "We should not pass over a manifest without its kind.", args: []string{"-f", "claims", "--classes", "kindless"}, err: "cannot read kindless/class.yaml, document 1: it is no object of Kubernetes"},
+		"UnreadableJSON":  {reason: "We should not pass over what we cannot read.", args: []string{"-f", "claims", "--classes", "unreadable.json"}, err: "cannot read unreadable.json/class.json, document 1: "},
+		"NoKind":          {reason: "We should not pass over a manifest without its kind.", args: []string{"-f", "claims", "--classes", "kindless"}, err: "cannot read kindless/class.yaml, document 2: it is no object of Kubernetes"},
 		"NoManifestNamed": {reason: "We should not pass over a file that is named.", args: []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"}, err: "cannot read chart/values.yaml, document 1: it is no object of Kubernetes"},
 		"NoManifestClaim": {reason: "We should not pass over a claim.", args: []string{"-f", "chart", "--classes", "classes"}, err: "it is no object of Kubernetes"},
 		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
@@ -165,7 +166,7 @@ func TestExplainReads(t *testing.T) {
 				return
 			}
 			require.Zero(t, got.status, "%s: %s", tc.reason, got.stderr)
-			for _, file := range []string{"kustomization.yaml", "values.yaml", "dashboard.json", "items.yaml"} {
+			for _, file := range []string{"kustomization.yaml", "values.yaml", "dashboard.json", "items.yaml", "kind.yaml", "tsconfig.json", "template.yaml"} {
 				note := fmt.Sprintf("note: %q is left out: it is no manifest of Kubernetes\n", "chart/"+file)
 				assert.Equal(t, name == "NoManifests", strings.Contains(got.stderr, note), "We should say what we leave out: %s", got.stderr)
 			}

@@ -25,7 +25,7 @@ func (o *options) completeClaim(c *cobra.Command, _ []string, typed string) ([]c
 	if err != nil {
 		return nil, nothing
 	}
-	config.Timeout = connect.CompletionTimeout // Discovery takes no context.
+	connect.Until(ctx, config)
 	cluster, err := newCluster(config)
 	if err != nil {
 		return nil, nothing

@@ -2,12 +2,14 @@ package explain
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,8 +30,11 @@ type document struct {
 	where string
 }
 
-// errNoManifest says that no object of a file has an apiVersion or a kind.
-var errNoManifest = errors.New("it is no object of Kubernetes: it needs an apiVersion and a kind")
+// isObject says whether it is one of Kubernetes.
+func (d document) isObject() bool { return d.GetAPIVersion() != "" && d.GetKind() != "" }
+
+// apiVersion begins a line of nearly every manifest.
+var apiVersion = regexp.MustCompile(`(?m)^[\s{]*"?apiVersion"?:`)
 
 // fileReader reads files and standard input.
 type fileReader struct {
@@ -80,12 +85,19 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 			return nil
 		}
 		read = true
-		found, err := readFile(file)
-		if errors.Is(err, errNoManifest) && r.skip != nil {
+		text, err := os.ReadFile(file) //nolint:gosec // The user names the folder.
+		if err != nil {
+			return fmt.Errorf("cannot read: %w", err)
+		}
+		found, err := parse(bytes.NewReader(text), file)
+		if r.skip != nil && noManifest(text, found, err) {
 			r.skip(file)
 			return nil
 		}
 		all = append(all, found...)
+		if err == nil {
+			err = check(found)
+		}
 		return err
 	})
 	if err == nil && !read {
@@ -103,14 +115,31 @@ func readFile(path string) ([]document, error) {
 	return readDocuments(f, path)
 }
 
-// readDocuments reads strictly: with a duplicate field, the result would be arbitrary.
 func readDocuments(in io.Reader, name string) ([]document, error) {
+	all, err := parse(in, name)
+	if err == nil {
+		err = check(all)
+	}
+	return all, err
+}
+
+// noManifest says whether a file of a folder is for another program: it has objects, and none for
+// Kubernetes; or it cannot be parsed, and does not look like a manifest, or is a template of one.
+func noManifest(text []byte, parsed []document, err error) bool {
+	if err != nil {
+		return !apiVersion.Match(text) || bytes.Contains(text, []byte("{{"))
+	}
+	return len(parsed) > 0 && !slices.ContainsFunc(parsed, document.isObject)
+}
+
+// parse reads strictly: with a duplicate field, the result would be arbitrary.
+func parse(in io.Reader, name string) ([]document, error) {
 	var all []document
 	reader := yamlreader.NewYAMLReader(bufio.NewReader(in))
 	for n := 1; ; n++ {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return all, checkManifests(all)
+			return all, nil
 		}
 		where := fmt.Sprintf("%s, document %d", name, n)
 		if err != nil {
@@ -131,16 +160,11 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 	}
 }
 
-// checkManifests fails for the first object that lacks its apiVersion or its kind, with errNoManifest
-// if none of them has either.
-func checkManifests(all []document) error {
-	some := slices.ContainsFunc(all, func(d document) bool { return d.GetAPIVersion() != "" || d.GetKind() != "" })
+// check fails for the first document that is no object.
+func check(all []document) error {
 	for _, d := range all {
-		switch lacks := d.GetAPIVersion() == "" || d.GetKind() == ""; {
-		case lacks && some:
-			return fmt.Errorf("cannot read %s: %v", d.where, errNoManifest) //nolint:errorlint // The file is a manifest.
-		case lacks:
-			return fmt.Errorf("cannot read %s: %w", d.where, errNoManifest)
+		if !d.isObject() {
+			return fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", d.where)
 		}
 	}
 	return nil

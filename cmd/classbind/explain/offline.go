@@ -37,7 +37,8 @@ type files struct {
 	objects, claims []document
 }
 
-// newFiles reads the objects as the API server would if they were applied.
+// newFiles reads the objects as the API server would if they were applied. What it reads must not be there
+// twice. Other objects, such as the parts of a kustomization, may be.
 func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
 	seen := places{}
@@ -57,7 +58,7 @@ func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 // places of objects, by kind, namespace and name.
 type places map[string]string
 
-// add an object, which must not be there already. The parts of a kustomization that nobody reads may be.
+// add an object, which must not be there already.
 func (p places) add(d *document, namespace string) error {
 	id := fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), namespace, d.GetName())
 	if place, twice := p[id]; twice {
@@ -113,17 +114,15 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 // ownSchemas are the schemas of ClaimKinds and ClassKinds.
 var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
 	schemas := map[schema.GroupVersionKind]*objectSchema{}
-	for _, file := range []string{"claimkinds", "classkinds"} {
-		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + file + ".yaml")
+	for kind, plural := range map[string]string{"ClaimKind": "claimkinds", "ClassKind": "classkinds"} {
+		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + plural + ".yaml")
 		if err != nil {
 			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
 		}
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, definition); err != nil {
+		if text, err = yaml.YAMLToJSON(text); err != nil {
 			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
 		}
-		kind := v1alpha1.GroupVersion.WithKind(definition.Spec.Names.Kind)
-		if schemas[kind], err = schemaOfCRD(definition, kind.Version); err != nil {
+		if schemas[v1alpha1.GroupVersion.WithKind(kind)], err = schemaOfCRD(text, v1alpha1.GroupVersion.Version); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +132,9 @@ var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSche
 // definition is what the API server would say about the CRD's resource.
 type definition struct {
 	resource
-	crd *apiextensionsv1.CustomResourceDefinition
+	// served are the versions.
+	served []string
+	crd    []byte
 }
 
 func readCRD(d *document) (definition, error) {
@@ -141,22 +142,21 @@ func readCRD(d *document) (definition, error) {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
 	}
 	text, err := d.MarshalJSON()
-	r := definition{crd: &apiextensionsv1.CustomResourceDefinition{}}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err == nil {
-		err = json.Unmarshal(text, r.crd)
+		err = json.Unmarshal(text, crd)
 	}
 	if err != nil {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
 	}
-	spec := &r.crd.Spec
+	spec, r := &crd.Spec, definition{crd: text}
 	r.Group, r.Kind, r.namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
-	var served []string
 	for _, v := range spec.Versions {
 		if v.Served {
-			served = append(served, v.Name)
+			r.served = append(r.served, v.Name)
 		}
 	}
-	r.Version = preferred(served)
+	r.Version = preferred(r.served)
 	switch {
 	case r.Kind == "":
 		return cannot("spec.names.kind")
@@ -165,7 +165,6 @@ func readCRD(d *document) (definition, error) {
 	case r.Version == "":
 		return cannot("version in spec.versions that is served")
 	}
-	r.schema, _ = selector.SchemaOfCRD(text, r.Version) // Without one, there is nothing to compare.
 	return r, nil
 }
 
@@ -181,8 +180,8 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 	return f.claimKinds, f.classKinds, nil
 }
 
-// resolve finds a resource by its CRD, or else guesses it from the objects. A kind
-// without either counts as installed, and has no classes.
+// resolve finds a resource by its CRD, or else guesses it from the first object, so that a typing error
+// in a later one does not count. A kind without either counts as installed, and has no classes.
 func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
 	if found, ok := f.crds[name]; ok {
 		return found.resource, nil
@@ -192,7 +191,8 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 	var versions []string
 	for _, d := range slices.Concat(f.objects, f.claims) {
 		gvk := d.GroupVersionKind()
-		if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural.GroupResource().String() != name {
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		if plural.GroupResource().String() != name || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
 			continue
 		}
 		r.Kind = gvk.Kind
@@ -204,22 +204,27 @@ func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, 
 }
 
 func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	for name, c := range f.crds {
-		if c.GroupKind() != kind.GroupKind() {
-			continue
-		}
-		served := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return v.Served && v.Name == kind.Version
-		}
-		if !slices.ContainsFunc(c.crd.Spec.Versions, served) {
-			return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
-		}
+	switch name, c := f.definitionOf(kind.GroupKind()); {
+	case c == nil:
+		return nil, nil // Nothing is known of it.
+	case !slices.Contains(c.served, kind.Version):
+		return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
+	default:
 		return schemaOfCRD(c.crd, kind.Version)
 	}
-	return nil, nil // Nothing is known of it.
 }
 
-func (f *files) classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+// definitionOf a kind, nil where no CRD is among the files.
+func (f *files) definitionOf(kind schema.GroupKind) (name string, c *definition) {
+	for name, c := range f.crds {
+		if c.GroupKind() == kind {
+			return name, &c
+		}
+	}
+	return "", nil
+}
+
+func (f *files) classes(_ context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
 	classes, err := f.classList(kind)
 	if err != nil {
 		return nil, err

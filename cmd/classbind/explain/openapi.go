@@ -17,12 +17,12 @@ import (
 // CRD has it, its rules included, but refers to the schema of metadata. That of any other kind refers
 // to others, too; only the fields count there, because its values are checked in Go.
 func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSchema, error) {
-	raw, shared, err := selector.FindInOpenAPI(document, kind)
+	paths, err := selector.SchemaOfOpenAPI(document, kind)
 	if err != nil {
 		return nil, err
 	}
-	in := &inliner{shared: shared, left: maxInlined}
-	text, err := json.Marshal(in.inline(raw, nil))
+	in := &inliner{shared: paths.Shared, left: maxInlined}
+	text, err := json.Marshal(in.inline(paths.Root(), nil))
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the schema: %w", err)
 	}
@@ -31,10 +31,14 @@ func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSche
 		return nil, fmt.Errorf("cannot read the schema: %w", err)
 	}
 	s, err := newObjectSchema(root)
-	if err == nil && in.refers {
+	if err != nil {
+		return nil, err
+	}
+	s.paths = paths
+	if in.refers {
 		s.values, s.rules = nil, nil
 	}
-	return s, err
+	return s, nil
 }
 
 // maxInlined limits the fields of schemas that are put in the place of references, which may double with
@@ -46,7 +50,7 @@ const objectMetaRef = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1
 
 // inliner puts schemas in the place of references to them.
 type inliner struct {
-	shared selector.SharedSchemas
+	shared func(ref string) json.RawMessage
 	left   int
 	// refers says that there was a reference that no CRD has.
 	refers bool
@@ -82,7 +86,7 @@ func (n *inliner) inlineNode(node map[string]any, within []string) map[string]an
 		return anything()
 	case refers:
 		n.refers = true
-		shared := n.shared.At(ref)
+		shared := n.shared(ref)
 		if shared == nil || slices.Contains(within, ref) {
 			return anything()
 		}

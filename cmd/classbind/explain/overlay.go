@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,27 +21,33 @@ type overlay struct {
 
 func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
 	claimKinds, classKinds, err := o.cluster.registrations(ctx)
-	claimKinds = replace[v1alpha1.ClaimKind](claimKinds, o.files.claimKinds)
-	classKinds = replace[v1alpha1.ClassKind](classKinds, o.files.classKinds)
+	claimKinds = replace(claimKinds, o.files.claimKinds, func(old *v1alpha1.ClaimKind, next v1alpha1.ClaimKind) { old.Spec = next.Spec })
+	classKinds = replace(classKinds, o.files.classKinds, func(old *v1alpha1.ClassKind, next v1alpha1.ClassKind) { old.Spec = next.Spec })
+	for i := range claimKinds {
+		k := &claimKinds[i]
+		_, again := o.files.crds[k.Name]
+		if again || slices.ContainsFunc(o.files.claimKinds, func(next v1alpha1.ClaimKind) bool { return next.Name == k.Name }) {
+			meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionPathsValid) // It is about other paths, or another schema.
+		}
+	}
 	return claimKinds, classKinds, err
 }
 
-// replace returns all with next, which take the place of those of their names and are as old. The others
-// of next were created just now, at the same time.
+// replace returns all with next. Those of the same name keep all but what change takes of the next one,
+// such as their age and status. The others of next were created just now, at the same time.
 func replace[T any, P interface {
 	*T
 	metav1.Object
-}](all, next []T) []T {
+}](all, next []T, change func(P, T)) []T {
 	now := metav1.Now()
 	for _, t := range next {
 		i := slices.IndexFunc(all, func(old T) bool { return P(&old).GetName() == P(&t).GetName() })
-		if i < 0 {
-			P(&t).SetCreationTimestamp(now)
-			all = append(all, t)
+		if i >= 0 {
+			change(P(&all[i]), t)
 			continue
 		}
-		P(&t).SetCreationTimestamp(P(&all[i]).GetCreationTimestamp())
-		all[i] = t
+		P(&t).SetCreationTimestamp(now)
+		all = append(all, t)
 	}
 	return all
 }
@@ -48,28 +55,29 @@ func replace[T any, P interface {
 func (o *overlay) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
 	found, err := o.cluster.resolve(ctx, name, verbs...)
 	if added, ok := o.files.crds[name]; ok && notServed(err) {
+		added.new = true
 		return added.resource, nil
 	}
 	return found, err
 }
 
 func (o *overlay) schema(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	if s, err := o.files.schema(ctx, kind); s != nil || err != nil {
-		return s, err
+	if _, c := o.files.definitionOf(kind.GroupKind()); c != nil {
+		return o.files.schema(ctx, kind)
 	}
 	return o.cluster.schema(ctx, kind)
 }
 
-// classes of the cluster, with those of the files. A kind that only the files define has no others.
-func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+// classes of the cluster, with those of the files.
+func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind, of resource) (*selector.Classes, error) {
 	added, err := o.files.classList(kind)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := o.cluster.resolve(ctx, kind.Name, "list", "watch"); notServed(err) {
+	if of.new {
 		return selector.NewClasses(kind, added), nil
 	}
-	classes, err := o.cluster.classes(ctx, kind)
+	classes, err := o.cluster.classes(ctx, kind, of)
 	if err != nil {
 		return nil, err
 	}

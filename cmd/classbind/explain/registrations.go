@@ -24,7 +24,7 @@ type source interface {
 	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
 	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
 	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
-	classes(context.Context, *selector.ClassKind) (*selector.Classes, error)
+	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
 	// namespaceLabels are nil for a namespace that is not known.
@@ -35,8 +35,8 @@ type source interface {
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
-	// schema is nil where it is not known.
-	schema *selector.Schema
+	// new says that the cluster does not have it, but files that are put on top.
+	new bool
 	// guessed says that the scope is that of the objects that are known.
 	guessed bool
 }
@@ -119,6 +119,71 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
+// leaveOut removes the objects of files that would be classes, but for a mistake, and tells of each: their
+// version is not served, or their kind resembles one that a ClassKind registers.
+func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *document, why string)) error {
+	reasons := map[schema.GroupVersionKind]string{}
+	var kept []document
+	for i := range f.objects {
+		d := &f.objects[i]
+		kind := d.GroupVersionKind()
+		why, ok := reasons[kind]
+		if !ok {
+			var err error
+			if why, err = r.mistakenClass(ctx, kind); err != nil {
+				return fmt.Errorf("%s: %w", d.where, err)
+			}
+			reasons[kind] = why
+		}
+		if why != "" {
+			tell(d, why)
+			continue
+		}
+		kept = append(kept, *d)
+	}
+	f.objects = kept
+	return nil
+}
+
+// mistakenClass says why objects of a kind are no classes, empty if they are, or are not meant to be.
+func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVersionKind) (string, error) {
+	var registered []string
+	for i := range r.classKinds {
+		if name := r.classKinds[i].Name; schema.ParseGroupResource(name).Group == kind.Group {
+			registered = append(registered, name)
+		}
+	}
+	if len(registered) == 0 {
+		return "", nil
+	}
+	s, unserved := r.schemaOf(ctx, kind)
+	if s != nil || unserved != nil && !notServed(unserved) { // It is served, with or without a schema that can be read.
+		return "", nil
+	}
+	var meant []string
+	for _, name := range registered {
+		found, err := r.resolve(ctx, name, "list", "watch")
+		switch {
+		case notServed(err): // The view says so.
+		case err != nil:
+			return "", fmt.Errorf("cannot find the kind of the classes of %q: %w", name, err)
+		case found.Kind != kind.Kind:
+			meant = append(meant, name)
+		case unserved == nil: // Nobody knows the versions.
+			return "", nil
+		default:
+			return fmt.Sprintf("%v: set apiVersion to %s", unserved, found.GroupVersion()), nil
+		}
+	}
+	if k, _, err := r.claimKind(ctx, kind.GroupKind()); k != nil || err != nil {
+		return "", err
+	}
+	if of := nearestKind(kind, meant); of != "" {
+		return fmt.Sprintf("no ClassKind registers %s %s: did you mean %s?", kind.GroupVersion(), kind.Kind, of), nil
+	}
+	return "", nil
+}
+
 // view of a claim kind, with all classes.
 func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
@@ -142,8 +207,8 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 		}
 	}
 	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(v.all))
-	if s := r.resources[k.Name].schema; s != nil {
-		v.comparePaths(k, s)
+	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
+		r.comparePaths(ctx, k, v)
 	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
@@ -152,10 +217,17 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	return v, nil
 }
 
-// comparePaths with the schema of the claims, and make the view again by what it says, as
-// the leader does by the status.
-func (v *view) comparePaths(k *v1alpha1.ClaimKind, s *selector.Schema) {
-	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s))
+// comparePaths of a registration with the schema of the claims, and make the view again by
+// what it says, as the leader does by the status.
+func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind, v *view) {
+	s, err := r.schemaOf(ctx, r.resources[k.Name].GroupVersionKind)
+	if err != nil {
+		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
+	}
+	if s == nil {
+		return
+	}
+	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s.paths))
 	checked := k.DeepCopy()
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
@@ -184,7 +256,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced))
+	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced), found)
 }
 
 func (v *view) note(format string, args ...any) {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
@@ -35,6 +37,8 @@ type objectSchema struct {
 	// such a kind only the fields are known.
 	values validation.SchemaValidator
 	rules  *cel.Validator
+	// paths is the same schema, with which the paths of registrations are compared.
+	paths *selector.Schema
 
 	namespaced bool
 	// status says that the status is a subresource, so nobody can create an object with it.
@@ -64,7 +68,11 @@ func newObjectSchema(root *apiextensionsv1.JSONSchemaProps) (*objectSchema, erro
 
 // schemaOfCRD returns the schema of a version. It is nil where the CRD has none, or preserves unknown
 // fields as CRDs did before they had to be structural.
-func schemaOfCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (*objectSchema, error) {
+func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := json.Unmarshal(text, crd); err != nil {
+		return nil, fmt.Errorf("cannot read the CRD: %w", brief.Error(err))
+	}
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil || crd.Spec.PreserveUnknownFields {
@@ -73,6 +81,9 @@ func schemaOfCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) 
 		s, err := newObjectSchema(v.Schema.OpenAPIV3Schema)
 		if err != nil {
 			return nil, fmt.Errorf("CRD %q: version %q: %w", crd.Name, version, err)
+		}
+		if s.paths, err = selector.SchemaOfCRD(text, version); err != nil {
+			return nil, err
 		}
 		s.namespaced = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
 		s.status = v.Subresources != nil && v.Subresources.Status != nil

@@ -21,17 +21,14 @@ import (
 
 // unregistered checks a claim whose kind no ClaimKind registers: is that a typing error?
 func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
+	var registered []string
+	for i := range r.claimKinds {
+		registered = append(registered, r.claimKinds[i].Name)
+	}
+	of := nearestKind(kind, registered)
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
-	name := plural.GroupResource().String()
-	registered := map[string]bool{}
-	for _, k := range r.claimKinds {
-		registered[k.Name] = true
-	}
-	of := name // The kind may differ in case alone.
-	if !registered[name] {
-		of = nearest(name, maps.Keys(registered))
-	}
-	if of == "" || slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == name }) {
+	isClass := func(k v1alpha1.ClassKind) bool { return k.Name == plural.GroupResource().String() }
+	if of == "" || slices.ContainsFunc(r.classKinds, isClass) {
 		return nil
 	}
 	switch s, err := r.schemaOf(ctx, kind); {
@@ -72,9 +69,7 @@ func (i *Item) check(
 	if s != nil {
 		errs = s.decode(object)
 	} else {
-		for _, p := range append(k.Spec.Paths.SettledBy(), k.Spec.Paths.ClassSelector) {
-			paths = append(paths, p.Names())
-		}
+		paths = append(paths, k.Spec.Paths.ClassRef.Names(), k.Spec.Paths.ClassSelector.Names())
 	}
 	for _, path := range paths {
 		e := nearPath(object, path)
@@ -135,7 +130,7 @@ func nearPath(object map[string]any, path []string) *FieldError {
 			continue
 		}
 		other := nearest(name, maps.Keys(object))
-		if other == "" {
+		if other == "" || typos(name, other) > 1 { // Nobody knows whether the field is right, so it has to be very near.
 			break
 		}
 		return &FieldError{

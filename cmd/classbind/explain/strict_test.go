@@ -61,8 +61,10 @@ func TestStrict(t *testing.T) {
 			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "did you mean example.org/v1 Database of databases.example.org?",
 		},
 		"Group": {
-			reason: "We should not leave alone a kind of a group with a typing error.", claim: typed("example.org/v1", "exmaple.org/v1"),
-			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "did you mean databases.example.org?",
+			reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered",
+		},
+		"ShortKind": {
+			reason: "We should not take one short name for another.", claim: typed("Database", "VM"), outcome: "LeftAlone", code: "NotRegistered",
 		},
 		"OtherKind": {
 			reason: "We should leave alone a kind that resembles none.", claim: typed("Database", "Queue"), outcome: "LeftAlone", code: "NotRegistered",
@@ -113,6 +115,9 @@ func TestStrict(t *testing.T) {
 			reason: "We should know that the API server drops all of an object without properties.", claim: claim(`{"classSelector": {}, "closed": {"a": 1}}`), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.closed.a", want: "correct or remove it",
 		},
+		"OtherFields": {
+			reason: "We should not take the fields of other controllers for typing errors.", claim: claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`),
+		},
 		"Labels":         {reason: "We should let a map have any key.", claim: claim(`{"classSelector": {"matchLabels": {"tier": "gold"}}}`), crd: true},
 		"Embedded":       {reason: "We should let an embedded object have its kind and metadata.", claim: claim(`{"classSelector": {}, "template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "size": 1}}`), crd: true},
 		"Preserved":      {reason: "We should let an object have any field that is preserved.", claim: claim(`{"classSelector": {}, "classRef": {"anything": 1}}`), crd: true, outcome: "LeftAlone", code: "Settled"},
@@ -120,7 +125,8 @@ func TestStrict(t *testing.T) {
 		"BothWithoutCRD": {reason: "We should not take a field for a typing error of one that is there, too.", claim: claim(`{"classSelector": {}, "classSelectors": 1}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`)
+			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`,
+				`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "dbs.example.org"}}`)
 			if tc.crd {
 				classes = documents(classes, databaseCRD)
 			}
@@ -146,6 +152,51 @@ func TestStrict(t *testing.T) {
 
 			lenient := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "--strict=false")
 			assert.NotContains(t, lenient.stdout, "mistaken", "We should explain it as it is with --strict=false.")
+		})
+	}
+}
+
+func TestStrictKeepsTheFirstKind(t *testing.T) {
+	t.Chdir(write(t, map[string]string{
+		"claims.yaml": documents(goldClaim, strings.ReplaceAll(strings.ReplaceAll(goldClaim, "Database", "DataBase"), "example.org/v1", "example.org/v2")), "classes.yaml": documents(claimKind, classKind, goldClass),
+	}))
+	got := run(t, "", "-f", "claims.yaml", "--classes", "classes.yaml")
+	assert.Contains(t, got.stdout, "Database default/mine: bound to ", "We should not refuse a claim for a typing error in another one.")
+	assert.Contains(t, got.stdout, "did you mean example.org/v1 Database of databases.example.org?", "We should know the kind by the first claim.")
+	assert.Equal(t, exitFailed, got.status)
+}
+
+func TestExplainTellsOfMistakenClasses(t *testing.T) {
+	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "fastclasses.example.org"},
+		"spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "FastClass"}, "versions": [{"name": "v1", "served": true}, {"name": "v2", "served": false}]}}`
+	typed := func(from, to string) string { return strings.ReplaceAll(goldClass, from, to) }
+	for name, tc := range map[string]struct {
+		reason string
+		object string
+		crd    bool
+		note   string // empty if there is none
+		bound  bool
+	}{
+		"Class":          {"We should offer a class.", goldClass, true, "", true},
+		"Kind":           {"We should say what a kind with a typing error may be.", typed("FastClass", "FastClas"), false, `FastClas "gold" is left out: no ClassKind registers example.org/v1 FastClas: did you mean fastclasses.example.org?`, false},
+		"KindWithCRD":    {"We should say what a kind with a typing error may be.", typed("FastClass", "FatsClass"), true, "did you mean fastclasses.example.org?", false},
+		"Case":           {"We should say what a kind in another case may be.", typed("FastClass", "Fastclass"), true, "did you mean fastclasses.example.org?", false},
+		"OtherKind":      {"We should say nothing of other objects.", typed("FastClass", "Queue"), true, "", false},
+		"OtherGroup":     {"We should say nothing of objects of other groups.", typed("example.org", "example.net"), true, "", false},
+		"Claim":          {"We should say nothing of a claim.", goldClaim, true, "", false},
+		"Version":        {"We should not offer a class of a version that is served no more.", typed("org/v1", "org/v2"), true, `FastClass "gold" is left out: the CRD "fastclasses.example.org" does not serve the version "v2": set apiVersion to example.org/v1`, false},
+		"UnknownVersion": {"We should believe a version that we cannot check.", typed("org/v1", "org/v2"), false, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := documents(claimKind, classKind, tc.object, strings.ReplaceAll(classKind, "fastclasses", "databasess"))
+			if tc.crd {
+				objects = documents(objects, crd)
+			}
+			t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": objects}))
+			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+			assert.Equal(t, tc.bound, got.status == 0, "%s: %s", tc.reason, got.stdout)
+			assert.Contains(t, got.stderr, tc.note, tc.reason)
+			assert.Equal(t, tc.note != "", strings.Contains(got.stderr, "note: classes.yaml, document 3: "), tc.reason)
 		})
 	}
 }
@@ -363,19 +414,23 @@ func TestResembles(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		"Same":          {"classRef", "classRef", false},
-		"Case":          {"classref", "classRef", true},
-		"Left out":      {"clasRef", "classRef", true},
-		"Swapped":       {"calssRef", "classRef", true},
-		"Two":           {"clasSelctor", "classSelector", true},
-		"Three":         {"clsSelctor", "classSelector", false},
-		"Short":         {"spce", "spec", true},
-		"ShortTwo":      {"spe", "specs", false},
-		"Other":         {"class", "classRef", false},
-		"Empty":         {"", "a", true},
-		"OtherClass":    {"redisclasses", "redisclusters", false},
-		"ClassName":     {"className", "classRef", false},
-		"OtherProvider": {"databases.aws.example.org", "databases.gcp.example.org", false},
+		"Same":       {"classRef", "classRef", false},
+		"Case":       {"classref", "classRef", true},
+		"LeftOut":    {"clasRef", "classRef", true},
+		"Swapped":    {"calssRef", "classRef", true},
+		"Two":        {"clasSelctor", "classSelector", true},
+		"Three":      {"clsSelctor", "classSelector", false},
+		"TwoOfNine":  {"dtabses", "databases", false},
+		"TwoOfTen":   {"dtastors", "datastores", true},
+		"TwoOfEight": {"claimRef", "classRef", false},
+		"Short":      {"spce", "spec", true},
+		"ShortTwo":   {"spe", "specs", false},
+		"Shorter":    {"vms", "vm", false},
+		"ShortCase":  {"DBS", "dbs", true},
+		"Other":      {"class", "classRef", false},
+		"Empty":      {"", "a", false},
+		"OtherClass": {"redisclasses", "redisclusters", false},
+		"ClassName":  {"className", "classRef", false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, resembles(tc.a, tc.b), "%q and %q", tc.a, tc.b) })
 	}

@@ -2,8 +2,12 @@ package explain
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // nearest returns the one of others that a name resembles most, empty if it resembles none.
@@ -17,14 +21,33 @@ func nearest(name string, others iter.Seq[string]) string {
 	return best
 }
 
+// nearestKind returns the one of the registered kinds, <plural>.<group>, that an unregistered kind resembles
+// most. It is of the same group: vendors have like kinds in like groups.
+func nearestKind(kind schema.GroupVersionKind, registered []string) string {
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	names := map[string]string{} // by plural
+	for _, name := range registered {
+		if other := schema.ParseGroupResource(name); other.Group == kind.Group {
+			names[other.Resource] = name
+		}
+	}
+	if name, ok := names[plural.Resource]; ok {
+		return name // The kind may differ in case alone.
+	}
+	return names[nearest(plural.Resource, maps.Keys(names))]
+}
+
 // resembles says whether a name differs from another one only by case or by a typing error.
-// Long names may have two.
+// Long names may have two, and short ones none.
 func resembles(name, other string) bool {
 	if name == other {
 		return false
 	}
 	most := 1
-	if len(other) >= 8 {
+	switch {
+	case len(other) < 4:
+		most = 0
+	case len(other) >= 10:
 		most = 2
 	}
 	return typos(name, other) <= most

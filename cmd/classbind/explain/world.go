@@ -12,6 +12,8 @@ import (
 // world is what explain decides on, and by what.
 type world struct {
 	source source
+	// files are those of --classes or --with.
+	files  *files
 	claims []document
 	// namespace of claims that name none.
 	namespace string
@@ -31,7 +33,7 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 		if len(files.claimKinds) == 0 {
 			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
-		return &world{source: files, claims: claims, namespace: cmp.Or(o.namespace, files.namespace)}, nil
+		return &world{source: files, files: files, claims: claims, namespace: cmp.Or(o.namespace, files.namespace)}, nil
 	}
 	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
 	if err != nil {
@@ -45,7 +47,7 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 	if err != nil {
 		return nil, err
 	}
-	w := &world{source: c, claims: claims, namespace: cmp.Or(o.namespace, namespace)}
+	w := &world{source: c, files: files, claims: claims, namespace: cmp.Or(o.namespace, namespace)}
 	if len(o.with) > 0 {
 		files.namespace = namespace
 		w.source = &overlay{cluster: c, files: files}

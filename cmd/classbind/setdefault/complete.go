@@ -64,6 +64,7 @@ func (o *options) registered(ctx context.Context) (*cluster, *registry) {
 	if err != nil {
 		return nil, &registry{}
 	}
+	connect.Until(ctx, config)
 	c, err := newCluster(config)
 	if err != nil {
 		return nil, &registry{}
