@@ -34,7 +34,8 @@ type statusReport struct {
 	Sections []struct {
 		Name, State, Summary string
 		Findings             []struct{ Where, What, Do string }
-		Notes, Unread        []string
+		Notes                []string
+		Unread               []struct{ What, Why, Do string }
 	}
 }
 

@@ -1,30 +1,42 @@
 package selector
 
+import "cmp"
+
 // ClassOf returns the class that a claim's reference names, nil if it is not known. If
 // it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
-// reference to a kind that the view does not have says nothing.
-func (v *View) ClassOf(namespace string, object map[string]any) (class *Class, missing string) {
-	to, bound := v.Kind.refersTo(object)
+// reference to a kind that is not among the classes says nothing. They are those of all
+// class kinds, also of those that a View leaves out: a claim may have had its class
+// before. A claim that is settled by another field than its reference, such as the name
+// of a volume that exists, may name a class that never was, so it misses none.
+func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
+	to, bound := k.refersTo(object)
 	if !bound || to.name == "" {
 		return nil, ""
 	}
-	for _, s := range v.Classes {
+	for _, s := range classes {
 		kind := s.Kind.GroupVersionKind
-		if v.Kind.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
+		if k.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
 			continue
 		}
 		in := ""
 		switch {
-		case s.Kind.Namespaced && v.Kind.form.namesNamespace:
+		case s.Kind.Namespaced && k.form.namesNamespace:
 			in = to.namespace
 		case s.Kind.Namespaced:
-			in = v.Kind.looksIn(namespace)
+			in = k.looksIn(namespace)
 		}
 		if class := s.find(className{in, to.name}); class != nil {
 			return class, ""
 		}
-		if missing = s.Kind.Name + "/" + to.name; in != "" {
-			missing = s.Kind.Name + "/" + in + "/" + to.name
+		name := to.name
+		if in != "" {
+			name = in + "/" + name
+		}
+		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
+	}
+	for _, p := range k.settledBy[1:] { // The first is the reference.
+		if value, _ := p.lookup(object); value != nil {
+			return nil, ""
 		}
 	}
 	return nil, missing

@@ -44,10 +44,14 @@ func TestClassOf(t *testing.T) {
 			if tc.names != nil {
 				k.Spec.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: tc.names}
 			}
+			k.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
 			claim := map[string]any{"spec": map[string]any{"classRef": tc.reference}}
-			class, missing := NewView(NewClaimKind(k), all).ClassOf("team", claim)
+			class, missing := NewClaimKind(k).ClassOf(all, "team", claim)
 			assert.Equal(t, tc.want, missing, tc.reason)
 			assert.Equal(t, tc.found, class != nil, tc.reason)
+			claim["spec"].(map[string]any)["volumeName"] = "mine"
+			_, missing = NewClaimKind(k).ClassOf(all, "team", claim)
+			assert.Empty(t, missing, "We should miss no class of a claim that has what it needs.")
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -22,6 +25,9 @@ import (
 )
 
 const (
+	// requestTimeout is for each request: an API server that accepts it may never answer.
+	// No command watches, which takes longer.
+	requestTimeout = 30 * time.Second
 	// CompletionTimeout is for all requests of one completion. Nobody waits longer at a prompt.
 	CompletionTimeout = 3 * time.Second
 	// MaxCompletions limits the objects of a kind that are listed to complete a name.
@@ -29,12 +35,24 @@ const (
 )
 
 // Flags name the cluster.
-type Flags struct{ kubeconfig, context string }
+type Flags struct {
+	kubeconfig, context string
+	// timeout of a request, for tests; 0 is requestTimeout.
+	timeout time.Duration
+}
 
 // Add the flags to those of a command.
 func (f *Flags) Add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// Complete the values of a command's flags, that of --context by nothing.
+func (*Flags) Complete(c *cobra.Command, flags map[string]cobra.CompletionFunc) {
+	flags["context"] = cobra.NoFileCompletions
+	for flag, complete := range flags {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
+	}
 }
 
 // Config returns the configuration of the cluster. Its warnings go to a writer. The
@@ -49,6 +67,7 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
 			"and one of its contexts with --context%s", err, instead)
 	}
+	config.Timeout = cmp.Or(f.timeout, requestTimeout)
 	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
 	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
@@ -96,4 +115,18 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
 	}
 	return claimKinds.Items, classKinds.Items, nil
+}
+
+// LeftOut returns the condition for which the server leaves out the classes of a kind, nil
+// if it offers them. Where a reference is ambiguous, that depends on the claim kind, and
+// its View knows.
+func LeftOut(k *v1alpha1.ClassKind) *metav1.Condition {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.Status != metav1.ConditionFalse:
+		return nil
+	case ready.Reason == v1alpha1.ReasonAmbiguousReference, ready.Reason == v1alpha1.ReasonStale:
+		return nil
+	}
+	return ready
 }

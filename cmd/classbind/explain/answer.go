@@ -89,7 +89,7 @@ func (o *options) decide(
 		why := claim.SettledBy + " is set"
 		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
 			why += "; --unbound explains the claim as if it was not"
-			item.compareClass(v.View, field, object)
+			item.compareClass(v, field, object)
 		}
 		item.leftAlone(claim.LeftAlone, why)
 		return d, nil
@@ -103,8 +103,8 @@ func (o *options) decide(
 
 // compareClass notes that the class of a claim is not there, or does not match what the
 // claim asks for now: nobody binds it again.
-func (i *Item) compareClass(v *selector.View, classRef v1alpha1.FieldPath, object map[string]any) {
-	class, missing := v.ClassOf(i.Claim.Namespace, object)
+func (i *Item) compareClass(v *view, classRef v1alpha1.FieldPath, object map[string]any) {
+	class, missing := v.Kind.ClassOf(v.all, i.Claim.Namespace, object)
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, classRef.Names()...)
 	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)

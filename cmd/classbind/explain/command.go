@@ -133,18 +133,15 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
-	for flag, complete := range map[string]cobra.CompletionFunc{
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
 		"output":    output.Complete,
 		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"with":      cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"namespace": cobra.NoFileCompletions,
-		"context":   cobra.NoFileCompletions,
 
 		"classbind-namespace": cobra.NoFileCompletions,
-	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
-	}
+	})
 	return c
 }
 

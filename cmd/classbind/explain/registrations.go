@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -71,6 +72,8 @@ type foundSchema struct {
 // view of a claim kind.
 type view struct {
 	*selector.View
+	// all classes, also of class kinds that the View leaves out.
+	all []*selector.Classes
 	// notes are what people should know of it.
 	notes []string
 }
@@ -190,7 +193,6 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	var all []*selector.Classes
 	for i := range r.classKinds {
 		ck := &r.classKinds[i]
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
@@ -201,12 +203,12 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			return nil, err
 		}
 		if classes != nil {
-			all = append(all, classes)
+			v.all = append(v.all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(all))
+	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(v.all))
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
-		r.comparePaths(ctx, v, k, all)
+		r.comparePaths(ctx, k, v)
 	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
@@ -217,7 +219,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 
 // comparePaths of a registration with the schema of the claims, and make the view again by
 // what it says, as the leader does by the status.
-func (r *registrations) comparePaths(ctx context.Context, v *view, k *v1alpha1.ClaimKind, all []*selector.Classes) {
+func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind, v *view) {
 	s, err := r.schemaOf(ctx, r.resources[k.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
@@ -230,7 +232,7 @@ func (r *registrations) comparePaths(ctx context.Context, v *view, k *v1alpha1.C
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked), all)
+	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
 	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -238,15 +240,13 @@ func (r *registrations) comparePaths(ctx context.Context, v *view, k *v1alpha1.C
 
 // offered classes of a kind, nil where the server leaves them out.
 func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
-	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
-	switch {
-	case ready == nil || ready.Status != metav1.ConditionFalse:
-	case ready.Reason == v1alpha1.ReasonAmbiguousReference: // The view says for which claim kinds it is left out.
-	case ready.Reason == v1alpha1.ReasonStale:
-		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
-	default:
+	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
+	}
+	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Reason == v1alpha1.ReasonStale {
+		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
 	found, err := r.resolve(ctx, ck.Name, "list", "watch")
 	if notServed(err) {

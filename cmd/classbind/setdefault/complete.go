@@ -28,11 +28,9 @@ func (o *options) addCompletion(c *cobra.Command) {
 		_, r := o.registered(ctx)
 		return r.completeClaimKinds(args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
-	for flag, complete := range map[string]cobra.CompletionFunc{
-		"for": claimKinds, "leave-without-default": claimKinds, "context": cobra.NoFileCompletions, "timeout": cobra.NoFileCompletions,
-	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
-	}
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
+		"for": claimKinds, "leave-without-default": claimKinds, "timeout": cobra.NoFileCompletions,
+	})
 }
 
 func (o *options) completeClass(ctx context.Context, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

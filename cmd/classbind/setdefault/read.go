@@ -52,7 +52,9 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if c.registrations, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
 	}
-	if c.classes, err = dynamic.NewForConfig(config); err != nil {
+	writes := rest.CopyConfig(config)
+	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
+	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
 		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
 	}
 	if c.resources, err = discovery.NewDiscoveryClientForConfig(config); err != nil {

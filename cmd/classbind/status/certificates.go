@@ -47,8 +47,13 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 			s.found(where, do, "the CA that they carry is none of those in the Secrets of %s", i.own)
 		}
 	}
-	if s.Summary == "" {
-		s.Summary = "no certificate was read"
+	switch {
+	case s.Summary == "" && read:
+		s.Summary = "no certificate"
+	case s.Summary == "":
+		s.Summary = notRead
+	case !read:
+		s.Summary += "; not all read"
 	}
 }
 

@@ -30,6 +30,7 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		s.unread("the labels of namespaces", err)
 	}
 	all := 0
+	var failed []string
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		found := i.served["claimkind/"+k.Name]
@@ -42,14 +43,29 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
+			failed = append(failed, k.Name)
 		}
 		if !c.complete {
-			s.Unread = append(s.Unread, "whether the classes of all claims of "+k.Name+" are there: some kinds of them were not read")
+			s.Unread = append(s.Unread, Unread{
+				What: "whether the classes of all claims of " + k.Name + " are there",
+				Why:  "some kinds of them were not read", Do: doReadKinds,
+			})
 		}
 		all += c.all
 		c.report(s)
 	}
-	s.Summary = fmt.Sprintf("%d read", all)
+	s.Summary = without(failed, all, fmt.Sprintf("%d read", all))
+}
+
+// without qualifies a summary of so many objects by the kinds that were not read.
+func without(kinds []string, objects int, summary string) string {
+	switch {
+	case len(kinds) == 0:
+		return summary
+	case objects == 0:
+		return notRead
+	}
+	return summary + ", without those of " + selector.List(kinds)
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.
@@ -73,9 +89,10 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 
 // claims of a kind, as far as something is wrong with them.
 type claims struct {
-	kind *v1alpha1.ClaimKind
-	view *selector.View
-	// complete says that all classes of the claim kind are known.
+	kind     *v1alpha1.ClaimKind
+	compiled *selector.ClaimKind
+	// classes of the claim kind, and complete says that all of them are known.
+	classes  []*selector.Classes
 	complete bool
 	selected *selector.Namespaces
 	// namespaces are the labels of those that are known.
@@ -84,9 +101,9 @@ type claims struct {
 	storage []metav1.PartialObjectMetadata
 
 	all int
-	// excluded claims by their namespace.
-	excluded        map[string]*sample
-	gone, overruled sample
+	// excluded claims by their namespace, and those that ask for no class besides.
+	excluded                 map[string]*sample
+	unasked, gone, overruled sample
 }
 
 // sample of claims.
@@ -113,8 +130,8 @@ func (m *sample) String() string {
 func (i *installation) newClaims(
 	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
 ) (*claims, error) {
-	c := &claims{kind: k, namespaces: namespaces, excluded: map[string]*sample{}}
-	c.view, c.complete = i.view(k)
+	c := &claims{kind: k, compiled: selector.NewClaimKind(k), namespaces: namespaces, excluded: map[string]*sample{}}
+	c.classes, c.complete = i.classesOf(k)
 	var err error
 	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {
 		return c, err
@@ -127,19 +144,26 @@ func (i *installation) newClaims(
 
 func (c *claims) add(object *unstructured.Unstructured) {
 	c.all++
+	if object.GetDeletionTimestamp() != nil {
+		return
+	}
 	namespace, name := object.GetNamespace(), object.GetName()
 	claim := name
 	if namespace != "" {
 		claim = namespace + "/" + name
 	}
-	if _, class := c.view.ClassOf(namespace, object.Object); class != "" && c.complete {
+	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
 	}
 	if c.overrules(object) {
 		c.overruled.add(claim)
 	}
-	in := c.view.Kind.Read(namespace, name, object.Object)
-	if in.LeftAlone == "" && len(in.Problems) == 0 && c.excludes(namespace) {
+	in := c.compiled.Read(namespace, name, object.Object)
+	switch {
+	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
+	case in.Selector == nil:
+		c.unasked.add(claim)
+	default:
 		if c.excluded[namespace] == nil {
 			c.excluded[namespace] = &sample{}
 		}
@@ -187,6 +211,9 @@ func (c *claims) report(s *Section) {
 	if more := len(namespaces) - maxExamples; more > 0 {
 		s.found(where, "change spec.namespaceSelector: kubectl edit "+where,
 			"%d more namespaces are excluded, and have claims without a class", more)
+	}
+	if c.unasked.all > 0 {
+		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)
 	}
 	const overruled = "%s a default StorageClass of Kubernetes, which the selector does not match: %s"
 	switch {

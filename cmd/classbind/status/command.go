@@ -89,13 +89,10 @@ func NewCommand() *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsFailed(err) })
-	for flag, complete := range map[string]cobra.CompletionFunc{
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
 		"output":              output.Complete,
 		"classbind-namespace": cobra.NoFileCompletions,
-		"context":             cobra.NoFileCompletions,
-	} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
-	}
+	})
 	return c
 }
 
@@ -114,12 +111,12 @@ func (o *options) validate() error {
 	return err
 }
 
-func (o *options) run(ctx context.Context, out, warnings io.Writer) error {
-	config, err := o.cluster.Config(warnings, "")
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	config, err := o.cluster.Config(progress, "")
 	if err != nil {
 		return exit.AsFailed(err)
 	}
-	i, err := newInstallation(config, o.own)
+	i, err := newInstallation(config, o.own, progress)
 	if err != nil {
 		return exit.AsFailed(err)
 	}

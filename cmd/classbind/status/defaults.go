@@ -27,7 +27,7 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 		bySeat := v.DefaultsBySeat()
 		if len(bySeat) > 0 {
 			with++
-		} else if complete {
+		} else if all, _ := i.classesOf(k); complete && !slices.ContainsFunc(all, i.leavesOut) {
 			s.note("claims of %s without a selector get no class: none is marked default", k.Name)
 		}
 		for seat, defaults := range bySeat {
@@ -46,14 +46,16 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 		s.found(where, fmt.Sprintf(f.do, strings.Join(claimKinds, ",")), f.what, strings.Join(claimKinds, ", "))
 	}
 	slices.SortFunc(s.Findings, func(a, b Finding) int { return strings.Compare(a.Where+a.What, b.Where+b.What) })
-	s.Summary = fmt.Sprintf("%d of %d claim kinds have one", with, len(i.claimKinds))
+	unread := slices.Sorted(maps.Keys(i.classesErr))
+	s.Summary = without(unread, len(i.classes), fmt.Sprintf("%d of %d claim kinds have one", with, len(i.claimKinds)))
 }
 
 // defaultFaults are those of the default classes of a seat.
 func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*selector.Class) (faults []defaultFault) {
-	if len(defaults) > 1 {
-		names := make([]string, len(defaults))
-		for n, c := range defaults {
+	offered := slices.DeleteFunc(slices.Clone(defaults), func(c *selector.Class) bool { return c.Cordoned })
+	if len(offered) > 1 {
+		names := make([]string, len(offered))
+		for n, c := range offered {
 			names[n] = resourceName(c)
 		}
 		in := ""
@@ -62,12 +64,18 @@ func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*select
 		}
 		faults = append(faults, defaultFault{
 			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s",
-				len(defaults), in, selector.List(names)),
+				len(offered), in, selector.List(names)),
 			do: setDefault(names[0]),
 		})
 	}
 	for _, c := range defaults {
-		if c.Cordoned {
+		switch {
+		case c.Cordoned && len(offered) > 0:
+			faults = append(faults, defaultFault{
+				where: resourceName(c), do: setDefault(resourceName(offered[0])),
+				what: "it is a default of %s besides " + resourceName(offered[0]) + ", and cordoned, so no claim gets it",
+			})
+		case c.Cordoned:
 			faults = append(faults, defaultFault{
 				where: resourceName(c), what: "it is the default of %s and cordoned, so no claim gets it",
 				do: fmt.Sprintf("kubectl annotate %s %s-, or make another class the default: %s",
@@ -110,7 +118,7 @@ func checkWeights(_ context.Context, i *installation, s *Section) {
 			s.found("classkind/"+name, do+" into each", "the weights of %d more classes count as 1", more)
 		}
 	}
-	s.Summary = fmt.Sprintf("of %d classes", all)
+	s.Summary = without(slices.Sorted(maps.Keys(i.classesErr)), all, fmt.Sprintf("of %d classes", all))
 }
 
 // resourceName is the class as set-default takes it.

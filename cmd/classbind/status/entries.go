@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -33,7 +34,14 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 	if known(i.classEntriesErr, validating, s) {
 		i.checkClassEntries(writer, s)
 	}
-	s.Summary = fmt.Sprintf("%d for claims, %d for classes", len(i.claimEntries.Webhooks), len(i.classEntries.Webhooks))
+	count := func(entries int, err error, of string) string {
+		if client.IgnoreNotFound(err) != nil {
+			return notRead + " " + of
+		}
+		return fmt.Sprintf("%d %s", entries, of)
+	}
+	s.Summary = count(len(i.claimEntries.Webhooks), i.claimEntriesErr, "for claims") + ", " +
+		count(len(i.classEntries.Webhooks), i.classEntriesErr, "for classes")
 }
 
 func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, s *Section) {

@@ -3,6 +3,8 @@ package status
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +43,10 @@ type installation struct {
 	allowed func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error)
 	own     string // namespace of classbind
 	now     time.Time
+	// renewal is the pause between two looks at a Lease that seems to be held no more,
+	// of which progress tells.
+	renewal  time.Duration
+	progress io.Writer
 
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
@@ -73,7 +80,7 @@ type served struct {
 	err error
 }
 
-func newInstallation(config *rest.Config, own string) (*installation, error) {
+func newInstallation(config *rest.Config, own string, progress io.Writer) (*installation, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
@@ -94,7 +101,9 @@ func newInstallation(config *rest.Config, own string) (*installation, error) {
 	allowed := func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
 		return mayDo(ctx, api, account, what)
 	}
-	return &installation{api: api, reader: reader, allowed: allowed, own: own, now: time.Now()}, nil
+	return &installation{
+		api: api, reader: reader, allowed: allowed, own: own, now: time.Now(), renewal: renewal, progress: progress,
+	}, nil
 }
 
 // read what several sections need. Without the registrations there is nothing to say.
@@ -103,10 +112,14 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	i.lacks, i.lacksErr = i.missingRights(ctx)
 	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
 	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
 	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)
+	if namespace := i.elsewhere(ctx); namespace != "" {
+		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and nothing of it is in %[2]s: "+
+			"--classbind-namespace %[1]s", namespace, i.own)
+	}
+	i.lacks, i.lacksErr = i.missingRights(ctx)
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
 	for _, k := range i.claimKinds {
 		i.resolve(ctx, "claimkind/"+k.Name, k.Name, "create")
@@ -127,6 +140,34 @@ func (i *installation) read(ctx context.Context) (err error) {
 	return nil
 }
 
+// elsewhere is the namespace of the Service in all webhook entries, if it is another than
+// classbind's own, and nothing of classbind is there. It is empty if that is not known.
+func (i *installation) elsewhere(ctx context.Context) string {
+	in := map[string]bool{}
+	add := func(c *admissionregistrationv1.WebhookClientConfig) {
+		if c.Service != nil {
+			in[c.Service.Namespace] = true
+		}
+	}
+	for n := range i.claimEntries.Webhooks {
+		add(&i.claimEntries.Webhooks[n].ClientConfig)
+	}
+	for n := range i.classEntries.Webhooks {
+		add(&i.classEntries.Webhooks[n].ClientConfig)
+	}
+	if len(in) != 1 || in[i.own] || i.deploymentsErr != nil || len(i.deployments) > 0 {
+		return ""
+	}
+	for name, o := range map[string]client.Object{
+		v1alpha1.LeaderLease: &coordinationv1.Lease{}, v1alpha1.CASecret: &corev1.Secret{}, v1alpha1.TLSSecret: &corev1.Secret{},
+	} {
+		if err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, o); !apierrors.IsNotFound(err) {
+			return ""
+		}
+	}
+	return slices.Collect(maps.Keys(in))[0]
+}
+
 func (i *installation) resolve(ctx context.Context, registration, name string, verbs ...string) served {
 	kind, namespaced, err := i.reader.Resolve(ctx, name, verbs...)
 	found := served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
@@ -134,11 +175,12 @@ func (i *installation) resolve(ctx context.Context, registration, name string, v
 	return found
 }
 
-// view of a claim kind, and whether it has the classes of all its class kinds.
-func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
+// classesOf returns those of the class kinds that serve a claim kind, also of those that
+// the server leaves out, and whether all were read.
+func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes, complete bool) {
 	complete = true
-	var all []*selector.Classes
-	for _, ck := range i.classKinds {
+	for n := range i.classKinds {
+		ck := &i.classKinds[n]
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
 			continue
 		}
@@ -148,7 +190,19 @@ func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete b
 			complete = false
 		}
 	}
-	return selector.NewView(selector.NewClaimKind(k), all), complete
+	return all, complete
+}
+
+// view of a claim kind, as the server has it, and whether all classes were read.
+func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
+	all, complete := i.classesOf(k)
+	return selector.NewView(selector.NewClaimKind(k), slices.DeleteFunc(all, i.leavesOut)), complete
+}
+
+// leavesOut says that the server offers none of the classes.
+func (i *installation) leavesOut(classes *selector.Classes) bool {
+	n := slices.IndexFunc(i.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == classes.Kind.Name })
+	return connect.LeftOut(&i.classKinds[n]) != nil
 }
 
 // each visits all objects of a kind, a page at a time.

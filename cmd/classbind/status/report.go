@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,8 +47,8 @@ type Section struct {
 	Findings []Finding `json:"findings,omitempty"`
 	// Notes are what people may want to know, and may well be meant.
 	Notes []string `json:"notes,omitempty"`
-	// Unread is what could not be read, and why.
-	Unread []string `json:"unread,omitempty"`
+	// Unread is what could not be read.
+	Unread []Unread `json:"unread,omitempty"`
 
 	// unanswered is an error of the cluster, which is not that a right is missing.
 	unanswered error
@@ -63,6 +64,26 @@ type Finding struct {
 	Do string `json:"do"`
 }
 
+// Unread is something that could not be read.
+type Unread struct {
+	// What could not be read, as in "the Secret".
+	What string `json:"what"`
+	// Why not.
+	Why string `json:"why"`
+	// Do helps.
+	Do string `json:"do"`
+}
+
+// notRead is what a summary says instead of numbers.
+const notRead = "not read"
+
+// What helps to read more.
+const (
+	doGetRights = "have somebody run this who may read it"
+	doTryAgain  = "run this again when the API server answers"
+	doReadKinds = "see the section kinds, and what else was not read"
+)
+
 // exitBroken is the exit status where something is broken.
 const exitBroken = 1
 
@@ -76,10 +97,11 @@ func (s *Section) note(format string, args ...any) {
 
 // unread says that something could not be read; what is as in "the Secret".
 func (s *Section) unread(what string, err error) {
-	s.Unread = append(s.Unread, fmt.Sprintf("%s: %v", what, brief.Error(err)))
+	do := doGetRights
 	if !apierrors.IsForbidden(err) {
-		s.unanswered = err
+		do, s.unanswered = doTryAgain, err
 	}
+	s.Unread = append(s.Unread, Unread{What: what, Why: brief.Error(err).Error(), Do: do})
 }
 
 func (s *Section) end() {
@@ -128,18 +150,30 @@ func (r *Report) table() ([]byte, error) {
 			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", f.Where, f.What, f.Do)
 		}
 	}
-	printed := map[string]bool{} // Several sections need the same.
-	lines := func(what string, texts func(*Section) []string) {
+	for _, s := range r.Sections {
+		for _, note := range s.Notes {
+			fmt.Fprintf(&out, "\nNote: %s\n", note)
+		}
+	}
+	r.unread(&out)
+	return out.Bytes(), nil
+}
+
+// unread prints what could not be read, by what helps.
+func (r *Report) unread(out *bytes.Buffer) {
+	printed := map[Unread]bool{} // Several sections need the same.
+	for _, do := range []string{doGetRights, doTryAgain, doReadKinds} {
+		var lines []string
 		for _, s := range r.Sections {
-			for _, text := range texts(s) {
-				if line := fmt.Sprintf("\n%s: %s\n", what, text); !printed[line] {
-					printed[line] = true
-					out.WriteString(line)
+			for _, u := range s.Unread {
+				if u.Do == do && !printed[u] {
+					printed[u] = true
+					lines = append(lines, "  "+u.What+": "+u.Why+"\n")
 				}
 			}
 		}
+		if len(lines) > 0 {
+			fmt.Fprintf(out, "\nNot read:\n%s  Do: %s\n", strings.Join(lines, ""), do)
+		}
 	}
-	lines("Note", func(s *Section) []string { return s.Notes })
-	lines("Not read", func(s *Section) []string { return s.Unread })
-	return out.Bytes(), nil
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -53,6 +54,12 @@ var rightsOfIssuer = map[string][]right{
 	},
 }
 
+// rightsOfMetrics are those that it needs besides for --metrics-secure.
+var rightsOfMetrics = []right{
+	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: "create"},
+	{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: "create"},
+}
+
 // lack of rights.
 type lack struct {
 	where, do string
@@ -82,7 +89,11 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 	if issuer == certManager {
 		deploy += "/" + certManager
 	}
-	add("serviceaccounts/"+i.own+"/classbind", deploy, slices.Concat(ownRights, rightsOfIssuer[issuer])...)
+	rights := slices.Concat(ownRights, rightsOfIssuer[issuer])
+	if i.hasArgument("--metrics-secure") {
+		rights = append(rights, rightsOfMetrics...)
+	}
+	add("serviceaccounts/"+i.own+"/"+i.serviceAccount(), deploy, rights...)
 	for _, k := range i.classKinds {
 		add("classkind/"+k.Name, permit, rightTo(k.Name, "list watch"))
 	}
@@ -108,6 +119,7 @@ func (i *installation) isLacked(where string) bool {
 func checkRights(_ context.Context, i *installation, s *Section) {
 	s.Summary = "of " + i.account()
 	if i.lacksErr != nil {
+		s.Summary += ", not all read"
 		s.unread("what "+i.account()+" may do", i.lacksErr)
 	}
 	for _, l := range i.lacks {
@@ -116,7 +128,17 @@ func checkRights(_ context.Context, i *installation, s *Section) {
 }
 
 // account of classbind.
-func (i *installation) account() string { return "system:serviceaccount:" + i.own + ":classbind" }
+func (i *installation) account() string {
+	return "system:serviceaccount:" + i.own + ":" + i.serviceAccount()
+}
+
+// serviceAccount is that of the Deployment, or that of deploy/ if none was read.
+func (i *installation) serviceAccount() string {
+	if len(i.deployments) == 0 {
+		return "classbind"
+	}
+	return cmp.Or(i.deployments[0].Spec.Template.Spec.ServiceAccountName, "default")
+}
 
 func rightTo(name, verbs string) right {
 	plural, group, _ := strings.Cut(name, ".")

@@ -67,6 +67,12 @@ type world struct {
 	denied []string
 	// unread are the kinds that the user may not read. down are those for which nobody answers.
 	unread, down []string
+	// namespace of classbind, as the flag has it.
+	namespace string
+	// renewed says that the leader renews its Lease between any two looks.
+	renewed bool
+	// progress is what the command says meanwhile.
+	progress strings.Builder
 }
 
 func newWorld(t *testing.T) *world {
@@ -76,10 +82,13 @@ func newWorld(t *testing.T) *world {
 	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
 	guarded := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured}
 	w := &world{
+		namespace: own,
 		deployment: &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
-			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}},
-			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, ReadyReplicas: 2},
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				ServiceAccountName: "classbind", Containers: []corev1.Container{{Image: "classbind:v1"}},
+			}}},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
 		lease: &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
@@ -155,6 +164,14 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 	return o
 }
 
+// asking is a claim with a selector and without a class.
+func asking(t *testing.T, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	o := object("example.org/v1", "Database", namespace, name)
+	setField(t, o, "gold", "spec", "classSelector", "matchLabels", "tier")
+	return o
+}
+
 func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...string) {
 	t.Helper()
 	require.NoError(t, unstructured.SetNestedField(o.Object, value, path...))
@@ -214,7 +231,16 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			if err := w.refuse(kindOf(o)); err != nil {
 				return err
 			}
-			return c.Get(ctx, key, o, opts...)
+			if err := c.Get(ctx, key, o, opts...); err != nil || !w.renewed {
+				return err
+			}
+			lease, ok := o.(*coordinationv1.Lease)
+			if !ok {
+				return nil
+			}
+			next := lease.DeepCopy()
+			next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(time.Second)
+			return c.Update(ctx, next)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err := w.refuse(kindOf(list)); err != nil {
@@ -223,8 +249,8 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i := &installation{api: api, reader: w, own: own, now: time.Now(), allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
-		assert.Equal(t, "system:serviceaccount:classbind-system:classbind", account)
+	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress, allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+		assert.Equal(t, "system:serviceaccount:"+w.namespace+":"+w.deployment.Spec.Template.Spec.ServiceAccountName, account)
 		return !slices.Contains(w.denied, what.Verb+" "+what.Resource), w.refuse("SubjectAccessReview")
 	}}
 	if err := i.read(t.Context()); err != nil {
@@ -281,6 +307,26 @@ func TestStatus(t *testing.T) {
 				w.denied = []string{"create secrets", "list secrets", "update secrets"}
 			},
 			want: []string{`rights: serviceaccounts/classbind-system/classbind: system:serviceaccount:classbind-system:classbind may not list secrets, "classbind-tls"`},
+		},
+		"RoleOfMetricsMissing": {
+			reason: "We should ask for the rights that go with secure metrics.",
+			change: func(w *world) {
+				w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--metrics-secure"}
+				w.denied = []string{"create tokenreviews", "create subjectaccessreviews"}
+			},
+			want: []string{"classbind may not create tokenreviews of authentication.k8s.io; create subjectaccessreviews of authorization.k8s.io"},
+		},
+		"RoleOfMetricsNotNeeded": {
+			reason: "We should not ask for rights that nobody uses.",
+			change: func(w *world) { w.denied = []string{"create tokenreviews", "create subjectaccessreviews"} },
+		},
+		"RoleOfAnotherAccountMissing": {
+			reason: "We should ask about the account that replicas have.",
+			change: func(w *world) {
+				w.deployment.Spec.Template.Spec.ServiceAccountName = "binder"
+				w.denied = []string{"create events"}
+			},
+			want: []string{"rights: serviceaccounts/classbind-system/binder: system:serviceaccount:classbind-system:binder may not create events"},
 		},
 		"LateBindingNotPermitted": {
 			reason: "We should ask about claims where they are bound later, and only there.",
@@ -376,6 +422,15 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
 		},
+		"OneOfTwoDefaultsCordoned": {
+			reason: "We should not say that claims get a class that is cordoned, and leave one default.",
+			change: func(w *world) {
+				second := object("example.org/v1", "Gold", "", "second")
+				second.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				w.more = append(w.more, second)
+			},
+			want: []string{"default classes: golds.example.org/second: it is a default of databases.example.org besides golds.example.org/gold, and cordoned, so no claim gets it"},
+		},
 		"DefaultOfTwoCordoned": {
 			reason: "We should find a class once, whatever it is the default of.",
 			change: func(w *world) {
@@ -412,11 +467,24 @@ func TestStatus(t *testing.T) {
 			reason: "We should say that a replica is missing, and why.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 1
-				pulls := w.pod("b", "classbind:v1")
-				pulls.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+				waits(w.pod("b", "classbind:v1"), "ImagePullBackOff")
 				w.pod("a", "classbind:v1")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod b: ImagePullBackOff"},
+		},
+		"TwoReplicasOfFour": {
+			reason: "We should not take for a drain what it may not do.",
+			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(4)) },
+			want:   []string{"replicas: deployments/classbind-system/classbind: only 2 of 4 replicas are ready"},
+		},
+		"RolloutStuck": {
+			reason: "We should say that a rollout does not go on while the pods of before are ready.",
+			change: func(w *world) {
+				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
+				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+				waits(w.pod("c", "classbind:v1"), "ErrImagePull")
+			},
+			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
 		"OutsideTheCluster": {
 			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
@@ -512,7 +580,7 @@ func TestStatus(t *testing.T) {
 		"NamespaceExcluded": {
 			reason: "We should find claims that nobody binds, and none that has its class.",
 			change: func(w *world) {
-				unbound := object("example.org/v1", "Database", "team", "unbound")
+				unbound := asking(t, "team", "unbound")
 				excluded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
 				for n := range w.claims.Webhooks {
@@ -522,7 +590,7 @@ func TestStatus(t *testing.T) {
 				}
 				selected := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 				label(selected, "bind", "yes")
-				w.more = append(w.more, unbound, excluded, selected, object("example.org/v1", "Database", "other", "waits"))
+				w.more = append(w.more, unbound, excluded, selected, asking(t, "other", "waits"))
 			},
 			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
 		},
@@ -533,7 +601,7 @@ func TestStatus(t *testing.T) {
 				w.writeEntries(t, w.secret.Data["ca.crt"])
 				for n := range 7 {
 					namespace := fmt.Sprint("team-", n)
-					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, object("example.org/v1", "Database", namespace, "unbound"))
+					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
 				}
 			},
 			want: []string{
@@ -543,13 +611,48 @@ func TestStatus(t *testing.T) {
 		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
-			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "lost")) },
+			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
 			want:   []string{"claims: namespaces/kube-system: it is excluded from databases.example.org, and 1 claim has no class: kube-system/lost"},
 		},
 		"ClassGone": {
 			reason: "We should name the claim, and the class that it has.",
 			change: func(w *world) { w.gold.SetName("silver") },
 			want:   []string{`claims: claimkind/databases.example.org: 1 claim has a class that is gone: team/mine ("golds.example.org/gold")`},
+		},
+		"ClassGoneOfAClaimBeingDeleted": {
+			reason: "We should not ask for anything about a claim that goes.",
+			change: func(w *world) {
+				w.gold.SetName("silver")
+				w.claim.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+				w.claim.SetFinalizers([]string{"example.org/wait"})
+			},
+		},
+		"StaticallyProvisioned": {
+			reason: "We should take the name of a class that never was for what Kubernetes takes it for.",
+			change: func(w *world) {
+				w.classKind.Spec.ClaimKinds = []string{databases, pvcs}
+				w.pvcKind.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				setField(t, w.pvc, "manual", "spec", "storageClassName")
+				setField(t, w.pvc, "mine", "spec", "volumeName")
+			},
+		},
+		"ClassOfTheSecondKind": {
+			reason: "We should find the class of a kind that the server offers, behind an older kind that it leaves out.",
+			change: func(w *world) { w.older(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted) },
+			want:   []string{"kinds: classkind/irons.example.org: Ready is False (NotPermitted)"},
+		},
+		"DefaultBehindAKindThatIsLeftOut": {
+			reason: "We should look at the defaults that the server offers.",
+			change: func(w *world) {
+				w.gold.SetAnnotations(map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"})
+				w.older(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted)
+			},
+			want: []string{"kinds: classkind/irons.example.org: Ready is False (NotPermitted)", "default classes: golds.example.org/gold: it is the default of databases.example.org and cordoned"},
+		},
+		"ClassOfAKindThatIsLeftOut": {
+			reason: "We should find a class that is there, and is offered to no claim any more.",
+			change: func(w *world) { w.older(metav1.ConditionTrue, v1alpha1.ReasonServed) },
 		},
 		"StorageClassOverrules": {
 			reason: "We should find a PersistentVolumeClaim whose selector came too late.",
@@ -593,6 +696,23 @@ func (w *world) pod(name, image string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
 	w.more = append(w.more, p)
 	return p
+}
+
+// waits says why the container of a pod does not run.
+func waits(p *corev1.Pod, reason string) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+}
+
+// older is a class kind that was registered first, with a default class of its own.
+func (w *world) older(ready metav1.ConditionStatus, reason string) {
+	irons := w.classKind.DeepCopy()
+	irons.Name, irons.CreationTimestamp = "irons.example.org", metav1.Unix(1, 0)
+	irons.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}
+	w.classKind.CreationTimestamp = metav1.Unix(2, 0)
+	iron := object("example.org/v1", "Iron", "", "iron")
+	iron.SetAnnotations(map[string]string{"default": "true"})
+	w.served[irons.Name] = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Iron"}}
+	w.more = append(w.more, irons, iron)
 }
 
 // certManager issues the certificates from now on.
@@ -696,10 +816,14 @@ func TestCertificates(t *testing.T) {
 
 // TestUnread has a user who may not read something, or an API server that does not answer.
 func TestUnread(t *testing.T) {
-	for kind, unknown := range map[string][]string{
-		"Deployment": {"replicas"}, "Pod": {"replicas"}, "Lease": {"replicas"}, "Secret": {"certificates"}, "SubjectAccessReview": {"rights"},
-		"MutatingWebhookConfiguration": {"webhook entries"}, "ValidatingWebhookConfiguration": {"webhook entries"},
-		"Classes": {"default classes", "weights", "claims"}, "Database": {"claims"}, "StorageClass": {"claims"}, "Namespace": {"claims"},
+	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
+		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
+		"Secret": {"certificates": "not read"}, "SubjectAccessReview": {"rights": ", not all read"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
+		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
+		"Classes":                        {"default classes": "not read", "weights": "not read", "claims": "2 read"},
+		"Database":                       {"claims": "1 read, without those of databases.example.org"},
+		"StorageClass":                   {"claims": "2 read"}, "Namespace": {"claims": "2 read"},
 	} {
 		for status, set := range map[int]func(*world){
 			0:           func(w *world) { w.unread = []string{kind} },
@@ -716,11 +840,14 @@ func TestUnread(t *testing.T) {
 			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
 			for _, s := range report.Sections {
 				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
-				assert.Equal(t, slices.Contains(unknown, s.Name), s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				summary, is := unknown[s.Name]
+				assert.Equal(t, is, s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				assert.Contains(t, s.Summary, summary, "We should give no number of what we did not read.")
 			}
 			table, err := report.table()
 			require.NoError(t, err)
-			assert.Contains(t, string(table), "\nNot read: ")
+			assert.Contains(t, string(table), map[int]string{0: "\n  Do: " + doGetRights, exit.Failed: "\n  Do: " + doTryAgain}[status])
+			assert.Equal(t, 1, strings.Count(string(table), doGetRights)+strings.Count(string(table), doTryAgain), "We should put together what the same helps.")
 		}
 	}
 	w := newWorld(t)
@@ -752,6 +879,11 @@ func TestNotes(t *testing.T) {
 			func(w *world) { w.gold.SetAnnotations(nil) },
 			"claims of databases.example.org without a selector get no class: none is marked default",
 		},
+		"ExcludedAndAsksForNothing": {
+			"We should not take a claim for lost that nobody asked to bind.",
+			func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
+			"claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
+		},
 		"Rollout": {
 			"We should tell of a rollout, which is normal.",
 			func(w *world) { w.pod("a", "classbind:v1"); w.pod("b", "classbind:v2") },
@@ -761,6 +893,14 @@ func TestNotes(t *testing.T) {
 			"We should tell of an image that no pod runs yet.",
 			func(w *world) { w.pod("a", "classbind:v0"); w.pod("b", "classbind:v0") },
 			"replicas differ in their image, as in a rollout: 2 of classbind:v0, 0 of classbind:v1",
+		},
+		"Drain": {
+			"We should not take a drain for broken that the PodDisruptionBudget allows.",
+			func(w *world) {
+				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b", "classbind:v1"), "ContainerCreating")
+			},
+			"only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
 		},
 		"OtherCertificates": {
 			"We should tell of a CA that is still trusted.",
@@ -798,6 +938,75 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+func TestNoNoteOfWhatFollows(t *testing.T) {
+	w := newWorld(t)
+	w.classKind.Status.Conditions = notReady
+	report, err := w.report(t)
+	require.NoError(t, err)
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.NotContains(t, string(table), "claims of databases.example.org without a selector", "We should not say that no class is marked, where its kind is left out.")
+}
+
+func TestImageOfAll(t *testing.T) {
+	w := newWorld(t)
+	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
+		w.deployment.Status.UpdatedReplicas = updated
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
+	}
+}
+
+// TestElsewhere has the wrong namespace in the flag.
+func TestElsewhere(t *testing.T) {
+	const want = "classbind is in namespace classbind-system, where the API server asks it, and nothing of it is in others: --classbind-namespace classbind-system"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"Nothing":    {"We should say where classbind is.", func(*world) {}, want},
+		"Unread":     {"We should not say so of what we may not read.", func(w *world) { w.unread = []string{"Secret"} }, ""},
+		"Lease":      {"We should look at a namespace with a Lease.", func(w *world) { w.lease.Namespace = "others" }, ""},
+		"Secret":     {"We should look at a namespace with a Secret.", func(w *world) { w.secret.Namespace = "others" }, ""},
+		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
+		"URL": {"We should not guess where a URL leads.", func(w *world) {
+			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
+			w.classes.Webhooks[0].ClientConfig, w.classes.Webhooks[1].ClientConfig = at, at
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			w.namespace = "others"
+			_, err := w.report(t)
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.EqualError(t, err, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestClockAhead(t *testing.T) {
+	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
+		w := newWorld(t)
+		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
+		w.renewed = renewed
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
+		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
+	}
+	w := newWorld(t)
+	_, err := w.report(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
+}
+
 // TestOverruledOnce has the leader say already that a default StorageClass overrules.
 func TestOverruledOnce(t *testing.T) {
 	w := newWorld(t)
@@ -831,7 +1040,7 @@ func TestWithoutLeader(t *testing.T) {
 // TestOwnRights compares the rights with those of deploy/.
 func TestOwnRights(t *testing.T) {
 	for file, rights := range map[string][]right{
-		"base":                    ownRights,
+		"base":                    slices.Concat(ownRights, rightsOfMetrics),
 		"components/self-signed":  rightsOfIssuer[selfSigned],
 		"components/cert-manager": rightsOfIssuer[certManager],
 	} {
@@ -846,9 +1055,6 @@ func TestOwnRights(t *testing.T) {
 			}
 			for _, rule := range role.Rules {
 				for _, group := range rule.APIGroups {
-					if group == "authentication.k8s.io" || group == "authorization.k8s.io" {
-						continue // For the metrics alone.
-					}
 					for _, resource := range rule.Resources {
 						for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
 							for _, verb := range rule.Verbs {
