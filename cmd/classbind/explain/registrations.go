@@ -230,7 +230,8 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s.paths))
 	checked := k.DeepCopy()
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
+		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
+		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
 	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
 	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
