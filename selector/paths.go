@@ -153,11 +153,11 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	text = strings.Join(problems, "; ")
 	switch {
 	case pruned:
-		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " + text +
-			": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " +
+			text + ": correct spec.paths.classRef and spec.classRefFormat, or the schema"
 	case kindPruned:
-		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove the kind from " +
-			"a reference: " + text
+		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove " +
+			"the kind from a reference: " + text
 	case text != "":
 		return v1alpha1.ReasonPathsInvalid, text
 	}

@@ -58,7 +58,8 @@ func (d *Deletion) Review(_ context.Context, request *admissionv1.AdmissionReque
 
 // deletionWarning says whose class is deleted, and what to do about it.
 func deletionWarning(class *selector.Class, claims string) string {
-	warning := fmt.Sprintf("claims still refer to the class %q: %s; create the class again, or delete these claims and create them again", class, claims)
+	warning := fmt.Sprintf("claims still refer to the class %q: %s; create the class again, or delete these claims and create them again",
+		class, claims)
 	if !class.Cordoned {
 		warning += fmt.Sprintf("; to keep new claims from a class before you delete it: kubectl annotate %s %s=true",
 			class.Arguments(), v1alpha1.CordonedAnnotation)
