@@ -136,6 +136,10 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 // PathsProblem says what is wrong with a registration, as the reason and the message of
 // PathsValid; both are empty if nothing is.
 func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
+	if slices.Contains(c.lost, "kind") && len(v.Classes) > 1 { // It is about the classes that will be offered.
+		v = &View{Kind: v.Kind, Classes: v.Classes}
+		v.keepOldest()
+	}
 	namespaced := slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 	problems, pruned, kindPruned := c.Problems, c.pruned, false
 	for _, name := range c.lost {

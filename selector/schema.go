@@ -36,7 +36,8 @@ type Schema struct {
 // ofEveryObject are the fields that the API server knows whatever a CRD says of them.
 var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
 
-var errNoSchema = errors.New("there is no schema for it")
+// ErrNoSchema says that the API server has no schema of a kind.
+var ErrNoSchema = errors.New("there is no schema for it")
 
 // SchemaOfCRD returns the schema of a version from a CustomResourceDefinition as JSON.
 func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
@@ -73,7 +74,7 @@ func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
 		}
 	}
 	if len(s.root) == 0 {
-		return nil, errNoSchema
+		return nil, ErrNoSchema
 	}
 	return s, nil
 }
@@ -97,7 +98,7 @@ func SchemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*Schema, er
 			return &Schema{root: root, shared: d.Components.Schemas}, nil
 		}
 	}
-	return nil, errNoSchema
+	return nil, ErrNoSchema
 }
 
 // Root returns the schema as it is.

@@ -38,8 +38,8 @@ func NewView(kind *ClaimKind, classes []*Classes) *View {
 	return v
 }
 
-// keepOldest leaves out all class kinds but the one that was registered first, so that a
-// newcomer changes nothing for the claims of others.
+// keepOldest leaves out all class kinds but the one that was created first, so that one
+// that is created later changes nothing for the claims of others.
 func (v *View) keepOldest() {
 	oldest := slices.MinFunc(v.Classes, func(a, b *Classes) int {
 		return cmp.Or(a.Kind.Created.Compare(b.Kind.Created), strings.Compare(a.Kind.Name, b.Kind.Name))

@@ -288,6 +288,23 @@ func TestReferenceRemoved(t *testing.T) {
 	})
 }
 
+// TestReferenceRemovedIsOver with the claim, though another one goes on waiting.
+func TestReferenceRemovedIsOver(t *testing.T) {
+	s := newClaimServer(t)
+	s.prune("team-a", true)
+	s.set(t, "team-a/waits", wantsGold)
+	s.set(t, "team-b/waits", `{"matchLabels":{"tier":"none"}}`)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.lead(t)
+	eventually(t, "We should compare the answer with what we wrote.", func(c *assert.CollectT) {
+		assert.ErrorIs(c, r.claims.LateProblem(lateKind), ErrReferenceRemoved)
+	})
+	s.remove("team-a/waits")
+	r.awaitCounts(t, ClaimCounts{Waiting: 1})
+	assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
+}
+
 func TestWhyNotWritten(t *testing.T) {
 	denied := func(message string) error { // By a webhook, in kube-apiserver's words.
 		status := apierrors.NewForbidden(schema.GroupResource{}, "", nil).ErrStatus

@@ -54,8 +54,9 @@ func (s *claimState) unchecked(again bool) (names []string) {
 }
 
 // recordNamespaces records which namespaces are selected, and the error of the check.
-// changed says whether an error appeared or went away.
+// changed says whether an error appeared or went away, or other claims count as waiting.
 func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
+	before := s.selected
 	changed = (err == nil) != (s.namespaceErr == nil)
 	s.namespaceErr = err
 	for name, is := range selected {
@@ -79,5 +80,5 @@ func (s *claimState) recordNamespaces(selected map[string]bool, err error) (chan
 			})
 		}
 	}
-	return changed
+	return changed || s.selected != before
 }

@@ -32,9 +32,10 @@ type claimState struct {
 	// refusal is why a claim could not be written. No other is tried until paused.
 	refusal error
 	paused  time.Time
-	// removed says that the last claim that was written lost its reference. Others are
-	// tried: a policy may be for some claims alone.
-	removed error
+	// removed says that the last claim that was written, removedOf, lost its reference.
+	// Others are tried: a policy may be for some claims alone.
+	removed   error
+	removedOf types.UID
 	// unwritable says why claims can be watched but not written.
 	unwritable error
 	// namespaceErr says why namespaces cannot be checked.
@@ -188,6 +189,9 @@ func (s *claimState) unwait(uid types.UID) {
 	c := s.waiting[uid]
 	if c == nil {
 		return
+	}
+	if s.removedOf == uid {
+		s.removed = nil
 	}
 	c.gone = true
 	delete(s.waiting, uid)

@@ -133,7 +133,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	case isOutdated(err):
 		return lateChanged, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
-		w.update(func(s *claimState) { s.removed = ErrReferenceRemoved })
+		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
 		l.binder.Events.removed(w, claim)
 		return lateFailed, 0, err
 	case isUnauthorized(err):

@@ -95,7 +95,8 @@ func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1a
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
 	pruned := selector.ReferenceFault(k) != nil || selector.KindPruned(k)
-	if !ok || checked.revision != selector.RevisionOf(k) || checked.err != nil && pruned {
+	unread := checked.err != nil && !errors.Is(checked.err, selector.ErrNoSchema)
+	if !ok || checked.revision != selector.RevisionOf(k) || unread && pruned {
 		return
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)

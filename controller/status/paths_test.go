@@ -76,6 +76,10 @@ func TestPaths(t *testing.T) {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", err: errors.New("connection refused"), before: v1alpha1.ReasonReferencePruned,
 			want: want{registry.RetryAfter, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, "before"},
 		},
+		"NoSchemaAnyMore": {
+			reason: "We should bind claims of a kind for which there is no schema any more.", err: selector.ErrNoSchema, before: v1alpha1.ReasonReferencePruned,
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: there is no schema for it"},
+		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)

@@ -272,7 +272,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 			continue
 		}
 		e = w.deletionEntry(k, rules[i], ca)
-		if size, err = sizeOf(k.Name, e, nil); err != nil {
+		if size, err = sizeOf(k.Name, e, e.MatchConditions); err != nil {
 			return err
 		}
 		entries = append(entries, e)

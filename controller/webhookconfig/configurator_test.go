@@ -364,9 +364,9 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 			},
 			want: want{applied: true, entries: []entry{
 				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"a.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"a.example.org.deletion.classbind.io", "*", "Namespaced"},
 				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"b.example.org.deletion.classbind.io", "v1", "Namespaced"},
+				{"b.example.org.deletion.classbind.io", "*", "Namespaced"},
 				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
 			}},
 		},
@@ -377,7 +377,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 				ClassKinds: serving("later", kinds(isReady, "golds.absent.example.org"), 0), CRDs: []string{"golds.absent.example.org"},
 			},
 			want: want{
-				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}, {"golds.absent.example.org.deletion.classbind.io", "v7", "*"}},
+				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}, {"golds.absent.example.org.deletion.classbind.io", "*", "*"}},
 				again: registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 			},
 		},

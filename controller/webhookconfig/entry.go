@@ -201,15 +201,18 @@ func (w *Configurator) classEntry(
 }
 
 // deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
+// It is of all versions: to convert a class for us may fail, which Ignore does not cover.
 func (w *Configurator) deletionEntry(
 	k *v1alpha1.ClassKind, r *rule, ca []byte,
 ) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	deletion := *r
 	deletion.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
+	deletion.APIVersions = []string{"*"}
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.DeletionSuffix).
 		WithClientConfig(w.server(v1alpha1.DeletionPath, ca)).
 		WithRules(&deletion).
+		WithMatchConditions(admissionregistrationac.MatchCondition().WithName("is-not-by-a-controller").WithExpression(isByNoController)).
 		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
 		WithFailurePolicy(admissionregistrationv1.Ignore).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
@@ -217,6 +220,11 @@ func (w *Configurator) deletionEntry(
 		WithTimeoutSeconds(v1alpha1.DeletionTimeoutSeconds).
 		WithAdmissionReviewVersions("v1")
 }
+
+// isByNoController is the CEL expression that says that somebody may read the warning. The
+// controllers delete many classes, one after the other, and would wait for each answer.
+const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
+	`"system:serviceaccount:kube-system:generic-garbage-collector"])`
 
 // DeletionsReviewed says whether a class kind has an entry for the deletion of classes:
 // one of the claim kinds that it serves has its claims watched.

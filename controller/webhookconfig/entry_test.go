@@ -216,7 +216,8 @@ func TestDeletionEntry(t *testing.T) {
 	assert.JSONEq(t, `{
 			"name": "golds.example.org.deletion.classbind.io",
 			"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/deletion", "port": 443}, "caBundle": "UEVN"},
-			"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"}],
+			"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["*"], "resources": ["golds"], "scope": "Cluster"}],
+			"matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\"])"}],
 			"failurePolicy": "Ignore",
 			"matchPolicy": "Equivalent",
 			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
