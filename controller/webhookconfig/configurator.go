@@ -252,8 +252,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
-	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) })
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	var sizes []sizedEntry
 	for i := range guarded {
@@ -261,22 +260,18 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 			continue
 		}
 		k := &guarded[i]
-		e := w.classEntry(k, rules[i], ca)
-		size, err := sizeOf(k.Name, e, e.MatchConditions)
-		if err != nil {
-			return err
+		due := []*admissionregistrationac.ValidatingWebhookApplyConfiguration{w.classEntry(k, rules[i], ca)}
+		if DeletionsReviewed(k, claimKinds.Items) {
+			due = append(due, w.deletionEntry(k, rules[i], ca))
 		}
-		entries = append(entries, e)
-		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClassEntryOf(current, k.Name) != nil, false, size})
-		if !DeletionsReviewed(k, claimKinds.Items) {
-			continue
+		for _, e := range due {
+			size, err := sizeOfClassEntry(k, e, current)
+			if err != nil {
+				return err
+			}
+			sizes = append(sizes, size)
 		}
-		e = w.deletionEntry(k, rules[i], ca)
-		if size, err = sizeOf(k.Name, e, e.MatchConditions); err != nil {
-			return err
-		}
-		entries = append(entries, e)
-		sizes = append(sizes, sizedEntry{*e.Name, k.CreationTimestamp.Time, DeletionEntryOf(current, k.Name) != nil, true, size})
+		entries = append(entries, due...)
 	}
 	out := leftOut(sizes)
 	w.classes.setLeftOut(out)
@@ -295,6 +290,18 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	}
 	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).
 		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
+}
+
+// sizeOfClassEntry is for the entry of a class kind, which current may have already.
+func sizeOfClassEntry(
+	k *v1alpha1.ClassKind, e *admissionregistrationac.ValidatingWebhookApplyConfiguration,
+	current *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (s sizedEntry, err error) {
+	s = sizedEntry{kind: strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix), created: k.CreationTimestamp.Time}
+	s.optional = strings.HasSuffix(*e.Name, v1alpha1.DeletionSuffix)
+	s.present = slices.ContainsFunc(current.Webhooks, func(c admissionregistrationv1.ValidatingWebhook) bool { return c.Name == *e.Name })
+	s.bytes, err = sizeOf(k.Name, e, e.MatchConditions)
+	return s, err
 }
 
 // prepare reads the configuration as it is, and returns the CAs for its entries.
