@@ -252,20 +252,20 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) })
+	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
+	rules, incomplete := rulesOf(ctx, names, ruleOf)
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	var sizes []sizedEntry
-	for i := range guarded {
+	for i, k := range guarded {
 		if rules[i] == nil {
 			continue
 		}
-		k := &guarded[i]
-		due := []*admissionregistrationac.ValidatingWebhookApplyConfiguration{w.classEntry(k, rules[i], ca)}
-		if DeletionsReviewed(k, claimKinds.Items) {
-			due = append(due, w.deletionEntry(k, rules[i], ca))
+		due := []*admissionregistrationac.ValidatingWebhookApplyConfiguration{w.classEntry(&k, rules[i], ca)}
+		if DeletionsReviewed(&k, claimKinds.Items) {
+			due = append(due, w.deletionEntry(&k, rules[i], ca))
 		}
 		for _, e := range due {
-			size, err := sizeOfClassEntry(k, e, current)
+			size, err := sizeOfClassEntry(&k, e, current)
 			if err != nil {
 				return err
 			}
