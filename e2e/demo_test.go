@@ -74,7 +74,7 @@ func TestRun(t *testing.T) {
 
 // TestMakeBuild reads what make build would do.
 func TestMakeBuild(t *testing.T) {
-	build := exec.CommandContext(t.Context(), "make", "--dry-run", "build")
+	build := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "build") // The tests may run under make, too.
 	build.Dir = ".."
 	out, err := build.Output()
 	require.NoError(t, err)
