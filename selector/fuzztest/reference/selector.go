@@ -88,7 +88,8 @@ func limited(s labels.Selector, text string) (Selector, error) {
 		values > v1alpha1.MaxSelectorValues || comparisons > v1alpha1.MaxSelectorComparisons {
 		return Selector{}, ErrMalformed
 	}
-	// A value takes one byte at least, and counts each time that it is written. In JSON,
-	// a byte may be an escape of six.
-	return Selector{s, len(text) > v1alpha1.MaxSelectorValues}, nil
+	// A value counts each time that it is written, and each stands behind one of these.
+	written := strings.Count(text, ",") + strings.Count(text, "(") + strings.Count(text, "[")
+	// JSON's escapes are up to six bytes for one.
+	return Selector{s, len(text) > v1alpha1.MaxSelectorBytes/8 || written > v1alpha1.MaxSelectorValues}, nil
 }
