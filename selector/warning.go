@@ -55,7 +55,11 @@ func (d *Decision) unmatched() string {
 		kinds[i] = s.Kind.Name
 	}
 	n := d.View.lenOffered(d.Claim.Namespace)
-	where := fmt.Sprintf("among %d %s of %s", n, map[bool]string{true: "class", false: "classes"}[n == 1], List(kinds))
+	noun := "classes"
+	if n == 1 {
+		noun = "class"
+	}
+	where := fmt.Sprintf("among %d %s of %s", n, noun, List(kinds))
 	switch {
 	case d.View.partly() && d.Claim.Namespace == "":
 		where += " that claims without a namespace are offered"
