@@ -48,11 +48,12 @@ type Guard struct {
 // Review validates a class before it is created or updated. In this order, it
 // leaves alone any other operation, a class kind that is not registered any more,
 // and a class that is being deleted; refuses a malformed weight, unless the class
-// has it already; warns of a mark that is neither true nor false; leaves alone a class that does not become default; fails before
-// all classes are known; waits for a turn; leaves alone a class that takes no seat,
-// because no claim is offered it; answers as the API server would if the namespace
-// is missing, if the class to create exists, or if the class to update has changed;
-// and admits the class if its seats have no other default, and none in flight.
+// has it already; warns of a mark that is neither true nor false; leaves alone a class
+// that does not become default; fails before all classes are known; waits for a turn;
+// leaves alone a class that takes no seat, because no claim is offered it; answers as the
+// API server would if the namespace is missing, if the class to create exists, or if the
+// class to update has changed; and admits the class if its seats have no other default,
+// and none in flight.
 //
 // Anybody who reaches the server can send any review. Its content is trusted only
 // for the answer, which goes to its sender.
@@ -82,14 +83,14 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		return nil, err
 	}
 	defer func() {
-		if err == nil && response.Allowed && class.MarkErr != nil && !sameError(class.MarkErr, before.MarkErr) {
+		if err == nil && response.Allowed && class.MarkErr != nil && !isOld(class.MarkErr, before.MarkErr) {
 			response.Warnings = []string{class.MarkErr.Error()}
 		}
 	}()
 	switch {
 	case class.Terminating:
 		return untouched("BeingDeleted"), nil
-	case class.WeightErr != nil && !sameError(class.WeightErr, before.WeightErr):
+	case class.WeightErr != nil && !isOld(class.WeightErr, before.WeightErr):
 		invalid := apierrors.NewInvalid(kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{class.WeightErr})
 		return denied(invalid, "MalformedWeight"), nil
 	case !class.Default:
@@ -165,7 +166,7 @@ func (g *Guard) Stored(c *selector.Class, uid types.UID) {
 	g.Sightings.Stored(onedefault.Holder{Class: nameOf(c), UID: uid})
 }
 
-func sameError(a, b *field.Error) bool { return b != nil && a.Error() == b.Error() }
+func isOld(err, before *field.Error) bool { return before != nil && err.Error() == before.Error() }
 
 func nameOf(c *selector.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
