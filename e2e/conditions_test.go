@@ -97,7 +97,6 @@ spec:
 		w.awaitClasses(t, "classes.kindless.test", 1)
 		w.awaitClaims(t, kind)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "claims are offered the classes of one class kind")
-		time.Sleep(time.Second) // Kubernetes counts times of creation in seconds.
 		w.apply(t, classKind("others.kindless.test", "{claimKinds: [claims.kindless.test]}"))
 		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.kindless.test", v1alpha1.ReasonAmbiguousReference)
 		for i := range 5 {
