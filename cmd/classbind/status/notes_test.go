@@ -1,0 +1,107 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestNotes has what people may want to know, and is not broken.
+func TestNotes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"NoDefault": {
+			"We should not take for broken what may well be meant.",
+			func(w *world) { w.gold.SetAnnotations(nil) },
+			"claims of databases.example.org without a selector get no class: none is marked default",
+		},
+		"ExcludedAndAsksForNothing": {
+			"We should not take a claim for lost that nobody asked to bind.",
+			func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
+			"claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
+		},
+		"Rollout": {
+			"We should tell of a rollout, which is normal.",
+			func(w *world) { w.pod("a", "classbind:v1"); w.pod("b", "classbind:v2") },
+			"replicas differ in their image, as in a rollout: 1 of classbind:v1, 1 of classbind:v2",
+		},
+		"RolloutThatHangs": {
+			"We should tell of an image that no pod runs yet.",
+			func(w *world) { w.pod("a", "classbind:v0"); w.pod("b", "classbind:v0") },
+			"replicas differ in their image, as in a rollout: 2 of classbind:v0, 0 of classbind:v1",
+		},
+		"Drain": {
+			"We should not take a drain for broken that the PodDisruptionBudget allows.",
+			func(w *world) {
+				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b", "classbind:v1"), "ContainerCreating")
+			},
+			"only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
+		},
+		"OtherCertificates": {
+			"We should tell of a CA that is still trusted.",
+			func(w *world) {
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": w.secret.Data["ca.crt"]}}
+				w.more = append(w.more, left)
+			},
+			"the Secret classbind-tls is left of other certificates, and its CA is still trusted: delete it once no replica uses it",
+		},
+		"SchemaUnknown": {
+			"We should tell what nobody can know.",
+			func(w *world) {
+				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, Message: "it allows anything"})
+			},
+			"claimkind/databases.example.org: PathsValid is Unknown (SchemaUnknown): it allows anything",
+		},
+		"Ambiguous": {
+			"We should tell of a class kind that only some claim kinds are offered.",
+			func(w *world) {
+				w.classKind.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: "not to others"}}
+			},
+			"classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			require.NoError(t, report.exit(), tc.reason)
+			table, err := report.table()
+			require.NoError(t, err)
+			assert.Contains(t, string(table), "Note: "+tc.want+"\n", tc.reason)
+		})
+	}
+}
+
+func TestNoNoteOfWhatFollows(t *testing.T) {
+	w := newWorld(t)
+	w.classKind.Status.Conditions = notReady
+	report, err := w.report(t)
+	require.NoError(t, err)
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.NotContains(t, string(table), "claims of databases.example.org without a selector", "We should not say that no class is marked, where its kind is left out.")
+}
+
+// TestOverruledOnce has the leader say already that a default StorageClass overrules.
+func TestOverruledOnce(t *testing.T) {
+	w := newWorld(t)
+	w.pvc.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "tier=gold"})
+	w.more = append(w.more, defaultStorageClass("fast"))
+	w.pvcKind.Status.Conditions = append(w.pvcKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSelectorsHeeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDefaultStorageClass, Message: "do this"})
+	report, err := w.report(t)
+	require.NoError(t, err)
+	assertFindings(t, report, "We should find one cause once.", []string{"kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): do this"})
+	table, err := report.table()
+	require.NoError(t, err)
+	assert.Contains(t, string(table), "Note: claimkind/persistentvolumeclaims: 1 claim has a default StorageClass of Kubernetes, which the selector does not match: team/disk\n")
+}

@@ -1,0 +1,320 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	own       = "classbind-system"
+	databases = "databases.example.org"
+	golds     = "golds.example.org"
+	pvcs      = "persistentvolumeclaims"
+)
+
+// world is an installation in which nothing is broken, until a test changes it.
+type world struct {
+	deployment *appsv1.Deployment
+	lease      *coordinationv1.Lease
+	secret     *corev1.Secret
+	claimKind  *v1alpha1.ClaimKind
+	pvcKind    *v1alpha1.ClaimKind
+	classKind  *v1alpha1.ClassKind
+	claims     *admissionregistrationv1.MutatingWebhookConfiguration
+	classes    *admissionregistrationv1.ValidatingWebhookConfiguration
+	gold       *unstructured.Unstructured
+	claim      *unstructured.Unstructured
+	pvc        *unstructured.Unstructured
+	more       []client.Object
+
+	served map[string]cluster.Resource
+	// denied are the rights that classbind's account lacks, as "verb resource".
+	denied []string
+	// unread are the kinds that the user may not read. down are those for which nobody answers.
+	unread, down []string
+	// namespace of classbind, as the flag has it.
+	namespace string
+	// renewed says that the leader renews its Lease between any two looks.
+	renewed bool
+	// progress is what the command says meanwhile.
+	progress strings.Builder
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	now := metav1.NowMicro()
+	ca := certtest.NewCA(t).PEM()
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
+	guarded := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured}
+	w := &world{
+		namespace: own,
+		deployment: &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				ServiceAccountName: "classbind", Containers: []corev1.Container{{Image: "classbind:v1"}},
+			}}},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
+		},
+		lease: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
+		},
+		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
+		claimKind: &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
+		pvcKind:   &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
+		classKind: &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1alpha1.ClassKindStatus{Conditions: append(slices.Clone(ready), guarded)}},
+		gold:      object("example.org/v1", "Gold", "", "gold"),
+		claim:     object("example.org/v1", "Database", "team", "mine"),
+		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
+		served: map[string]cluster.Resource{
+			databases: {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"}, Namespaced: true},
+			golds:     {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}},
+			pvcs:      {GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, Namespaced: true},
+		},
+	}
+	w.claimKind.Spec = v1alpha1.ClaimKindSpec{
+		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", ClassSelector: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom, WhenUnmatched: v1alpha1.BindLater, ClassRefFormat: v1alpha1.Name,
+	}
+	w.pvcKind.Spec = v1alpha1.ClaimKindSpec{
+		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.storageClassName", ClassSelector: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom, ClassRefFormat: v1alpha1.Name,
+	}
+	w.classKind.Spec = v1alpha1.ClassKindSpec{ClaimKinds: []string{databases}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
+	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})
+	setField(t, w.claim, "gold", "spec", "classRef")
+	setField(t, w.pvc, "fast", "spec", "storageClassName")
+	w.writeEntries(t, ca)
+	return w
+}
+
+// writeEntries as the leader does.
+func (w *world) writeEntries(t *testing.T, ca []byte) {
+	t.Helper()
+	writer := &webhookconfig.Configurator{Namespace: own, Service: "classbind"}
+	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}
+	for _, k := range []*v1alpha1.ClaimKind{w.claimKind, w.pvcKind} {
+		e, err := writer.StoredClaimEntry(k, w.served[k.Name], ca)
+		require.NoError(t, err)
+		w.claims.Webhooks = append(w.claims.Webhooks, *e)
+	}
+	e, err := writer.StoredClassEntry(w.classKind, w.served[golds], ca)
+	require.NoError(t, err)
+	deletion, err := writer.StoredDeletionEntry(w.classKind, w.served[golds], ca)
+	require.NoError(t, err)
+	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e, *deletion}}
+	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix, golds+v1alpha1.DeletionSuffix)
+}
+
+// own is what the API server writes down when classbind has written where entries are
+// called.
+func (w *world) own(entries ...string) {
+	var owned []string
+	for _, name := range entries {
+		owned = append(owned, fmt.Sprintf(`"k:{\"name\":\"%s\"}": {".": {}, "f:clientConfig": {"f:service": {".": {}, "f:name": {}}, "f:url": {}}}`, name))
+	}
+	fields := []metav1.ManagedFieldsEntry{{
+		Manager: v1alpha1.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "admissionregistration.k8s.io/v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:webhooks": {` + strings.Join(owned, ",") + `}}`),
+	}}
+	w.claims.ManagedFields, w.classes.ManagedFields = fields, fields
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// asking is a claim with a selector and without a class.
+func asking(t *testing.T, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	o := object("example.org/v1", "Database", namespace, name)
+	setField(t, o, "gold", "spec", "classSelector", "matchLabels", "tier")
+	return o
+}
+
+func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...string) {
+	t.Helper()
+	require.NoError(t, unstructured.SetNestedField(o.Object, value, path...))
+}
+
+// Resolve is called by the installation, as is Classes.
+func (w *world) Resolve(_ context.Context, name string, _ ...string) (schema.GroupVersionKind, bool, error) {
+	found, ok := w.served[name]
+	if !ok {
+		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
+	}
+	return found.GroupVersionKind, found.Namespaced, nil
+}
+
+func (w *world) Classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
+	var all []*selector.Class
+	for _, o := range append([]client.Object{w.gold}, w.more...) {
+		if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == kind.GroupVersionKind.Kind {
+			all = append(all, kind.NewClass(u, u.Object))
+		}
+	}
+	return selector.NewClasses(kind, all), w.refuse("Classes")
+}
+
+// refuse to read a kind.
+func (w *world) refuse(kind string) error {
+	switch {
+	case slices.Contains(w.unread, kind):
+		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("it is a test"))
+	case slices.Contains(w.down, kind):
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return nil
+}
+
+// report on the world.
+func (w *world) report(t *testing.T) (*Report, error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	objects := append([]client.Object{
+		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes, w.claim, w.pvc,
+	}, w.more...)
+	kindOf := func(o runtime.Object) string {
+		if list, ok := o.(*metav1.PartialObjectMetadataList); ok {
+			return strings.TrimSuffix(list.Kind, "List")
+		}
+		gvk, _, err := scheme.ObjectKinds(o)
+		if u, ok := o.(runtime.Unstructured); ok {
+			return strings.TrimSuffix(u.GetObjectKind().GroupVersionKind().Kind, "List")
+		}
+		require.NoError(t, err)
+		return strings.TrimSuffix(gvk[0].Kind, "List")
+	}
+	api := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := w.refuse(kindOf(o)); err != nil {
+				return err
+			}
+			if err := c.Get(ctx, key, o, opts...); err != nil || !w.renewed {
+				return err
+			}
+			lease, ok := o.(*coordinationv1.Lease)
+			if !ok {
+				return nil
+			}
+			next := lease.DeepCopy()
+			next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(time.Second)
+			return c.Update(ctx, next)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := w.refuse(kindOf(list)); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}).Build()
+	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress, allowed: func(_ context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
+		assert.Equal(t, "system:serviceaccount:"+w.namespace+":"+w.deployment.Spec.Template.Spec.ServiceAccountName, account)
+		return !slices.Contains(w.denied, what.Verb+" "+what.Resource), w.refuse("SubjectAccessReview")
+	}}
+	if err := i.read(t.Context()); err != nil {
+		return nil, err
+	}
+	return i.report(t.Context()), nil
+}
+
+func statusOf(err error) int {
+	if e := (*exit.Error)(nil); errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// notReady are conditions for no reason of this test's.
+var notReady = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced}}
+
+func defaultStorageClass(name string) *storagev1.StorageClass {
+	mark := map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: mark}}
+}
+
+// pod of the Deployment.
+func (w *world) pod(name, image string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+	w.more = append(w.more, p)
+	return p
+}
+
+// waits says why the container of a pod does not run.
+func waits(p *corev1.Pod, reason string) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+}
+
+// older is a class kind that was registered first, with a default class of its own.
+func (w *world) older(ready metav1.ConditionStatus, reason string) {
+	irons := w.classKind.DeepCopy()
+	irons.Name, irons.CreationTimestamp = "irons.example.org", metav1.Unix(1, 0)
+	irons.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}
+	w.classKind.CreationTimestamp = metav1.Unix(2, 0)
+	iron := object("example.org/v1", "Iron", "", "iron")
+	iron.SetAnnotations(map[string]string{"default": "true"})
+	w.served[irons.Name] = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Iron"}}
+	w.more = append(w.more, irons, iron)
+}
+
+// certManager issues the certificates from now on.
+func (w *world) certManager() {
+	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
+	w.secret.Name = v1alpha1.TLSSecret
+}
+
+func assertFindings(t *testing.T, report *Report, reason string, want []string) {
+	t.Helper()
+	table, err := report.table()
+	require.NoError(t, err)
+	var got []string
+	for _, s := range report.Sections {
+		assert.NotEmpty(t, s.Summary, "We should say something about %s.", s.Name)
+		assert.Empty(t, s.Unread, "We should read everything.")
+		for _, f := range s.Findings {
+			got = append(got, s.Name+": "+f.Where+": "+f.What)
+			assert.NotEmpty(t, f.Do, "We should say what to do.")
+		}
+	}
+	require.Len(t, got, len(want), "%s\n%s", reason, table)
+	for n, text := range want {
+		assert.Contains(t, got[n], text, reason)
+	}
+	assert.Equal(t, min(len(want), 1), statusOf(report.exit()), "We should tell scripts.")
+}
