@@ -80,7 +80,7 @@ func TestSpared(t *testing.T) {
 	r := w.serve(t)
 	w.resources(t, "Claim claims.spared.test Namespaced", "Class classes.spared.test Cluster")
 	w.apply(t, vendor("spared.test")+
-		claimKind("claims.spared.test", "{paths: {skipIfSet: [.spec.resourceRef, .spec.in.namespace, .spec.a-b]}}")+
+		claimKind("claims.spared.test", "{skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}")+
 		classKind("classes.spared.test", "{claimKinds: [claims.spared.test]}")+class("spared.test", "Class", "only", ""))
 	w.awaitClaims(t, "claims.spared.test")
 	w.awaitClasses(t, "classes.spared.test", 1)

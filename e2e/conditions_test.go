@@ -50,16 +50,16 @@ spec:
 		w.apply(t, fmt.Sprintf(crd, group, "classRef"))
 		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.typo.test", "{claimKinds: [claims.typo.test]}")+
-			claimKind(kind, "{paths: {classRef: .spec.clasRef}}"))
+			claimKind(kind, "{reference: {path: .spec.clasRef}}"))
 		w.awaitClasses(t, "classes.typo.test", 1)
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonReferencePruned)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .spec.clasRef")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.clasRef")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := w.create(t, claim(group, "silent"), client.DryRunAll)
 			require.ErrorContains(c, err, "the schema has no field .spec.clasRef")
 		}, patience, 50*time.Millisecond, "We should not let a claim be created whose reference is removed.")
 
-		w.apply(t, claimKind(kind, "{paths: {classRef: .spec.classRef}}"))
+		w.apply(t, claimKind(kind, "{reference: {path: .spec.classRef}}"))
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
 		w.awaitClaims(t, kind)
 		bound, _, err := w.create(t, claim(group, "told"))
@@ -119,7 +119,7 @@ spec:
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
 		w.awaitClasses(t, "classes.versions.test", 1)
 		w.awaitClaims(t, kind)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .spec.classRef")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
 		bound, _, err := w.create(t, claim(group, "stored"))
 		require.NoError(t, err)
 		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims that are stored with their reference.")
@@ -137,8 +137,8 @@ spec:
 		w.awaitClasses(t, "classes.require.test", 1)
 		w.awaitClaims(t, kind)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
-			`classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference to a class of "classes.require.test" does not have; `+
-				`classRefFormat ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
+			`reference.form ObjectReference: the schema requires .spec.classRef.group, which the reference to a class of "classes.require.test" does not have; `+
+				`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := w.create(t, claim(group, "refused"), client.DryRunAll)
 			require.ErrorContains(c, err, "spec.classRef.group: Required value")
@@ -176,9 +176,9 @@ spec:
 
 	t.Run("PathsOfCoreKinds", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassNam}, namespaceSelector: {matchLabels: {none: here}}}"))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "paths.classRef: the schema has no field .template.spec.runtimeClassNam")
-		w.apply(t, claimKind("podtemplates", "{classRefFormat: Name, paths: {classRef: .template.spec.runtimeClassName}, namespaceSelector: {matchLabels: {none: here}}}"))
+		w.apply(t, claimKind("podtemplates", "{reference: {path: .template.spec.runtimeClassNam, form: Name}, namespaceSelector: {matchLabels: {none: here}}}"))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .template.spec.runtimeClassNam")
+		w.apply(t, claimKind("podtemplates", "{reference: {path: .template.spec.runtimeClassName, form: Name}, namespaceSelector: {matchLabels: {none: here}}}"))
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
 	})
 

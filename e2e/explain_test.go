@@ -83,7 +83,7 @@ metadata: {name: gold, labels: {tier: gold}}
 	claim := func(apiVersion, kind, field string) string {
 		return write(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: a, namespace: default}, spec: {"+field+": {matchLabels: {tier: gold}}}}")
 	}
-	volumes := write(t, claimKind("persistentvolumeclaims", "{paths: {classRef: .spec.storageClassName}, classRefFormat: Name}")+
+	volumes := write(t, claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}}")+
 		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims]}"))
 	volume := func(field string) string {
 		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+

@@ -39,7 +39,7 @@ func longPaths(letters, last int) string {
 	for i := range paths {
 		paths[i] = strings.Repeat("."+strings.Repeat("a", letters), 9) + "." + strings.Repeat(string(rune('a'+i)), last)
 	}
-	return "{paths: {skipIfSet: [" + strings.Join(paths, ", ") + "]}}"
+	return "{skipIfSet: [{path: " + strings.Join(paths, "}, {path: ") + "}]}"
 }
 
 // TestManyLongPaths registers more than the webhook configuration has room for:

@@ -210,7 +210,7 @@ spec:
 	t.Run("AmbiguousReference", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
-		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{classRefFormat: Name, paths: {classRef: .spec.className}}")+
+		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
 			classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "One", "one", ""))
 		w.awaitClaims(t, "claims.vague.test")
 		w.awaitClasses(t, "ones.vague.test", 1)
@@ -278,7 +278,7 @@ spec:
 			t.Skip("It needs a cluster without StorageClasses: the default one is set before any webhook is asked.")
 		}
 		w.apply(t, vendor("storage.k8s.io")+
-			claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}, namespaceSelector: {matchLabels: {bound: 'yes'}}}")+
+			claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}, skipIfSet: [{path: .spec.volumeName}], namespaceSelector: {matchLabels: {bound: 'yes'}}}")+
 			classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}")+`---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -320,16 +320,16 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	for name, tc := range map[string]struct{ manifest, want string }{
-		"PathWithoutDot":      {claimKind("a.test", "{paths: {classRef: spec.classRef}}"), "spec.paths.classRef: Invalid value"},
-		"PathWithIndex":       {claimKind("a.test", "{paths: {classSelector: '.spec.list[0]'}}"), "spec.paths.classSelector: Invalid value"},
-		"PathEmpty":           {claimKind("a.test", "{paths: {skipIfSet: ['']}}"), "spec.paths.skipIfSet[0]: Invalid value"},
-		"PathEndsWithDot":     {claimKind("a.test", "{paths: {classRef: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
-		"PathToMetadata":      {claimKind("a.test", "{paths: {classRef: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
-		"PathToStatus":        {claimKind("a.test", "{paths: {classRef: .status}}"), "must not name the apiVersion, kind, metadata or status"},
-		"PathsEqual":          {claimKind("a.test", "{paths: {classRef: .spec.x, classSelector: .spec.x}}"), "paths.classRef and paths.classSelector must not be the same field"},
-		"PathWithinPath":      {claimKind("a.test", "{paths: {classRef: .spec.x, classSelector: .spec.x.y}}"), "nor lie within each other"},
-		"SkipsEverySelector":  {claimKind("a.test", "{paths: {skipIfSet: [.spec]}}"), "no claim with a selector would be bound"},
-		"Format":              {claimKind("a.test", "{classRefFormat: Pointer}"), `spec.classRefFormat: Unsupported value: "Pointer"`},
+		"PathWithoutDot":      {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
+		"PathWithIndex":       {claimKind("a.test", "{classSelector: {path: '.spec.list[0]'}}"), "spec.classSelector.path: Invalid value"},
+		"PathEmpty":           {claimKind("a.test", "{skipIfSet: [{path: ''}]}"), "spec.skipIfSet[0]: Invalid value"},
+		"PathEndsWithDot":     {claimKind("a.test", "{reference: {path: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
+		"PathToMetadata":      {claimKind("a.test", "{reference: {path: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
+		"PathToStatus":        {claimKind("a.test", "{reference: {path: .status}}"), "must not name the apiVersion, kind, metadata or status"},
+		"PathsEqual":          {claimKind("a.test", "{reference: {path: .spec.x}, classSelector: {path: .spec.x}}"), "reference.path and classSelector.path must not be the same field"},
+		"PathWithinPath":      {claimKind("a.test", "{reference: {path: .spec.x}, classSelector: {path: .spec.x.y}}"), "nor lie within each other"},
+		"SkipsEverySelector":  {claimKind("a.test", "{skipIfSet: [{path: .spec}]}"), "no claim with a selector would be bound"},
+		"Format":              {claimKind("a.test", "{reference: {path: .spec.classRef, form: Pointer}}"), `spec.reference.form: Unsupported value: "Pointer"`},
 		"Strategy":            {claimKind("a.test", "{strategy: Best}"), `spec.strategy: Unsupported value: "Best"`},
 		"StrategyNotYetThere": {claimKind("a.test", "{strategy: External}"), `spec.strategy: Unsupported value: "External"`},
 		"Seed":                {claimKind("a.test", "{seed: Name}"), `spec.seed: Unsupported value: "Name"`},
@@ -343,8 +343,8 @@ func TestSchema(t *testing.T) {
 		"NamespaceKeyDots":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a..b/x': z}}}"), "every key must be a label's"},
 		"NamespaceKeyLong":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'"+strings.Repeat("a", 254)+"/x': z}}}"), "every key must be a label's"},
 		"NamespaceExpression": {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a.-b/x, operator: Exists}]}}"), "spec.namespaceSelector.matchExpressions[0].key: Invalid value"},
-		"PathDeep":            {claimKind("a.test", "{paths: {classRef: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
-		"SkipsEverything":     {claimKind("a.test", "{paths: {skipIfSet: [.metadata.name]}}"), "must not name what every claim has"},
+		"PathDeep":            {claimKind("a.test", "{reference: {path: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
+		"SkipsEverything":     {claimKind("a.test", "{skipIfSet: [{path: .metadata.name}]}"), "must not name what every claim has"},
 		"Nodes":               {claimKind("nodes", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"ServiceAccounts":     {claimKind("serviceaccounts", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"EndpointSlices":      {claimKind("endpointslices.discovery.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
@@ -355,12 +355,12 @@ func TestSchema(t *testing.T) {
 		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
 		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [a."+strings.Repeat("a", 177)+"]}"), "spec.claimKinds[0]: Too long"},
 		"NamespacesFrom":      {claimKind("a.test", "{classNamespaces: {from: Selector}}"), `spec.classNamespaces.from: Unsupported value: "Selector"`},
-		"NamespacesAll":       {claimKind("a.test", "{classRefFormat: Name, classNamespaces: {from: All}}"), "All needs a reference that carries a namespace"},
+		"NamespacesAll":       {claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: All}}"), "All needs a reference that carries a namespace"},
 		"NamespacesNoNames":   {claimKind("a.test", "{classNamespaces: {from: Names}}"), "names are needed with Names"},
 		"NamespacesEmpty":     {claimKind("a.test", "{classNamespaces: {from: Names, names: []}}"), "names are needed with Names"},
 		"NamespacesNamesOnly": {claimKind("a.test", "{classNamespaces: {names: [a]}}"), "not allowed with SameAsClaim and All"},
 		"NamespacesAllNames":  {claimKind("a.test", "{classNamespaces: {from: All, names: [a]}}"), "not allowed with SameAsClaim and All"},
-		"NamespacesTwoNames":  {claimKind("a.test", "{classRefFormat: LocalObjectReference, classNamespaces: {from: Names, names: [a, b]}}"), "a reference that carries no namespace needs exactly one name"},
+		"NamespacesTwoNames":  {claimKind("a.test", "{reference: {path: .spec.classRef, form: LocalObjectReference}, classNamespaces: {from: Names, names: [a, b]}}"), "a reference that carries no namespace needs exactly one name"},
 		"NamespacesTwice":     {claimKind("a.test", "{classNamespaces: {from: Names, names: [a, a]}}"), "spec.classNamespaces.names[1]: Duplicate value"},
 		"NamespacesName":      {claimKind("a.test", "{classNamespaces: {from: Names, names: [a.b]}}"), "spec.classNamespaces.names[0]: Invalid value"},
 		"NamespacesNameEmpty": {claimKind("a.test", "{classNamespaces: {from: Names, names: ['']}}"), "spec.classNamespaces.names[0]: Invalid value"},
@@ -389,7 +389,7 @@ func TestSchema(t *testing.T) {
 	for name, spec := range map[string]string{
 		"All":     "{classNamespaces: {from: All}}",
 		"Names":   "{classNamespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}",
-		"OneName": "{classRefFormat: Name, classNamespaces: {from: Names, names: [a]}}",
+		"OneName": "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: Names, names: [a]}}",
 		"Nothing": "{classNamespaces: {}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
@@ -403,9 +403,10 @@ func TestSchema(t *testing.T) {
 		got := &v1alpha1.ClaimKind{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1alpha1.ClaimKindSpec{
-			Paths:          v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
-			ClassRefFormat: v1alpha1.ObjectReference, ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
-			WhenUnmatched: v1alpha1.Admit, FailurePolicy: v1alpha1.Fail,
+			Reference:     v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, WhenParentAbsent: v1alpha1.CreateParent},
+			ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector", Annotation: v1alpha1.ClassSelectorAnnotation}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
+			WhenUnmatched: v1alpha1.Admit, WhenNoSelector: v1alpha1.NoSelectorDefault, OnUnbind: v1alpha1.RestoreReference, Order: v1alpha1.OrderLast, FailurePolicy: v1alpha1.Fail,
 		}, got.Spec, "We should have a default for everything.")
 	})
 }

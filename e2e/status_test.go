@@ -182,10 +182,10 @@ func (w *world) breakOneByOne(t *testing.T) {
 		},
 		{
 			name:   "PathWithTypo",
-			breaks: func(t *testing.T) { patch(t, sampleRedis, `{"paths": {"classRef": ".spec.clasRef"}}`) },
-			mends:  func(t *testing.T) { patch(t, sampleRedis, `{"paths": {"classRef": ".spec.classRef"}}`) },
+			breaks: func(t *testing.T) { patch(t, sampleRedis, `{"reference": {"path": ".spec.clasRef"}}`) },
+			mends:  func(t *testing.T) { patch(t, sampleRedis, `{"reference": {"path": ".spec.classRef"}}`) },
 			want: "kinds: claimkind/" + sampleRedis + ": PathsValid is False (ReferencePruned): no claim is bound, because the API server would remove the reference to its class: " +
-				"paths.classRef: the schema has no field .spec.clasRef: correct spec.paths.classRef and spec.classRefFormat, or the schema\n  Do: " + edit + sampleRedis,
+				"reference.path: the schema has no field .spec.clasRef: correct spec.reference.path and spec.reference.form, or the schema\n  Do: " + edit + sampleRedis,
 		},
 		{
 			name: "TwoDefaults",
@@ -287,7 +287,7 @@ metadata: {namespace: default, name: disk, annotations: {classbind.io/class-sele
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
 	w.apply(t, vendor("storage.k8s.io")+
-		claimKind("persistentvolumeclaims", "{classRefFormat: Name, paths: {classRef: .spec.storageClassName, skipIfSet: [.spec.volumeName]}}")+
+		claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}, skipIfSet: [{path: .spec.volumeName}]}")+
 		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
 	report, _ := w.awaitStatus(t, "We should find that selectors do nothing.",
 		`kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): the API server gives every claim without a StorageClass the default one, "slow", `+

@@ -56,9 +56,9 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
 		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
-		form:       formOf(k.Spec.ClassRefFormat),
-		classRef:   newPath(k.Spec.Paths.ClassRef),
-		selector:   newPath(k.Spec.Paths.ClassSelector),
+		form:       formOf(k.Spec.Reference.Form),
+		classRef:   newPath(k.Spec.Reference.Path),
+		selector:   newPath(k.Spec.ClassSelector.Path),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 		KindPruned: KindPruned(k),
 	}
@@ -67,8 +67,8 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		c.memory = c.Strategy.remember(c)
 	}
 	c.selectorField = c.selector.field()
-	for _, p := range k.Spec.Paths.SettledBy() {
-		c.settledBy = append(c.settledBy, newPath(p))
+	for _, p := range k.Spec.SettledBy() {
+		c.settledBy = append(c.settledBy, p.Names())
 	}
 	c.compileFilters()
 	c.plan = c.newReadPlan()

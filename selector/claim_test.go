@@ -316,10 +316,8 @@ func TestRead(t *testing.T) {
 
 func TestReadOtherPaths(t *testing.T) {
 	k := postgres()
-	k.Spec.Paths = v1alpha1.ClaimPaths{
-		ClassSelector: ".selector", ClassRef: ".spec.template.class",
-		SkipIfSet: []v1alpha1.FieldPath{".spec.source.ref", ".spec.resourceRef"},
-	}
+	k.Spec.Reference.Path, k.Spec.ClassSelector.Path = ".spec.template.class", ".selector"
+	k.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}}
 	cases := map[string]struct {
 		reason, claim     string
 		selector, settled string
@@ -407,13 +405,11 @@ func postgres() *v1alpha1.ClaimKind {
 // crossplaneClaimKind is the CRD's defaults.
 func crossplaneClaimKind() v1alpha1.ClaimKindSpec {
 	return v1alpha1.ClaimKindSpec{
-		Paths: v1alpha1.ClaimPaths{
-			ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"},
-		},
-		ClassRefFormat: v1alpha1.ObjectReference,
-		Strategy:       v1alpha1.WeightedRandom,
-		Seed:           v1alpha1.SeedClaim,
-		WhenUnmatched:  v1alpha1.Admit,
+		Reference:     v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference},
+		ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+		Strategy:      v1alpha1.WeightedRandom,
+		Seed:          v1alpha1.SeedClaim,
+		WhenUnmatched: v1alpha1.Admit,
 	}
 }
 

@@ -18,10 +18,10 @@ import (
 func FuzzClaimKind(f *testing.F) {
 	claim := []byte(`{"metadata":{"name":"db","annotations":{"a.b":"c"}},"spec":{"classSelector":{"matchLabels":{"a":"1"}},"a":{"b":7},"c":null}}`)
 	for _, spec := range []string{
-		`{}`, `null`, `{"paths":{"classSelector":".spec.classSelector","classRef":".spec.classRef","skipIfSet":[".spec.resourceRef"]},"classRefFormat":"ObjectReference","strategy":"WeightedRandom","seed":"Claim","whenUnmatched":"Admit"}`,
-		`{"paths":{"classSelector":"","classRef":"."},"classRefFormat":"Name","strategy":"RoundRobin"}`, `{"paths":{"classRef":".spec.a.b.c","skipIfSet":["","..","spec",".spec.a.b"]},"strategy":"LeastClaims","whenUnmatched":"BindLater"}`,
-		`{"classRefFormat":"TypedLocalObjectReference","strategy":"HighestWeight","whenUnmatched":"Deny","seed":"Request"}`, `{"classRefFormat":"LocalObjectReference","strategy":"Random"}`,
-		`{"classRefFormat":"Later","strategy":"Random"}`, `{"strategy":"External"}`, `{"strategy":"Random","whenUnmatched":"Ask"}`, `{"strategy":"Random","seed":"Lunar"}`, `{"classNamespaces":{"from":"Selector"}}`, `{"failurePolicy":"Retry"}`, `{"paths":{"classRef":".spec.c.\"x\u0000<"}}`,
+		`{}`, `null`, `{"reference":{"path":".spec.classRef","form":"ObjectReference"},"classSelector":{"path":".spec.classSelector"},"skipIfSet":[{"path":".spec.resourceRef"}],"strategy":"WeightedRandom","seed":"Claim","whenUnmatched":"Admit"}`,
+		`{"reference":{"path":".","form":"Name"},"classSelector":{"path":""},"strategy":"RoundRobin"}`, `{"reference":{"path":".spec.a.b.c"},"skipIfSet":[{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}],"strategy":"LeastClaims","whenUnmatched":"BindLater"}`,
+		`{"reference":{"form":"TypedLocalObjectReference"},"strategy":"HighestWeight","whenUnmatched":"Deny","seed":"Request"}`, `{"reference":{"form":"LocalObjectReference"},"strategy":"Random"}`,
+		`{"reference":{"form":"Later"},"strategy":"Random"}`, `{"strategy":"External"}`, `{"strategy":"Random","whenUnmatched":"Ask"}`, `{"strategy":"Random","seed":"Lunar"}`, `{"classNamespaces":{"from":"Selector"}}`, `{"failurePolicy":"Retry"}`, `{"reference":{"path":".spec.c.\"x\u0000<"}}`,
 	} {
 		f.Add([]byte(spec), claim, byte(2))
 	}
@@ -84,8 +84,8 @@ var pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
 // is the default.
 func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 	_, strategy := strategies[s.Strategy]
-	form := slices.ContainsFunc(referenceForms, func(f referenceForm) bool { return f.name == s.ClassRefFormat })
-	return (form || s.ClassRefFormat == "") && (strategy || s.Strategy == "") &&
+	form := slices.ContainsFunc(referenceForms, func(f referenceForm) bool { return f.name == s.Reference.Form })
+	return (form || s.Reference.Form == "") && (strategy || s.Strategy == "") &&
 		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
 		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&
 		slices.Contains([]v1alpha1.ClassNamespacesFrom{"", v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames}, s.ClassNamespaces.From) &&
@@ -95,5 +95,5 @@ func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 // admissible says whether the schema allows the path of the reference: only then is it
 // sure to fit into a patch.
 func admissible(s *v1alpha1.ClaimKindSpec) bool {
-	return pathPattern.MatchString(string(s.Paths.ClassRef)) && pathPattern.MatchString(string(s.Paths.ClassSelector))
+	return pathPattern.MatchString(string(s.Reference.Path)) && pathPattern.MatchString(string(s.ClassSelector.Path))
 }

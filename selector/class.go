@@ -232,7 +232,7 @@ var cordonedSource = source{annotation: v1alpha1.CordonedAnnotation}
 
 func newSource(s v1alpha1.Source) source {
 	if s.Path == "" {
-		return source{annotation: s.Annotation}
+		return source{annotation: string(s.Annotation)}
 	}
 	return source{path: newPath(s.Path)}
 }

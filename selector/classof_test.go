@@ -19,7 +19,7 @@ func TestClassOf(t *testing.T) {
 	type object = map[string]any
 	for name, tc := range map[string]struct {
 		reason    string
-		form      v1alpha1.ClassRefFormat
+		form      v1alpha1.ReferenceForm
 		names     []v1alpha1.NamespaceName
 		reference any
 		want      string
@@ -40,11 +40,11 @@ func TestClassOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassRefFormat = tc.form
+			k.Spec.Reference.Form = tc.form
 			if tc.names != nil {
 				k.Spec.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: tc.names}
 			}
-			k.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
+			k.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.volumeName"}}
 			claim := map[string]any{"spec": map[string]any{"classRef": tc.reference}}
 			class, missing := NewClaimKind(k).ClassOf(all, "team", claim)
 			assert.Equal(t, tc.want, missing, tc.reason)

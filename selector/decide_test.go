@@ -103,7 +103,7 @@ func TestViewLeavesOut(t *testing.T) {
 	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	cases := map[string]struct {
 		reason  string
-		format  v1alpha1.ClassRefFormat
+		format  v1alpha1.ReferenceForm
 		created map[string]metav1.Time
 		want    []string // the class kinds that are offered
 		why     string   // why it is that one
@@ -130,7 +130,7 @@ func TestViewLeavesOut(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassRefFormat = tc.format
+			k.Spec.Reference.Form = tc.format
 			var all []*Classes
 			for name, created := range tc.created {
 				kind := newKind(name, "Class")
@@ -151,7 +151,7 @@ func TestViewLeavesOut(t *testing.T) {
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
 				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which %s: "+
-					"set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it",
+					"set spec.reference.form of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it",
 					leftOut.Name, k.Name, tc.format, tc.want[0], tc.why), fault.Text)
 			}
 			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
@@ -167,12 +167,14 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 	}{
 		"Absent": {
 			reason: "We should take what is absent for the default, which the API server fills in",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { *s = v1alpha1.ClaimKindSpec{Paths: s.Paths} },
+			spec: func(s *v1alpha1.ClaimKindSpec) {
+				*s = v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: s.Reference.Path}, ClassSelector: s.ClassSelector, SkipIfSet: s.SkipIfSet}
+			},
 		},
-		"ClassRefFormat": {
+		"ReferenceForm": {
 			reason: "We should write no reference of another form",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = "Pointer" },
-			want:   `has the classRefFormat "Pointer", which this release of classbind does not know: set spec.classRefFormat to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
+			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
 		},
 		"ClassNamespacesFrom": {
 			reason: "We should offer no classes of other namespaces",

@@ -28,10 +28,10 @@ func (v *View) FaultOf(classKind string) *Fault {
 		why = "which was registered at the same time, and comes first by name"
 	}
 	reference := fmt.Sprintf("a reference of the form %s", v.Kind.form.name)
-	remedy := "set spec.classRefFormat of the ClaimKind to " + strings.Join(formsThatNameKinds(), " or ")
+	remedy := "set spec.reference.form of the ClaimKind to " + strings.Join(formsThatNameKinds(), " or ")
 	if v.Kind.form.namesKind {
 		reference = "a reference that is stored without its kind"
-		remedy = "correct spec.classRefFormat of the ClaimKind or the schema of its claims"
+		remedy = "correct spec.reference.form of the ClaimKind or the schema of its claims"
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
 		"the classes of %q are not offered to claims of %q: %s cannot tell them from those of %q, %s: %s, or let one class kind serve it",
@@ -64,7 +64,7 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 		field, value string
 		known        []string
 	}{
-		{"classRefFormat", string(k.Spec.ClassRefFormat), formNames},
+		{"reference.form", string(k.Spec.Reference.Form), formNames},
 		{
 			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
 			toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),

@@ -123,8 +123,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(claim))
 	}
 	other := postgres()
-	other.Spec.ClassRefFormat = v1alpha1.TypedLocalObjectReference
-	other.Spec.Paths = v1alpha1.ClaimPaths{ClassSelector: ".selector", ClassRef: ".spec.template.class", SkipIfSet: []v1alpha1.FieldPath{".spec.source.ref", ".spec.resourceRef", ".spec.source"}}
+	other.Spec.Reference = v1alpha1.Reference{Path: ".spec.template.class", Form: v1alpha1.TypedLocalObjectReference}
+	other.Spec.ClassSelector.Path = ".selector"
+	other.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
 	kinds := []*ClaimKind{NewClaimKind(postgres()), NewClaimKind(other)}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range kinds {

@@ -153,7 +153,7 @@ func TestInventory(t *testing.T) {
 // TestInventoryOfANewcomer which no reference can tell from the class kind that was registered before.
 func TestInventoryOfANewcomer(t *testing.T) {
 	k := postgres()
-	k.Spec.ClassRefFormat = v1alpha1.LocalObjectReference
+	k.Spec.Reference.Form = v1alpha1.LocalObjectReference
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(k))
 	i.Open()

@@ -59,7 +59,7 @@ func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
 			c.Absent = append(c.Absent, "."+p.String())
 			continue
 		}
-		c.add("paths.skipIfSet", f)
+		c.add("skipIfSet", f)
 	}
 	return c
 }
@@ -73,7 +73,7 @@ var (
 
 // checkReference says whether a reference would be stored as it is written.
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
-	const setting = "paths.classRef"
+	const setting = "reference.path"
 	f := s.at(k.classRef)
 	if c.pruned = s.prunes(k.classRef); c.pruned && f.err == nil {
 		f.err = errNotStored
@@ -106,14 +106,14 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 				f.err = errNotStored
 			}
 		}
-		c.add(fmt.Sprintf("classRefFormat %s", k.form.name), f)
+		c.add(fmt.Sprintf("reference.form %s", k.form.name), f)
 	}
 }
 
 // checkSelector says whether a selector would be stored. It may have one kind of
 // requirements alone.
 func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
-	const setting = "paths.classSelector"
+	const setting = "classSelector.path"
 	f := s.at(k.selector)
 	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
 		c.Absent = append(c.Absent, "."+k.selector.String())
@@ -146,7 +146,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 		if name == "namespace" && !namespaced { // It is never written.
 			continue
 		}
-		problem := fmt.Sprintf("classRefFormat %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
+		problem := fmt.Sprintf("reference.form %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
 		problems = append(slices.Clip(problems), problem)
 		pruned = pruned || name == "namespace" && !v.Kind.own()
 		kindPruned = kindPruned || name == "kind"
@@ -158,7 +158,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	switch {
 	case pruned:
 		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " +
-			text + ": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+			text + ": correct spec.reference.path and spec.reference.form, or the schema"
 	case kindPruned:
 		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove " +
 			"the kind from a reference: " + text
@@ -172,7 +172,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 // at most. Of the names of classes it knows nothing.
 func (v *View) refused(c PathsCheck) (texts []string) {
 	refuse := func(format string, args ...any) {
-		text := fmt.Sprintf("classRefFormat %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		text := fmt.Sprintf("reference.form %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
 		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}

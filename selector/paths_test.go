@@ -56,32 +56,32 @@ func TestCheckPaths(t *testing.T) {
 		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
 		"ReferenceMistyped": {
 			reason: "We should see that a reference would be removed for a typing error in its path",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".spec.clasRef" },
-			problem: "paths.classRef: the schema has no field .spec.clasRef", pruned: true,
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
+			problem: "reference.path: the schema has no field .spec.clasRef", pruned: true,
 		},
 		"ParentMistyped": {
 			reason: "We should name the field that is missing, not what would be below it",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".sepc.classRef.of" },
-			problem: "paths.classRef: the schema has no field .sepc", pruned: true,
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
+			problem: "reference.path: the schema has no field .sepc", pruned: true,
 		},
 		"NoSpec": {
 			reason: "We should see that a CRD without fields keeps none",
-			schema: "{type: object}", problem: "paths.classRef: the schema has no field .spec", pruned: true, absent: []string{".spec.classSelector"},
+			schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: true, absent: []string{".spec.classSelector"},
 		},
 		"NameLost": {
 			reason:  "We should see that a reference would keep all but the name",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", id: "+aText+"}}", selectable),
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.name", pruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: true,
 		},
 		"KindLost": {
 			reason: "We should tell of a field that would be removed, though the reference is clear where there is one class kind",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
 		},
 		"KindLostAmongSeveral": {
 			reason: "We should not have a newcomer stop the claims of others, because their references lose the kind",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
 			spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll }, // The newcomer's namespace would be lost, too.
 		},
 		"NamespaceNotWritten": {
@@ -93,86 +93,86 @@ func TestCheckPaths(t *testing.T) {
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
 			spec:    func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
 			kinds:   []*ClassKind{namespaced},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace", pruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: true,
 		},
 		"OwnNamespaceLost": {
 			reason:  "We should bind a claim to a class of its own namespace, which is the one that is meant",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
 			kinds:   []*ClassKind{namespaced},
-			problem: "classRefFormat ObjectReference: the schema has no field .spec.classRef.namespace",
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace",
 		},
 		"FieldRequired": {
 			reason:  "We should see that the API server would refuse a reference for a field that no form has",
 			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
-			problem: "classRefFormat ObjectReference: the schema requires .spec.classRef.group, which the reference does not have: the API server refuses claims with such a reference",
+			problem: "reference.form ObjectReference: the schema requires .spec.classRef.group, which the reference does not have: the API server refuses claims with such a reference",
 		},
 		"NamespaceRequired": {
 			reason: "We should see which class kind has no namespace that the reference could tell",
 			schema: specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
 			kinds:  []*ClassKind{cluster, namespaced},
-			problem: `classRefFormat ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have: ` +
+			problem: `reference.form ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have: ` +
 				"the API server refuses claims with such a reference",
 		},
 		"KindNotAllowed": {
 			reason: "We should see which values the API server would refuse",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
 			kinds:  []*ClassKind{cluster, namespaced},
-			problem: `classRefFormat ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; classRefFormat ObjectReference: the schema does not allow "A" in .spec.classRef.kind: ` +
+			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind: ` +
 				"the API server refuses claims with such a reference",
 		},
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
 			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*ClassKind{cluster},
-			spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference },
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.LocalObjectReference },
 		},
 		"NamePattern": {
 			reason: "We should not hold against a name what is not known of it", kinds: []*ClassKind{cluster},
-			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat, s.Paths.ClassRef = v1alpha1.Name, ".spec.className" },
+			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1alpha1.Name, ".spec.className" },
 		},
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
-			schema: specOf("classRef: "+aText, selectable), problem: "classRefFormat ObjectReference: must be of type object, and is of type string: .spec.classRef",
+			schema: specOf("classRef: "+aText, selectable), problem: "reference.form ObjectReference: must be of type object, and is of type string: .spec.classRef",
 		},
 		"ObjectForAName": {
 			reason: "We should see that the API server would refuse a text",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.Name },
-			problem: "paths.classRef: must be of type string, and is of type object: .spec.classRef",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.Name },
+			problem: "reference.path: must be of type string, and is of type object: .spec.classRef",
 		},
 		"Name": {
 			reason: "We should take a text for a name",
-			schema: specOf("className: "+aText, selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat, s.Paths.ClassRef = v1alpha1.Name, ".spec.className" },
+			schema: specOf("className: "+aText, selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1alpha1.Name, ".spec.className" },
 		},
 		"ListOnTheWay": {
 			reason:  "We should find nothing in a list",
 			schema:  specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = ".spec.listeners.classRef" },
-			problem: "paths.classRef: must be of type object, and is of type array: .spec.listeners",
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.listeners.classRef" },
+			problem: "reference.path: must be of type object, and is of type array: .spec.listeners",
 		},
 		"Preserved": {
 			reason: "We should not know of what may be anything", schema: anything,
-			unknown: "paths.classRef: the schema does not say what may be in .spec",
+			unknown: "reference.path: the schema does not say what may be in .spec",
 		},
 		"PreservedReference": {
 			reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable),
-			unknown: "classRefFormat ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion",
+			unknown: "reference.form ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion",
 		},
 		"PreservedAround": {
 			reason:  "We should know a field that is described among others that are not",
 			schema:  "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {spec: {type: object, properties: {classSelector: " + aSelector + "}}}}",
-			problem: "paths.classRef: the schema has no field .spec.classRef", pruned: true,
+			problem: "reference.path: the schema has no field .spec.classRef", pruned: true,
 		},
 		"AnyKey": {
 			reason: "We should find a field in a map",
 			schema: "{type: object, properties: {spec: {type: object, additionalProperties: " + aText + "}}}",
 			spec: func(s *v1alpha1.ClaimKindSpec) {
-				s.ClassRefFormat, s.Paths.ClassRef, s.Paths.ClassSelector = v1alpha1.Name, ".spec.class", ".metadata.selector"
+				s.Reference.Form, s.Reference.Path, s.ClassSelector.Path = v1alpha1.Name, ".spec.class", ".metadata.selector"
 			},
-			unknown: "paths.classSelector: the schema does not say what may be in .metadata.selector.matchLabels",
+			unknown: "classSelector.path: the schema does not say what may be in .metadata.selector.matchLabels",
 		},
 		"SelectorMistyped": {
 			reason: "We should see that no claim would keep its selector",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassSelector = ".spec.classselector" },
-			problem: "paths.classSelector: the schema has no field .spec.classselector",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Path = ".spec.classselector" },
+			problem: "classSelector.path: the schema has no field .spec.classselector",
 		},
 		"NoSelectorField": {
 			reason: "We should not ask for the field that is read by default: any claim has the annotation",
@@ -180,7 +180,7 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"SelectorIsAText": {
 			reason: "We should see that no claim could have a selector",
-			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "paths.classSelector: must be of type object, and is of type string: .spec.classSelector",
+			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "classSelector.path: must be of type object, and is of type string: .spec.classSelector",
 		},
 		"SelectorOfLabelsAlone": {
 			reason: "We should be content with one kind of requirements",
@@ -191,42 +191,42 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"SelectorOfNothing": {
 			reason: "We should see that no claim would keep what it asks for", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {labels: {type: object}}}"),
-			problem: "paths.classSelector: the schema has no field .spec.classSelector.matchLabels",
+			problem: "classSelector.path: the schema has no field .spec.classSelector.matchLabels",
 		},
 		"ExpressionsAreNoList": {
 			reason:  "We should look at both kinds of requirements",
 			schema:  specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object}, matchExpressions: {type: object}}}"),
-			problem: "paths.classSelector: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
+			problem: "classSelector.path: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
 		},
 		"SkipMistyped": {
 			reason: "We should see that no claim would ever be skipped",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumname"} },
-			problem: "paths.skipIfSet: the schema has no field .spec.volumname",
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.volumname"}} },
+			problem: "skipIfSet: the schema has no field .spec.volumname",
 		},
 		"SkipByMetadata": {
 			reason: "We should not look for metadata in a CRD: the API server knows it",
 			schema: "{type: object, properties: {metadata: {type: object}, spec: {type: object, properties: {classRef: " + aReference + "}}}}", absent: []string{".spec.classSelector"},
-			spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".metadata.labels.skip"} },
+			spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".metadata.labels.skip"}} },
 		},
 		"Embedded": {
 			reason: "We should not look for metadata in an object within a claim", schema: specOf("template: {type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}", "classRef: "+aReference),
 			spec: func(s *v1alpha1.ClaimKindSpec) {
-				s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.template.metadata.name"}
+				s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.template.metadata.name"}}
 			},
-			unknown: "paths.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
+			unknown: "skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
 		},
 		"SkipByDefault": {
 			reason: "We should not ask for the field by which claims are skipped by default",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.resourceRef"} }, absent: []string{".spec.resourceRef"},
+			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.resourceRef"}} }, absent: []string{".spec.resourceRef"},
 		},
 		"NotASchema": {
 			reason: "We should not know where a vendor wrote something else", schema: specOf("classRef: {type: [object, string]}", selectable),
-			unknown: "paths.classRef: the schema does not say what may be in .spec.classRef",
+			unknown: "reference.path: the schema does not say what may be in .spec.classRef",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1alpha1.ClaimKindSpec{
-				Paths:           v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", ClassSelector: ".spec.classSelector"},
+				Reference: v1alpha1.Reference{Path: ".spec.classRef"}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
 				ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim},
 			}}
 			if tc.spec != nil {
@@ -248,7 +248,7 @@ func TestCheckPaths(t *testing.T) {
 			default:
 				assert.Equal(t, v1alpha1.ReasonReferencePruned, reason, tc.reason)
 				tc.problem = "no claim is bound, because the API server would remove the reference to its class: " + tc.problem +
-					": correct spec.paths.classRef and spec.classRefFormat, or the schema"
+					": correct spec.reference.path and spec.reference.form, or the schema"
 			}
 			assert.Equal(t, tc.problem, problem, tc.reason)
 			assert.Equal(t, tc.unknown, check.Unknown, tc.reason)
@@ -344,12 +344,12 @@ func TestVersions(t *testing.T) {
 		reason, preferred, stored, conversion string
 		wantReason, wantText                  string
 	}{
-		"Kept":          {"We should bind claims that are stored with their reference.", without, with, "None", v1alpha1.ReasonPathsInvalid, "paths.classRef: the schema has no field .spec.classRef"},
-		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1alpha1.ReasonReferencePruned, "paths.classRef: the schema of the version that is stored has no field .spec.classRef"},
-		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1alpha1.ReasonReferencePruned, "classRefFormat ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
+		"Kept":          {"We should bind claims that are stored with their reference.", without, with, "None", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
+		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1alpha1.ReasonReferencePruned, "reference.path: the schema of the version that is stored has no field .spec.classRef"},
+		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1alpha1.ReasonReferencePruned, "reference.form ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
 		"KindLost":      {"We should offer one class kind.", with, noKind, "None", v1alpha1.ReasonKindPruned, "the schema has no field .spec.classRef.kind"},
 		"Converted":     {"We should not guess what a webhook makes of a reference.", with, without, "Webhook", "", ""},
-		"ConvertedLost": {"We should tell of a path that leads nowhere, and go on.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "paths.classRef: the schema has no field .spec.classRef"},
+		"ConvertedLost": {"We should tell of a path that leads nowhere, and go on.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crd, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("spec: {conversion: {strategy: %s}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: %s}}, {name: v2, schema: {openAPIV3Schema: %s}}]}",

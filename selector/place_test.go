@@ -147,13 +147,13 @@ func TestCraftedTally(t *testing.T) {
 	const prefix = "example.org/Gold//"
 	for name, tc := range map[string]struct {
 		prefix string
-		format v1alpha1.ClassRefFormat
+		format v1alpha1.ReferenceForm
 	}{
 		"Class":    {prefix, v1alpha1.ObjectReference},
 		"Kindless": {"///", v1alpha1.LocalObjectReference},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := counting(0, func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = tc.format })
+			v := counting(0, func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = tc.format })
 			kind := v.Classes[0].Kind
 			var classes []*Class
 			for _, name := range crafted(t, tc.prefix)[:100] {

@@ -12,7 +12,7 @@ import (
 
 // referenceForm is how a class reference is written and read.
 type referenceForm struct {
-	name v1alpha1.ClassRefFormat
+	name v1alpha1.ReferenceForm
 	// namesKind says that a reference names the class's kind, and namesNamespace that it
 	// names its namespace.
 	namesKind, namesNamespace bool
@@ -68,7 +68,7 @@ var referenceForms = []referenceForm{
 }
 
 // formOf returns a form by its name, and ObjectReference for an unknown or empty name.
-func formOf(name v1alpha1.ClassRefFormat) *referenceForm {
+func formOf(name v1alpha1.ReferenceForm) *referenceForm {
 	i := slices.IndexFunc(referenceForms, func(f referenceForm) bool { return f.name == name })
 	return &referenceForms[max(i, 0)]
 }

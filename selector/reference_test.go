@@ -19,7 +19,7 @@ func TestReference(t *testing.T) {
 	core := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
 	cases := map[string]struct {
 		reason string
-		format v1alpha1.ClassRefFormat
+		format v1alpha1.ReferenceForm
 		class  *Class
 		want   string
 	}{
@@ -69,7 +69,7 @@ func TestReference(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassRefFormat = tc.format
+			k.Spec.Reference.Form = tc.format
 			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class))
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
@@ -82,7 +82,7 @@ func TestReferencesAreReadBack(t *testing.T) {
 	for _, form := range referenceForms {
 		for _, namespace := range []string{"", "team"} {
 			k := postgres()
-			k.Spec.ClassRefFormat = form.name
+			k.Spec.Reference.Form = form.name
 			kind := NewClaimKind(k)
 			classKind := newKind("golds.example.org", "Gold")
 			classKind.Namespaced = namespace != ""

@@ -198,7 +198,7 @@ func TestBoundTo(t *testing.T) {
 	type object = map[string]any
 	for name, tc := range map[string]struct {
 		reason    string
-		format    v1alpha1.ClassRefFormat
+		format    v1alpha1.ReferenceForm
 		reference any
 		namespace string // of the class
 		bound     bool
@@ -217,7 +217,7 @@ func TestBoundTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassRefFormat = tc.format
+			k.Spec.Reference.Form = tc.format
 			kind := NewClaimKind(k)
 			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
 			raw, err := json.Marshal(object{"spec": object{"classRef": tc.reference}})

@@ -296,11 +296,11 @@ func TestReviewRefusesMalformedClaims(t *testing.T) {
 }
 
 func TestReviewBinds(t *testing.T) {
-	format := func(f v1alpha1.ClassRefFormat) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = f }
+	format := func(f v1alpha1.ReferenceForm) func(*v1alpha1.ClaimKindSpec) {
+		return func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = f }
 	}
 	classRef := func(p v1alpha1.FieldPath) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.Paths.ClassRef = p }
+		return func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = p }
 	}
 	gold := index(sqlClasses, "gold tier=gold @default=true")
 	core := selector.NewClassKind(&v1alpha1.ClassKind{

@@ -25,9 +25,9 @@ func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
 	k := &v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
 		Spec: v1alpha1.ClaimKindSpec{
-			Paths:           v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
+			Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
 			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromAll},
-			ClassRefFormat:  v1alpha1.ObjectReference, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
+			Strategy:        v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
 		},
 	}
 	for _, f := range change {

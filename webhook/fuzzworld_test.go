@@ -90,8 +90,8 @@ func servedBy(classKind string) []string {
 
 func (w *world) register(plural string) {
 	spec := v1alpha1.ClaimKindSpec{
-		Paths:          v1alpha1.ClaimPaths{ClassSelector: ".spec.classSelector", ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
-		ClassRefFormat: v1alpha1.ObjectReference, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
+		Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+		Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
 	}
 	from, names := "SameAsClaim", ""
 	switch plural {
@@ -102,13 +102,13 @@ func (w *world) register(plural string) {
 	case "denieds":
 		spec.WhenUnmatched, from = v1alpha1.Deny, "All"
 	case "waitings":
-		spec.WhenUnmatched, spec.ClassRefFormat = v1alpha1.BindLater, v1alpha1.TypedLocalObjectReference
+		spec.WhenUnmatched, spec.Reference.Form = v1alpha1.BindLater, v1alpha1.TypedLocalObjectReference
 	case "leasts":
 		spec.Strategy = v1alpha1.LeastClaims
 	case "turns":
 		spec.Strategy = v1alpha1.RoundRobin
 	case "locals":
-		spec.ClassRefFormat, from, names = v1alpha1.LocalObjectReference, "Names", `"team-a"`
+		spec.Reference.Form, from, names = v1alpha1.LocalObjectReference, "Names", `"team-a"`
 	}
 	w.from[plural] = from
 	if err := json.Unmarshal(fmt.Appendf(nil, `{"classNamespaces":{"from":%q,"names":[%s]}}`, from, names), &spec); err != nil {

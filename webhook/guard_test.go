@@ -163,7 +163,7 @@ func TestGuardWarnsOfMarks(t *testing.T) {
 // TestGuardOfANewcomer whose classes no claim is offered, because no reference can tell them from older ones.
 func TestGuardOfANewcomer(t *testing.T) {
 	s := newAPIServer()
-	local := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassRefFormat = v1alpha1.LocalObjectReference })
+	local := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.LocalObjectReference })
 	i := newInventory(local, index(pathClasses, "path"), index(sqlClasses, "silver"))
 	request := newGuardRequest(sqlClasses, "", silverMarked)
 	response, err := s.stores(request).guard(i).Review(t.Context(), request)

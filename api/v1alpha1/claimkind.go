@@ -1,13 +1,13 @@
 package v1alpha1
 
 import (
-	"strings"
+	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClaimKind registers a kind of claim. classbind binds each new claim of the kind
-// to a class of one of the ClassKinds that name it.
+// ClaimKind registers one class reference of one kind of claim. classbind binds each
+// new claim of the kind to a class of one of the ClassKinds that name the ClaimKind.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=classbind
@@ -24,9 +24,9 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
-// +kubebuilder:validation:XValidation:rule="!['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].exists(group, self.metadata.name.endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="[(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name)].all(r, !(r in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !r.endsWith('.classbind.io') && !r.endsWith('.admissionregistration.k8s.io'))",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!((has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io', 'events', 'events.events.k8s.io', 'bindings', 'configmaps', 'controllerrevisions.apps', 'replicasets.apps', 'leasecandidates.coordination.k8s.io', 'resourceslices.resource.k8s.io', 'csistoragecapacities.storage.k8s.io', 'podcertificaterequests.certificates.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].all(group, !(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name).endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",fieldPath=".metadata"
 type ClaimKind struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -46,25 +46,52 @@ type ClaimKind struct {
 // ClaimKindSpec says how claims of a kind are read, bound and answered. Its
 // defaults fit a Crossplane-shaped claim.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.paths) || self.paths.classRef != self.paths.classSelector && !self.paths.classSelector.startsWith(self.paths.classRef + '.') && !self.paths.classRef.startsWith(self.paths.classSelector + '.')",message="paths.classRef and paths.classSelector must not be the same field nor lie within each other",fieldPath=".paths"
-// +kubebuilder:validation:XValidation:rule="!has(self.paths) || !has(self.paths.skipIfSet) || self.paths.skipIfSet.all(p, p != self.paths.classSelector && !self.paths.classSelector.startsWith(p + '.'))",message="paths.skipIfSet must not name paths.classSelector nor a parent of it: no claim with a selector would be bound",fieldPath=".paths.skipIfSet"
-// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.classRefFormat == 'ObjectReference'",message="All needs a reference that carries a namespace: set classRefFormat to ObjectReference, or name one namespace",fieldPath=".classNamespaces.from"
-// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.classRefFormat) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.classRefFormat == 'ObjectReference'",message="a reference that carries no namespace needs exactly one name: name one, or set classRefFormat to ObjectReference",fieldPath=".classNamespaces.names"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.reference.path) || !has(self.classSelector) || !has(self.classSelector.path) || self.reference.path != self.classSelector.path && !self.classSelector.path.startsWith(self.reference.path + '.') && !self.reference.path.startsWith(self.classSelector.path + '.')",message="reference.path and classSelector.path must not be the same field nor lie within each other",fieldPath=".reference"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.reference.annotation) || !has(self.classSelector) || !has(self.classSelector.annotation) || self.reference.annotation != self.classSelector.annotation",message="reference.annotation and classSelector.annotation must not be the same annotation",fieldPath=".reference"
+// +kubebuilder:validation:XValidation:rule="!has(self.skipIfSet) || !has(self.classSelector) || !has(self.classSelector.path) || self.skipIfSet.all(p, !has(p.path) || p.path != self.classSelector.path && !self.classSelector.path.startsWith(p.path + '.'))",message="skipIfSet must not name classSelector.path nor a parent of it: no claim with a selector would be bound",fieldPath=".skipIfSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.skipIfSet) || !has(self.classSelector) || !has(self.classSelector.annotation) || self.skipIfSet.all(p, !has(p.annotation) || p.annotation != self.classSelector.annotation)",message="skipIfSet must not name classSelector.annotation: no claim with a selector would be bound",fieldPath=".skipIfSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="All needs a reference that carries a namespace: set reference.form to ObjectReference, TypedObjectReference or NamespacedReference, or name one namespace",fieldPath=".classNamespaces.from"
+// +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="a reference that carries no namespace needs exactly one name: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classNamespaces.names"
 type ClaimKindSpec struct {
-	// Paths are the fields that classbind reads and writes in a claim, in the
-	// version that the API server prefers for its kind.
+	// Resource is the kind of the claims, <plural>.<group>, such as
+	// gateways.gateway.networking.k8s.io, or persistentvolumeclaims in the core group.
+	// Without it, the name of the ClaimKind is the kind. A kind of claim with two class
+	// references has two ClaimKinds, and at least one of them names it here. Of two
+	// ClaimKinds with the same resource and reference, the older is served.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +optional
+	Resource string `json:"resource,omitempty"`
+
+	// Version of the claims for which the paths are written, such as v1beta2. The API
+	// server converts claims of other versions before classbind reads them. Without it,
+	// it is the version that the API server prefers when the ClaimKind is registered; the
+	// status has it.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Reference is where a claim has the reference to its class, and in which form. Example:
+	// {path: .spec.gatewayClassName, form: Name}
+	// +kubebuilder:default={path: ".spec.classRef"}
+	// +optional
+	Reference Reference `json:"reference,omitzero"`
+
+	// ClassSelector is where a claim has its selector over the labels of classes. Example:
+	// {path: .spec.crossplane.compositionSelector}
 	// +kubebuilder:default={}
 	// +optional
-	Paths ClaimPaths `json:"paths,omitzero"`
+	ClassSelector ClassSelector `json:"classSelector,omitzero"`
 
-	// ClassRefFormat is the form of the class reference: ObjectReference
-	// ({apiVersion, kind, name}, and namespace for a namespaced class),
-	// TypedLocalObjectReference ({apiGroup, kind, name}), LocalObjectReference
-	// ({name}) or Name (a string). The last two carry no kind, so claims are
-	// offered the classes of one class kind, the one that was registered first.
-	// +kubebuilder:default=ObjectReference
+	// SkipIfSet lists further places. A claim with any value but null at one of them is
+	// left alone. Example: [{annotation: kubernetes.io/ingress.class}]
+	// +kubebuilder:default={{path: ".spec.resourceRef"}}
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, has(p.path) && p.path in ['.apiVersion', '.kind', '.metadata', '.metadata.name', '.metadata.namespace'])",message="must not name what every claim has: no claim would be bound"
+	// +listType=atomic
 	// +optional
-	ClassRefFormat ClassRefFormat `json:"classRefFormat,omitempty"`
+	SkipIfSet []Place `json:"skipIfSet,omitempty"`
 
 	// ClassNamespaces are the namespaces whose classes of a namespaced kind are
 	// offered to a claim. Classes without a namespace are offered to every claim.
@@ -100,6 +127,27 @@ type ClaimKindSpec struct {
 	// +optional
 	WhenUnmatched WhenUnmatched `json:"whenUnmatched,omitempty"`
 
+	// WhenNoSelector says what a claim without a selector gets. Default is the default
+	// class, Any is any class that the claim is offered, as if its selector were empty.
+	// LeaveAlone leaves the claim alone.
+	// +kubebuilder:default=Default
+	// +optional
+	WhenNoSelector WhenNoSelector `json:"whenNoSelector,omitempty"`
+
+	// OnUnbind says what happens when an update of a claim removes the reference to its
+	// class, as kubectl replace does with a file that has none. Restore puts the
+	// reference back, Allow does not. An update to another reference is always allowed.
+	// +kubebuilder:default=Restore
+	// +optional
+	OnUnbind OnUnbind `json:"onUnbind,omitempty"`
+
+	// Order is Last or First among the mutating webhooks of all programs. Last lets
+	// others say first what they want of a claim. First is for claims that the webhook of
+	// another program refuses without a class, such as those of Cluster API.
+	// +kubebuilder:default=Last
+	// +optional
+	Order Order `json:"order,omitempty"`
+
 	// FailurePolicy says what happens to a claim when classbind cannot answer:
 	// Fail refuses it, Ignore admits it without a class.
 	// +kubebuilder:default=Fail
@@ -112,66 +160,6 @@ type ClaimKindSpec struct {
 	// +optional
 	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`
 }
-
-// ClaimPaths are the fields of a claim that classbind reads and writes.
-type ClaimPaths struct {
-	// ClassSelector is the path of a selector over the labels of classes, with
-	// matchLabels and matchExpressions. Any claim may have its selector in the
-	// annotation classbind.io/class-selector instead, which a claim kind without
-	// such a field needs.
-	// +kubebuilder:default=".spec.classSelector"
-	// +optional
-	ClassSelector FieldPath `json:"classSelector,omitempty"`
-
-	// ClassRef is the path of the class reference, which classbind writes. A claim
-	// with any value but null there is left alone.
-	// +kubebuilder:default=".spec.classRef"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.startsWith('.metadata.') && !self.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these"
-	// +optional
-	ClassRef FieldPath `json:"classRef,omitempty"`
-
-	// SkipIfSet lists further paths. A claim with any value but null at one of
-	// them is left alone.
-	// +kubebuilder:default={".spec.resourceRef"}
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p in ['.apiVersion', '.kind', '.metadata', '.metadata.name', '.metadata.namespace'])",message="must not name what every claim has: no claim would be bound"
-	// +listType=set
-	// +optional
-	SkipIfSet []FieldPath `json:"skipIfSet,omitempty"`
-}
-
-// SettledBy lists the fields that settle a claim: one in which any of them is set, to
-// anything but null, is left alone. The class reference is the first.
-func (p *ClaimPaths) SettledBy() []FieldPath { return append([]FieldPath{p.ClassRef}, p.SkipIfSet...) }
-
-// The length of a FieldPath is limited because the API server compiles each path into an
-// expression: dozens of names take seconds.
-
-// FieldPath is a path into an object as in a CRD's scale subresource: field
-// names, each after a dot, and no indices.
-//
-// +kubebuilder:validation:MaxLength=256
-// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
-type FieldPath string
-
-// Names returns the field names, outermost first.
-func (p FieldPath) Names() []string { return strings.Split(strings.TrimPrefix(string(p), "."), ".") }
-
-// JSONPointer returns the path in RFC 6901 form. Field names need no escaping.
-func (p FieldPath) JSONPointer() string { return strings.ReplaceAll(string(p), ".", "/") }
-
-// ClassRefFormat is the form of a class reference.
-//
-// +kubebuilder:validation:Enum=ObjectReference;LocalObjectReference;TypedLocalObjectReference;Name
-type ClassRefFormat string
-
-// The forms of a class reference.
-const (
-	ObjectReference           ClassRefFormat = "ObjectReference"
-	LocalObjectReference      ClassRefFormat = "LocalObjectReference"
-	TypedLocalObjectReference ClassRefFormat = "TypedLocalObjectReference"
-	Name                      ClassRefFormat = "Name"
-)
 
 // Strategy chooses one of several candidates.
 //
@@ -210,6 +198,41 @@ const (
 	BindLater WhenUnmatched = "BindLater"
 )
 
+// WhenNoSelector is what a claim without a selector gets.
+//
+// +kubebuilder:validation:Enum=Default;Any;LeaveAlone
+type WhenNoSelector string
+
+// What a claim without a selector gets.
+const (
+	NoSelectorDefault    WhenNoSelector = "Default"
+	NoSelectorAny        WhenNoSelector = "Any"
+	NoSelectorLeaveAlone WhenNoSelector = "LeaveAlone"
+)
+
+// OnUnbind is the answer to an update that removes the class reference of a claim.
+//
+// +kubebuilder:validation:Enum=Restore;Allow
+type OnUnbind string
+
+// The answers to an update that removes the class reference of a claim.
+const (
+	RestoreReference OnUnbind = "Restore"
+	AllowUnbind      OnUnbind = "Allow"
+)
+
+// Order of a claim kind's webhook among those of all programs. The API server calls
+// mutating webhooks in the order of the names of their configurations.
+//
+// +kubebuilder:validation:Enum=Last;First
+type Order string
+
+// The orders.
+const (
+	OrderLast  Order = "Last"
+	OrderFirst Order = "First"
+)
+
 // FailurePolicy is the failurePolicy of a webhook.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
@@ -223,6 +246,19 @@ const (
 
 // ClaimKindStatus is what classbind's leader has observed.
 type ClaimKindStatus struct {
+	// Version of the claims for which the paths are written: that of the spec, or the
+	// one that the API server preferred when the ClaimKind was registered.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Required lists the fields that the schema of the claims requires, of the reference
+	// and of what leads to it. A claim that stays without a class, and so without one of
+	// them, is refused.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	Required []FieldPath `json:"required,omitempty"`
+
 	// Classes counts the classes, of all class kinds, that claims of this kind can
 	// be bound to.
 	// +optional
@@ -256,6 +292,15 @@ type ClaimKindStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// SettledBy lists the places that settle a claim: one in which any of them is set is left
+// alone. The class reference is the first.
+func (s *ClaimKindSpec) SettledBy() []Place {
+	return append([]Place{s.Reference.Place()}, s.SkipIfSet...)
+}
+
+// Resource returns the kind of the claims, <plural>.<group>.
+func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Resource, k.Name) }
 
 // ClaimKindList is a list of ClaimKinds.
 //

@@ -61,10 +61,8 @@ type ClassKindSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.path)",message="name either an annotation or a path"
 type Source struct {
 	// Annotation is the key of an annotation.
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	// +optional
-	Annotation string `json:"annotation,omitempty"`
+	Annotation MetadataKey `json:"annotation,omitempty"`
 
 	// Path is the path of a field.
 	// +optional

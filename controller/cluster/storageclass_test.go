@@ -48,8 +48,8 @@ func TestDefaultStorageClasses(t *testing.T) {
 
 func TestGetsStorageClass(t *testing.T) {
 	k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
-	k.Spec.Paths.ClassRef = ".spec.storageClassName"
+	k.Spec.Reference.Path = ".spec.storageClassName"
 	assert.True(t, GetsStorageClass(k))
-	k.Spec.Paths.ClassRef = ".spec.volumeAttributesClassName"
+	k.Spec.Reference.Path = ".spec.volumeAttributesClassName"
 	assert.False(t, GetsStorageClass(k), "We should tell the field apart from others.")
 }

@@ -15,7 +15,7 @@ func NewClaimKind(name string) *v1alpha1.ClaimKind {
 	return &v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.ClaimKindSpec{
-			Paths:         v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", SkipIfSet: []v1alpha1.FieldPath{".spec.resourceRef"}},
+			Reference: v1alpha1.Reference{Path: ".spec.classRef"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
 			FailurePolicy: v1alpha1.Fail,
 		},
 	}

@@ -35,8 +35,8 @@ func uidOf(n int) types.UID {
 func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
 	k := controllertest.NewClaimKind(lateKind)
 	k.UID, k.Generation = "5e1f", 1
-	k.Spec.Paths.ClassSelector = ".spec.classSelector"
-	k.Spec.ClassRefFormat, k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.ObjectReference, v1alpha1.WeightedRandom, v1alpha1.BindLater
+	k.Spec.ClassSelector.Path = ".spec.classSelector"
+	k.Spec.Reference.Form, k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.ObjectReference, v1alpha1.WeightedRandom, v1alpha1.BindLater
 	for _, f := range change {
 		f(k)
 	}

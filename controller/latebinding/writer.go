@@ -223,7 +223,7 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 var ErrReferenceRemoved error = &selector.Fault{
 	Reason: v1alpha1.ReasonReferencePruned,
 	Text: "the API server stores claims without the reference to their class: their schema does not have the field, " +
-		"or another webhook or policy removes it: correct spec.paths.classRef of the ClaimKind, the schema, or the other",
+		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }
 
 // isOutdated says that the claim has probably changed since it was seen, as the watch

@@ -314,7 +314,7 @@ func TestLive(t *testing.T) {
 				silvers.Name: tc.silvers,
 			}}
 			r.reads = newReads(r.read)
-			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.ObjectReference}})
+			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.ObjectReference}}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
 
@@ -357,7 +357,7 @@ func TestLiveAsks(t *testing.T) {
 		reason     string
 		namespaced bool
 		from       v1alpha1.ClassNamespacesFrom
-		format     v1alpha1.ClassRefFormat
+		format     v1alpha1.ReferenceForm
 		namespace  string
 		selector   labels.Selector // nil asks for the default class
 		pages      []string        // the labels and annotations of the class on each
@@ -433,7 +433,7 @@ func TestLiveAsks(t *testing.T) {
 			r := &Registration{classes: client, kinds: map[string]*registered{}}
 			r.reads = newReads(r.read)
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{
-				ClassRefFormat: tc.format, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
+				Reference: v1alpha1.Reference{Form: tc.format}, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
 			}})
 			claim := selector.Claim{Namespace: tc.namespace, Selector: tc.selector}
 
@@ -465,7 +465,7 @@ func TestLiveSaysNoURL(t *testing.T) {
 	golds.Namespaced = true
 	r := &Registration{classes: client, kinds: map[string]*registered{}}
 	r.reads = newReads(r.read)
-	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.LocalObjectReference}})
+	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.LocalObjectReference}}})
 	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
 	require.NoError(t, err)
 	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), selector.Claim{Namespace: "team", Selector: asked})

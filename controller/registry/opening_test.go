@@ -186,7 +186,7 @@ func TestOpening(t *testing.T) {
 				r.reader.Store(tc.cache)
 				for _, name := range tc.known {
 					k := controllertest.NewClaimKind(name)
-					k.Spec.Strategy, k.Spec.ClassRefFormat = v1alpha1.Random, v1alpha1.ObjectReference
+					k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.Random, v1alpha1.ObjectReference
 					r.Inventory.SetClaimKind(selector.NewClaimKind(k))
 				}
 				if tc.before != nil {

@@ -63,7 +63,8 @@ func TestSchema(t *testing.T) {
 			}
 			require.NoError(t, err, tc.reason)
 			k := controllertest.NewClaimKind(name)
-			k.Spec.ClassRefFormat, k.Spec.Paths = v1alpha1.Name, v1alpha1.ClaimPaths{ClassRef: tc.want, ClassSelector: ".spec.classSelector"}
+			k.Spec.Reference, k.Spec.SkipIfSet = v1alpha1.Reference{Path: tc.want, Form: v1alpha1.Name}, nil
+			k.Spec.ClassSelector.Path = ".spec.classSelector"
 			assert.Empty(t, selector.NewClaimKind(k).CheckPaths(s).Problems, tc.reason)
 		})
 	}

@@ -20,10 +20,10 @@ import (
 func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
 	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "olds.example.org", ` +
-		`which was registered first: set spec.classRefFormat of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it`
-	register := func(name string, format v1alpha1.ClassRefFormat) *v1alpha1.ClaimKind {
+		`which was registered first: set spec.reference.form of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it`
+	register := func(name string, format v1alpha1.ReferenceForm) *v1alpha1.ClaimKind {
 		k := controllertest.NewClaimKind(name)
-		k.Spec.ClassRefFormat = format
+		k.Spec.Reference.Form = format
 		return k
 	}
 	type want struct {
@@ -115,9 +115,9 @@ func TestNamedKinds(t *testing.T) {
 // TestRivals are to be looked at when one of them comes or goes.
 func TestRivals(t *testing.T) {
 	inventory := selector.NewInventory()
-	for name, format := range map[string]v1alpha1.ClassRefFormat{"claims.example.org": v1alpha1.Name, "others.example.org": v1alpha1.ObjectReference} {
+	for name, format := range map[string]v1alpha1.ReferenceForm{"claims.example.org": v1alpha1.Name, "others.example.org": v1alpha1.ObjectReference} {
 		k := controllertest.NewClaimKind(name)
-		k.Spec.ClassRefFormat = format
+		k.Spec.Reference.Form = format
 		inventory.SetClaimKind(selector.NewClaimKind(k))
 	}
 	for _, name := range []string{"as.example.org", "bs.example.org", "cs.example.org"} {

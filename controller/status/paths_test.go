@@ -27,8 +27,8 @@ func TestPaths(t *testing.T) {
 		fitting = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
 		empty   = `{"type":"object"}`
 		open    = `{"x-kubernetes-preserve-unknown-fields":true}`
-		pruned  = "no claim is bound, because the API server would remove the reference to its class: paths.classRef: the schema has no field .spec; " +
-			"paths.skipIfSet: the schema has no field .spec: correct spec.paths.classRef and spec.classRefFormat, or the schema"
+		pruned  = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
+			"skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"
 	)
 	type want struct {
 		again         time.Duration
@@ -58,11 +58,11 @@ func TestPaths(t *testing.T) {
 		},
 		"Invalid": {
 			reason: "We should say what is wrong, and be ready: claims keep their reference.", schema: fitting, spec: ".spec.ckass",
-			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonServed, "paths.classSelector: the schema has no field .spec.ckass"},
+			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonServed, "classSelector.path: the schema has no field .spec.ckass"},
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: open,
-			want: want{recheckPaths, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "paths.classRef: the schema does not say what may be in .spec"},
+			want: want{recheckPaths, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "reference.path: the schema does not say what may be in .spec"},
 		},
 		"NotServed": {
 			reason: "We should say why there is no schema, and look again soon.", err: registry.ErrCRDNotServed,
@@ -83,10 +83,10 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
-			k.Generation, k.Spec.ClassRefFormat = 7, v1alpha1.Name
-			k.Spec.Paths = v1alpha1.ClaimPaths{ClassRef: ".spec.class", ClassSelector: ".spec.classSelector", SkipIfSet: []v1alpha1.FieldPath{".spec.skip"}}
+			k.Generation, k.Spec.Reference = 7, v1alpha1.Reference{Path: ".spec.class", Form: v1alpha1.Name}
+			k.Spec.ClassSelector.Path, k.Spec.SkipIfSet = ".spec.classSelector", []v1alpha1.Place{{Path: ".spec.skip"}}
 			if tc.spec != "" {
-				k.Spec.Paths.ClassSelector = tc.spec
+				k.Spec.ClassSelector.Path = tc.spec
 			}
 			if tc.before != "" {
 				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: tc.before, Message: "before", ObservedGeneration: 7}}

@@ -505,7 +505,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if tc.view != nil {
 				viewed := controllertest.NewClaimKind(name)
 				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
-				viewed.Spec.Strategy, viewed.Spec.ClassRefFormat = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
+				viewed.Spec.Strategy, viewed.Spec.Reference.Form = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
 				inventory.SetClaimKind(selector.NewClaimKind(viewed))
 			}
 			if !tc.closed {

@@ -100,7 +100,7 @@ func largeClaimKind(name string, created time.Time) v1alpha1.ClaimKind {
 		return v1alpha1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
 	}
 	for i := range 16 {
-		k.Spec.Paths.SkipIfSet = append(k.Spec.Paths.SkipIfSet, long(i))
+		k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: long(i)})
 	}
 	return *k
 }
@@ -218,7 +218,10 @@ func TestSizeOfDeep(t *testing.T) {
 	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
 	claim := func(skip ...v1alpha1.FieldPath) (size int, err error) {
 		k := controllertest.NewClaimKind("claims.example.org")
-		k.Spec.Paths.SkipIfSet = skip
+		k.Spec.SkipIfSet = nil
+		for _, p := range skip {
+			k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: p})
+		}
 		e := w.claimEntry(k, &rule{}, newCA(t))
 		return sizeOf(k.Name, e, e.MatchConditions)
 	}

@@ -258,7 +258,7 @@ func (w *Configurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.L
 // There is one condition for each path, so that an admin can tell them apart.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
-	for i, p := range k.Spec.Paths.SettledBy() {
+	for i, p := range k.Spec.SettledBy() {
 		name := "class-reference-is-not-set"
 		if i > 0 {
 			name = fmt.Sprintf("skip-if-set-%d-is-not-set", i-1)
@@ -296,7 +296,7 @@ func gets(path []string, but ...string) string {
 
 func sourceNames(s v1alpha1.Source) []string {
 	if s.Path == "" {
-		return []string{"metadata", "annotations", s.Annotation}
+		return []string{"metadata", "annotations", string(s.Annotation)}
 	}
 	return s.Path.Names()
 }

@@ -90,19 +90,19 @@ func TestClaimConditions(t *testing.T) {
 	type condition struct{ name, expression string }
 	for name, tc := range map[string]struct {
 		reason string
-		paths  v1alpha1.ClaimPaths
+		spec   v1alpha1.ClaimKindSpec
 		want   []condition
 	}{
 		"TopLevel": {
 			reason: "We should ask for the type of the object itself alone, and last.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".className"},
+			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".className"}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("className" in object) || object["className"] == null || type(object) != map`},
 			},
 		},
 		"Nested": {
 			reason: "We should ask for the type of each parent last, after what most claims are told by.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".spec.a.b"},
+			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".spec.a.b"}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("spec" in object) || !("a" in object["spec"]) || !("b" in object["spec"]["a"]) || object["spec"]["a"]["b"] == null` +
 					` || type(object) != map || type(object["spec"]) != map || type(object["spec"]["a"]) != map`},
@@ -110,7 +110,7 @@ func TestClaimConditions(t *testing.T) {
 		},
 		"Keywords": {
 			reason: "We should ask by index, so that a field may have the name of a keyword or a dash in it, and have a condition for each path.",
-			paths:  v1alpha1.ClaimPaths{ClassRef: ".in", SkipIfSet: []v1alpha1.FieldPath{".namespace", ".a-b"}},
+			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".in"}, SkipIfSet: []v1alpha1.Place{{Path: ".namespace"}, {Path: ".a-b"}}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
 				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
@@ -120,7 +120,7 @@ func TestClaimConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []condition
-			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Paths: tc.paths}}) {
+			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: tc.spec}) {
 				got = append(got, condition{*c.Name, *c.Expression})
 			}
 			assert.Equal(t, tc.want, got, tc.reason)

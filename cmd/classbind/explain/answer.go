@@ -46,7 +46,7 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		}
 	}
 	if o.unbound {
-		unstructured.RemoveNestedField(object, k.Spec.Paths.ClassRef.Names()...)
+		unstructured.RemoveNestedField(object, k.Spec.Reference.Path.Names()...)
 	}
 	decision, err := o.decide(ctx, r, k, item, object, found)
 	if err != nil || schema == nil {
@@ -87,7 +87,7 @@ func (o *options) decide(
 		return d, nil
 	case claim.LeftAlone != "":
 		why := claim.SettledBy + " is set"
-		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Paths.ClassRef {
+		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Reference.Path {
 			why += "; --unbound explains the claim as if it was not"
 			item.compareClass(v, field, object)
 		}

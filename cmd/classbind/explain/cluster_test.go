@@ -90,8 +90,8 @@ func class(kind, name, tier string) object {
 
 func claimKindSpec() object {
 	return object{
-		"paths":          object{"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []string{".spec.resourceRef"}},
-		"classRefFormat": "ObjectReference", "strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": object{},
+		"reference": object{"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": object{"path": ".spec.classSelector"},
+		"skipIfSet": []object{{"path": ".spec.resourceRef"}}, "strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": object{},
 	}
 }
 
@@ -353,7 +353,9 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should know that a class kind of the files is newer than those of the cluster, whatever their names.",
 			args:   []string{"--with", "new.yaml"},
 			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["classRefFormat"] = "LocalObjectReference" }, object{})
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
+					spec["reference"] = object{"path": ".spec.classRef", "form": "LocalObjectReference"}
+				}, object{})
 				fast := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
 				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
 				a["/apis/classbind.io/v1alpha1/classkinds"] = list("classbind.io/v1alpha1", "ClassKindList", fast)
@@ -375,8 +377,8 @@ func TestExplainCluster(t *testing.T) {
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
 			args:   []string{"--with", "new.yaml", "--strict=false"},
-			with:   strings.Replace(claimKind, "}}", `}, "spec": {"paths": {"classRef": ".spec.clasRef"}}}`, 1),
-			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: paths.classRef: the schema has no field .spec.clasRef: "},
+			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
+			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
 		},
 		"WithRightPath": {
 			reason: "We should not believe the status about other paths than those of the files.",

@@ -99,7 +99,7 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
 		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `the API server would refuse the ClaimKind "databases.example.org": spec: Invalid value: "string": spec in body must be of type object`},
 		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: Unsupported value: "Best": supported values: "Random", `},
-		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"paths": {"classRef": "spec.classRef"}}}`, `spec.paths.classRef: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
+		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": "spec.classRef"}}}`, `spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
 		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
 		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
 		"CRDWithoutKind":    {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
@@ -232,7 +232,7 @@ func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
-			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": [".spec.resourceRef"]}, "classRefFormat": "ObjectReference", "classNamespaces": {"from": "SameAsClaim"},
+			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": {"path": ".spec.classSelector"}, "skipIfSet": [{"path": ".spec.resourceRef"}], "classNamespaces": {"from": "SameAsClaim"},
 			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {}}`,
 		},
 		"ClassKind": {
@@ -251,8 +251,8 @@ func TestDefaults(t *testing.T) {
 		},
 		"EmptyList": {
 			"We should keep an empty list, which is a value.",
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"paths": {"skipIfSet": []}, "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
-			`{"paths": {"classSelector": ".spec.classSelector", "classRef": ".spec.classRef", "skipIfSet": []}, "classRefFormat": "ObjectReference", "classNamespaces": {"from": "SameAsClaim"},
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
+			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": {"path": ".spec.classSelector"}, "skipIfSet": [], "classNamespaces": {"from": "SameAsClaim"},
 			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
 		},
 	} {

@@ -30,7 +30,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := documentsOf(t,
-			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "classRefFormat": %q}}`,
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "reference": {"path": ".spec.classRef", "form": %q}}}`,
 				one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny"), one("ObjectReference", "ObjectReference", "TypedLocalObjectReference", "Name")),
 			classKind, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": ["`+one("databases.example.org", "others.example.org")+`"], "weight": {"path": ".weight"}}}`)
 		for n := range g.IntN(12) {

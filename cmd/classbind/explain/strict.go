@@ -69,7 +69,7 @@ func (i *Item) check(
 	if s != nil {
 		errs = s.decode(object)
 	} else {
-		paths = append(paths, k.Spec.Paths.ClassRef.Names(), k.Spec.Paths.ClassSelector.Names())
+		paths = append(paths, k.Spec.Reference.Path.Names(), k.Spec.ClassSelector.Path.Names())
 	}
 	for _, path := range paths {
 		e := nearPath(object, path)
@@ -98,7 +98,7 @@ func (i *Item) asStored(
 		var reference any
 		if err := json.Unmarshal(d.View.Kind.Reference(d.Class), &reference); err == nil {
 			// It fails where an object has to be and is none, which the schema does not allow.
-			_ = unstructured.SetNestedField(object, reference, k.Spec.Paths.ClassRef.Names()...)
+			_ = unstructured.SetNestedField(object, reference, k.Spec.Reference.Path.Names()...)
 		}
 		s.decode(object) // The reference may have fields that the schema does not have, or lack some that have a default.
 	case Unmatched:

@@ -38,7 +38,7 @@ func (c *storedClass) markPath() []string {
 	if p := c.Kind.DefaultMark.Path; p != "" {
 		return p.Names()
 	}
-	return []string{"metadata", "annotations", c.Kind.DefaultMark.Annotation}
+	return []string{"metadata", "annotations", string(c.Kind.DefaultMark.Annotation)}
 }
 
 // markValue is the value of the mark of a default class.
@@ -78,7 +78,7 @@ func (c *storedClass) annotateCommand(annotation string) string {
 func (c *storedClass) markCommand() string {
 	mark := c.Kind.DefaultMark
 	if mark.Path == "" {
-		return c.annotateCommand(mark.Annotation + "=true --overwrite")
+		return c.annotateCommand(string(mark.Annotation) + "=true --overwrite")
 	}
 	patch := map[string]any{}
 	_ = unstructured.SetNestedField(patch, c.markValue(), c.markPath()...) // It cannot fail on an empty map.

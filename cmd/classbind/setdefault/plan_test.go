@@ -210,7 +210,7 @@ func TestNewPlan(t *testing.T) {
 			} {
 				r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{ClassNamespaces: namespaces}})
 			}
-			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1alpha1.ClaimKindSpec{ClassRefFormat: v1alpha1.Name}})
+			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.Name}}})
 			r.classKinds = []*classKind{gone, refused, young, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}

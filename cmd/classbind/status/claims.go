@@ -184,7 +184,7 @@ func (c *claims) excludes(namespace string) bool {
 // selector was read, and that the selector does not match it.
 func (c *claims) overrules(object *unstructured.Unstructured) bool {
 	text, asks := object.GetAnnotations()[v1alpha1.ClassSelectorAnnotation]
-	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Paths.ClassRef.Names()...)
+	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Reference.Path.Names()...)
 	n := slices.IndexFunc(c.storage, func(m metav1.PartialObjectMetadata) bool { return m.Name == class })
 	if !asks || n < 0 {
 		return false

@@ -88,10 +88,10 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) {
 				w.claimKind.Status.Conditions = []metav1.Condition{
 					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "so it is"},
-					{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "paths.classRef: the schema has no field .spec.clasRef"},
+					{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "reference.path: the schema has no field .spec.clasRef"},
 				}
 			},
-			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): paths.classRef: the schema has no field .spec.clasRef"},
+			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): reference.path: the schema has no field .spec.clasRef"},
 		},
 		"NotReady": {
 			reason: "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
@@ -381,7 +381,7 @@ func TestStatus(t *testing.T) {
 			reason: "We should take the name of a class that never was for what Kubernetes takes it for.",
 			change: func(w *world) {
 				w.classKind.Spec.ClaimKinds = []string{databases, pvcs}
-				w.pvcKind.Spec.Paths.SkipIfSet = []v1alpha1.FieldPath{".spec.volumeName"}
+				w.pvcKind.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.volumeName"}}
 				w.writeEntries(t, w.secret.Data["ca.crt"])
 				setField(t, w.pvc, "manual", "spec", "storageClassName")
 				setField(t, w.pvc, "mine", "spec", "volumeName")

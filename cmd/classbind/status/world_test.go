@@ -103,12 +103,12 @@ func newWorld(t *testing.T) *world {
 		},
 	}
 	w.claimKind.Spec = v1alpha1.ClaimKindSpec{
-		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.classRef", ClassSelector: ".spec.classSelector"},
-		Strategy: v1alpha1.WeightedRandom, WhenUnmatched: v1alpha1.BindLater, ClassRefFormat: v1alpha1.Name,
+		Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.Name}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom, WhenUnmatched: v1alpha1.BindLater,
 	}
 	w.pvcKind.Spec = v1alpha1.ClaimKindSpec{
-		Paths:    v1alpha1.ClaimPaths{ClassRef: ".spec.storageClassName", ClassSelector: ".spec.classSelector"},
-		Strategy: v1alpha1.WeightedRandom, ClassRefFormat: v1alpha1.Name,
+		Reference: v1alpha1.Reference{Path: ".spec.storageClassName", Form: v1alpha1.Name}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
+		Strategy: v1alpha1.WeightedRandom,
 	}
 	w.classKind.Spec = v1alpha1.ClassKindSpec{ClaimKinds: []string{databases}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
 	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})

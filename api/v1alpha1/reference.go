@@ -1,0 +1,151 @@
+package v1alpha1
+
+import "strings"
+
+// Reference is the class reference of a claim: where it is, and in which form.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create'",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
+type Reference struct {
+	// Path of the field. Example: .spec.gatewayClassName
+	// +kubebuilder:validation:XValidation:rule="!(self in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.startsWith('.metadata.') && !self.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these"
+	// +optional
+	Path FieldPath `json:"path,omitempty"`
+
+	// Label is the key of a label. Example: kueue.x-k8s.io/queue-name
+	// +optional
+	Label MetadataKey `json:"label,omitempty"`
+
+	// Annotation is the key of an annotation. Example: example.org/class
+	// +optional
+	Annotation MetadataKey `json:"annotation,omitempty"`
+
+	// Form of the reference: ObjectReference ({apiVersion, kind, name, namespace}),
+	// TypedObjectReference ({apiGroup, kind, name, namespace}), TypedLocalObjectReference
+	// ({apiGroup, kind, name}), GroupKindReference ({group, kind, name}), KindReference
+	// ({kind, name}), NamespacedReference ({name, namespace}), LocalObjectReference
+	// ({name}) or Name (a string). The namespace is that of a namespaced class. The last
+	// three carry no kind, so claims are offered the classes of one class kind, the one
+	// that was registered first. KindReference carries no group, so of class kinds with
+	// the same Kind, the same applies.
+	// +kubebuilder:default=ObjectReference
+	// +optional
+	Form ReferenceForm `json:"form,omitempty"`
+
+	// EmptyIsUnset says that an empty string, or an object whose name is empty or absent,
+	// is no reference. classbind then writes only the fields that are empty or absent. Those that
+	// the author has set, such as the kind, select among the classes. Typed clients
+	// send empty references.
+	// +optional
+	EmptyIsUnset bool `json:"emptyIsUnset,omitempty"`
+
+	// WhenParentAbsent says what happens if the object that has the reference is absent,
+	// such as .spec.topology of .spec.topology.classRef. Create creates it with the
+	// reference, LeaveAlone leaves the claim alone.
+	// +kubebuilder:default=Create
+	// +optional
+	WhenParentAbsent WhenParentAbsent `json:"whenParentAbsent,omitempty"`
+}
+
+// Place of the reference.
+func (r *Reference) Place() Place {
+	return Place{Path: r.Path, Label: r.Label, Annotation: r.Annotation}
+}
+
+// ReferenceForm is the form of a class reference.
+//
+// +kubebuilder:validation:Enum=ObjectReference;TypedObjectReference;TypedLocalObjectReference;GroupKindReference;KindReference;NamespacedReference;LocalObjectReference;Name
+type ReferenceForm string
+
+// The forms of a class reference.
+const (
+	ObjectReference           ReferenceForm = "ObjectReference"
+	TypedObjectReference      ReferenceForm = "TypedObjectReference"
+	TypedLocalObjectReference ReferenceForm = "TypedLocalObjectReference"
+	GroupKindReference        ReferenceForm = "GroupKindReference"
+	KindReference             ReferenceForm = "KindReference"
+	NamespacedReference       ReferenceForm = "NamespacedReference"
+	LocalObjectReference      ReferenceForm = "LocalObjectReference"
+	Name                      ReferenceForm = "Name"
+)
+
+// WhenParentAbsent is what happens if the parent of a class reference is absent.
+//
+// +kubebuilder:validation:Enum=Create;LeaveAlone
+type WhenParentAbsent string
+
+// What happens if the parent of a class reference is absent.
+const (
+	CreateParent    WhenParentAbsent = "Create"
+	LeaveClaimAlone WhenParentAbsent = "LeaveAlone"
+)
+
+// ClassSelector is where a claim has its selector over the labels of classes. A claim
+// has it in one of the two places.
+type ClassSelector struct {
+	// Path of a field with matchLabels and matchExpressions. A claim kind need not have it.
+	// Example: .spec.classSelector
+	// +kubebuilder:default=".spec.classSelector"
+	// +optional
+	Path FieldPath `json:"path,omitempty"`
+
+	// Annotation is the key of an annotation that has a selector as kubectl's --selector
+	// does, such as "tier=gold,region in (eu,us)". Two ClaimKinds for one kind of claim need
+	// two keys. Example: classbind.io/attributes-class-selector
+	// +kubebuilder:default="classbind.io/class-selector"
+	// +optional
+	Annotation MetadataKey `json:"annotation,omitempty"`
+}
+
+// Place is where a claim has a value: a field, a label or an annotation.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation"
+type Place struct {
+	// Path of a field. Example: .spec.resourceRef
+	// +optional
+	Path FieldPath `json:"path,omitempty"`
+
+	// Label is the key of a label. Example: example.org/queue
+	// +optional
+	Label MetadataKey `json:"label,omitempty"`
+
+	// Annotation is the key of an annotation. Example: kubernetes.io/ingress.class
+	// +optional
+	Annotation MetadataKey `json:"annotation,omitempty"`
+}
+
+// Names returns the field names that lead to the value, outermost first. The last of a
+// label or an annotation is its key.
+func (p Place) Names() []string {
+	switch {
+	case p.Label != "":
+		return []string{"metadata", "labels", string(p.Label)}
+	case p.Annotation != "":
+		return []string{"metadata", "annotations", string(p.Annotation)}
+	}
+	return p.Path.Names()
+}
+
+// MetadataKey is the key of a label or an annotation.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=317
+// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+type MetadataKey string
+
+// The length of a FieldPath is limited because the API server compiles each path into an
+// expression: dozens of names take seconds.
+
+// FieldPath is a path into an object as in a CRD's scale subresource: field
+// names, each after a dot, and no indices.
+//
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"
+type FieldPath string
+
+// Names returns the field names, outermost first.
+func (p FieldPath) Names() []string { return strings.Split(strings.TrimPrefix(string(p), "."), ".") }
+
+// JSONPointer returns the path in RFC 6901 form. Field names need no escaping.
+func (p FieldPath) JSONPointer() string { return strings.ReplaceAll(string(p), ".", "/") }
