@@ -173,7 +173,7 @@ func (i *installation) writer() *webhookconfig.Configurator {
 	}
 	owned := ownedBy(v1alpha1.FieldManager, i.claimEntries.ManagedFields)
 	for _, e := range i.claimEntries.Webhooks {
-		add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath)
+		add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath+strings.TrimSuffix(e.Name, v1alpha1.BindSuffix))
 	}
 	owned = ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
 	for _, e := range i.classEntries.Webhooks {
