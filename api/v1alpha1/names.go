@@ -39,13 +39,19 @@ const (
 	// Written by that command.
 	CommandFieldManager = "classbind-set-default"
 
-	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
-	// the ValidatingWebhookConfiguration that deploy/ ships without entries and
-	// classbind's leader fills.
-	WebhookConfiguration = "classbind"
+	// LastConfiguration and FirstConfiguration are the names of the two
+	// MutatingWebhookConfigurations that deploy/ ships without entries and classbind's
+	// leader fills with those of claims. The API server calls all webhooks in the order of
+	// the names of their configurations.
+	LastConfiguration  = "zz-classbind"
+	FirstConfiguration = "00-classbind"
+
+	// ClassConfiguration is the name of the ValidatingWebhookConfiguration that deploy/
+	// ships and the leader fills likewise, with the entries of classes.
+	ClassConfiguration = "classbind"
 
 	// BindSuffix follows the claim kind's name in the name of each entry of the
-	// MutatingWebhookConfiguration. Written by classbind's leader, read in API
+	// MutatingWebhookConfigurations. Written by classbind's leader, read in API
 	// server errors.
 	BindSuffix = ".bind.classbind.io"
 

@@ -23,13 +23,13 @@ type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 // claimRule is for the creation of claims of a kind.
 func (w *Configurator) claimRule(
-	ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration,
+	ctx context.Context, claimKind string, current ClaimConfigurations,
 ) (*rule, error) {
 	if !w.Registration.Inventory.HasClaimKind(claimKind) {
 		return nil, errNotRegisteredYet
 	}
 	var before []admissionregistrationv1.RuleWithOperations
-	if e := ClaimEntryOf(current, claimKind); e != nil {
+	if e := current.EntryOf(claimKind); e != nil {
 		before = e.Rules
 	}
 	return w.rule(ctx, claimKind, before, "create")
@@ -120,16 +120,6 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 		return rules, nil
 	}
 	return rules, incomplete
-}
-
-// ClaimEntryOf returns the entry of a claim kind, nil if there is none.
-func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
-	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == claimKind+v1alpha1.BindSuffix {
-			return &c.Webhooks[i]
-		}
-	}
-	return nil
 }
 
 // ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
