@@ -66,6 +66,14 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	}{
 		{"reference.form", string(k.Spec.Reference.Form), formNames},
 		{
+			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),
+			toStrings(v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone),
+		},
+		{
+			"whenNoSelector", string(k.Spec.WhenNoSelector),
+			toStrings(v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone),
+		},
+		{
 			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
 			toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
 		},

@@ -12,8 +12,9 @@ const (
 	CordonedSuffix = " (cordoned)"
 
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
-	// kubectl's --selector. Written by claim authors, mostly for claim kinds
-	// without a selector field, read by the selector.
+	// kubectl's --selector, unless the ClaimKind names another annotation. Written by
+	// claim authors, mostly for claim kinds without a selector field, read by the
+	// selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
