@@ -173,7 +173,7 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 }
 
 // Resolve is called by the installation, as is Classes.
-func (w *world) Resolve(_ context.Context, name string, _ ...string) (schema.GroupVersionKind, bool, error) {
+func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (schema.GroupVersionKind, bool, error) {
 	found, ok := w.served[name]
 	if !ok {
 		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
