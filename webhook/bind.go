@@ -145,7 +145,7 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 		response.Warnings = []string{warning}
 	}
 	if d.Class != nil {
-		response.Patch = selector.Patch(d.View.Kind.AddReference(d.Claim.Parents, d.Class))
+		response.Patch = d.Patch()
 		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
 	response.AuditAnnotations = auditAnnotations(d)

@@ -234,6 +234,14 @@ const (
 	OrderFirst Order = "First"
 )
 
+// Configuration is the name of the MutatingWebhookConfiguration for claims of this order.
+func (o Order) Configuration() string {
+	if o == OrderFirst {
+		return FirstConfiguration
+	}
+	return LastConfiguration
+}
+
 // FailurePolicy is the failurePolicy of a webhook.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore

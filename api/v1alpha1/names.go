@@ -12,8 +12,9 @@ const (
 	CordonedSuffix = " (cordoned)"
 
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
-	// kubectl's --selector. Written by claim authors, mostly for claim kinds
-	// without a selector field, read by the selector.
+	// kubectl's --selector, unless the ClaimKind names another annotation. Written by
+	// claim authors, mostly for claim kinds without a selector field, read by the
+	// selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
@@ -39,13 +40,19 @@ const (
 	// Written by that command.
 	CommandFieldManager = "classbind-set-default"
 
-	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
-	// the ValidatingWebhookConfiguration that deploy/ ships without entries and
-	// classbind's leader fills.
-	WebhookConfiguration = "classbind"
+	// LastConfiguration and FirstConfiguration are the names of the two
+	// MutatingWebhookConfigurations that deploy/ ships without entries and classbind's
+	// leader fills with those of claims. The API server calls all webhooks in the order of
+	// the names of their configurations.
+	LastConfiguration  = "zz-classbind"
+	FirstConfiguration = "00-classbind"
+
+	// ClassConfiguration is the name of the ValidatingWebhookConfiguration that deploy/
+	// ships and the leader fills likewise, with the entries of classes.
+	ClassConfiguration = "classbind"
 
 	// BindSuffix follows the claim kind's name in the name of each entry of the
-	// MutatingWebhookConfiguration. Written by classbind's leader, read in API
+	// MutatingWebhookConfigurations. Written by classbind's leader, read in API
 	// server errors.
 	BindSuffix = ".bind.classbind.io"
 

@@ -49,7 +49,7 @@ second default class, and the one that warns of the deletion of a class in use.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
-classbind's CRDs and its two webhook configurations, all from deploy/.`,
+classbind's CRDs and its webhook configurations, all from deploy/.`,
 		Example: `  # In a pod, behind the Service classbind:
   classbind serve
 
@@ -183,6 +183,7 @@ func (s *server) addManager() (err error) {
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(),
+		NewCache:               newCache,
 	})
 	if err != nil {
 		return stopped("cannot connect to the cluster", err)

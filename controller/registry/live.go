@@ -30,7 +30,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 			classes[i] = selector.NewClasses(known.Kind, nil)
 		}
 	}
-	asked, err := r.reads.ask(claim.Namespace, claim.Selector, keys...) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := r.reads.ask(claim.Namespace, view.Kind.Asks(claim), keys...) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,10 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 // liveKey identifies the read of the classes that a claim asks for. It is false if the
 // claim can get none of the kind.
 func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
-	k := readKey{kind: classKind, defaults: claim.Selector == nil}
-	if claim.Selector != nil {
-		k.selector = claim.Selector.String()
+	asked := claimKind.Asks(claim)
+	k := readKey{kind: classKind, defaults: asked == nil}
+	if asked != nil {
+		k.selector = asked.String()
 	}
 	if classKind.Namespaced {
 		names, all := claimKind.ClassNamespaces(claim.Namespace)

@@ -26,6 +26,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -68,7 +69,7 @@ type installation struct {
 	lacks    []lack
 	lacksErr error
 
-	claimEntries admissionregistrationv1.MutatingWebhookConfiguration
+	claimEntries webhookconfig.ClaimConfigurations
 	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
 	// entriesErr are why these are not known.
 	claimEntriesErr, classEntriesErr error
@@ -112,9 +113,8 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
-	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)
+	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadClaimConfigurations(ctx, i.api)
+	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, &i.classEntries)
 	if namespace := i.elsewhere(ctx); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and nothing of it is in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
@@ -150,8 +150,8 @@ func (i *installation) elsewhere(ctx context.Context) string {
 			in[c.Service.Namespace] = true
 		}
 	}
-	for n := range i.claimEntries.Webhooks {
-		add(&i.claimEntries.Webhooks[n].ClientConfig)
+	for _, e := range i.claimEntries.Entries() {
+		add(&e.ClientConfig)
 	}
 	for n := range i.classEntries.Webhooks {
 		add(&i.classEntries.Webhooks[n].ClientConfig)
