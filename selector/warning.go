@@ -42,9 +42,12 @@ func (d *Decision) unmatched() string {
 	if d.Claim.Selector == nil {
 		what, remedy, later = d.withoutDefault()
 	}
-	if kind.BindLater {
+	switch {
+	case d.Lacks != "":
+		later = "; the schema of its kind requires " + d.Lacks
+	case kind.BindLater:
 		later = "; it will be bound " + later
-	} else {
+	default:
 		later = ""
 	}
 	if len(d.View.Classes) == 0 {

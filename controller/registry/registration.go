@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,15 +117,15 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
 }
 
-// FaultChanged ignores updates of claim kinds that change neither the registration nor the
-// faults that the leader found in it.
+// FaultChanged ignores updates of claim kinds that change neither the registration nor what
+// the leader found by comparing it with the schema of the claims.
 var FaultChanged = builder.WithPredicates(faultChanged)
 
 var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && (selector.KindPruned(before) != selector.KindPruned(after) ||
-		!reflect.DeepEqual(selector.ReferenceFault(before), selector.ReferenceFault(after)))
+	return ok && also && (!slices.Equal(before.Status.Required, after.Status.Required) ||
+		!reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after)))
 }})
 
 // OnChange calls a function with each class kind whose state or classes changed, until
