@@ -2,7 +2,6 @@ package selector
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,7 +84,7 @@ var (
 // checkReference says whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
-	if k.classRef[0] == "metadata" {
+	if k.classRef.isKey() {
 		if len(k.form.fields) > 0 {
 			c.problem(fmt.Sprintf("reference.form %s: a label or an annotation is a text: set spec.reference.form to %s", k.form.name, v1alpha1.Name))
 		}
@@ -249,14 +248,14 @@ func (v *View) refused(c PathsCheck) (texts []string) {
 		}
 	}
 	for _, s := range v.Classes {
-		written := v.Kind.writes(s.Kind)
+		sample := sampleOf(s.Kind)
 		for _, name := range c.required {
-			if written[name] == "" {
+			if textIn(name, sample) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have", v.Kind.shown(name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
-			limited, value := c.limited[name], written[name]
+			limited, value := c.limited[name], textIn(name, sample)
 			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
 				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}
@@ -265,14 +264,13 @@ func (v *View) refused(c PathsCheck) (texts []string) {
 	return texts
 }
 
-// writes returns the fields of the reference to a class of this kind.
-func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
+// sampleOf a class of this kind is enough to say what a reference to one would have.
+func sampleOf(kind *ClassKind) *Class {
 	class := &Class{Kind: kind, Name: "name"}
 	if kind.Namespaced {
 		class.Namespace = "namespace"
 	}
-	_ = json.Unmarshal(k.Reference(class), &fields) // In the form Name, it has no fields.
-	return fields
+	return class
 }
 
 // PathsFault is the fault that the status of a ClaimKind tells, nil if there is none: the

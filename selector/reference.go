@@ -79,20 +79,25 @@ func (n *named) part(field string) *string {
 	return &n.name
 }
 
+// textIn a field of the reference to a class.
+func textIn(field string, c *Class) string {
+	gvk := &c.Kind.GroupVersionKind
+	if field == apiVersion {
+		return gvk.GroupVersion().String()
+	}
+	all := named{gvk.Group, gvk.Kind, c.Namespace, c.Name}
+	return *all.part(field)
+}
+
 // write leaves out what is empty: the core's group, and the namespace of a cluster-scoped
 // class.
 func (f *referenceForm) write(c *Class) jsontext.Value {
 	if len(f.fields) == 0 {
 		return AppendText(nil, c.Name)
 	}
-	gvk := c.Kind.GroupVersionKind
-	all := named{gvk.Group, gvk.Kind, c.Namespace, c.Name}
 	b := append(make([]byte, 0, 192), '{')
 	for _, field := range f.fields {
-		text := *all.part(field)
-		if field == apiVersion {
-			text = gvk.GroupVersion().String()
-		}
+		text := textIn(field, c)
 		if text == "" {
 			continue
 		}
@@ -168,7 +173,7 @@ func (k *ClaimKind) NamesClass(object map[string]any) bool {
 
 // refersTo is what the class reference of a claim says, false if it has none.
 func (k *ClaimKind) refersTo(object map[string]any) (to named, bound bool) {
-	value, _ := k.classRef.lookup(object)
+	value, _ := k.reference(k.classRef.lookup(object))
 	if value == nil {
 		return named{}, false
 	}
@@ -197,8 +202,8 @@ func (k *ClaimKind) countedAs(c *Class) uint64 {
 	}
 }
 
-// Operation of a JSON Patch. The path consists of names of fields, which need no
-// escaping, neither for JSON nor for RFC 6901.
+// Operation of a JSON Patch. The path is in RFC 6901 form, and consists of names of fields
+// and of keys of labels and annotations, which need no escaping for JSON.
 type Operation struct {
 	op, path string
 	value    jsontext.Value
@@ -227,33 +232,52 @@ func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: AppendText(nil, value)}
 }
 
-// parents counts the fields on the path to the reference that a claim has.
+// parents counts the objects on the path to the reference, and at its end, that a claim
+// has. A reference that is an object is none yet, or the claim would be left alone.
 func (k *ClaimKind) parents(object map[string]any) int {
-	for i, name := range k.classRef[:len(k.classRef)-1] {
+	for i, name := range k.classRef {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(k.classRef) - 1
+	return len(k.classRef)
 }
 
 // lacks returns the field that the schema requires of a claim, if the claim with so many
-// parents goes without its reference; empty if there is none.
+// parents goes without its reference; empty if there is none. An empty name counts as none.
 func (k *ClaimKind) lacks(parents int) string {
 	if !k.required[parents] {
 		return ""
 	}
+	if parents == len(k.classRef) {
+		return "." + k.classRef.below("name").String()
+	}
 	return "." + k.classRef[:parents+1].String()
 }
 
-// AddReference adds a reference to a class, and its missing parents; parents is how
-// many the claim has.
-func (k *ClaimKind) AddReference(parents int, c *Class) Operation {
+// Patch gives the claim its class, after these tests.
+func (d *Decision) Patch(tests ...Operation) []byte {
+	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
+	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.Class)...)
+}
+
+// addReference appends what adds a reference to a class, and its missing parents; parents is
+// how many the claim has. If the reference itself is there, without a name, what its author
+// has set stays.
+func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
+	if parents == len(k.classRef) {
+		for _, field := range k.form.fields {
+			if text := textIn(field, c); text != "" && !given.has(field) {
+				to = append(to, Operation{op: "add", path: k.classRef.below(field).pointer(), value: AppendText(nil, text)})
+			}
+		}
+		return to
+	}
 	value := k.Reference(c)
 	for i := len(k.classRef) - 1; i > parents; i-- {
 		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return Operation{op: "add", path: "/" + strings.Join(k.classRef[:parents+1], "/"), value: value}
+	return append(to, Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value})
 }
