@@ -90,12 +90,9 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 		}
 		return
 	}
-	f := s.at(k.classRef)
-	if s.prunes(k.classRef) {
+	f, pruned := s.stores(k.classRef)
+	if pruned {
 		c.pruned, c.remedy = "the reference to its class", correctReference
-		if f.err == nil {
-			f.err = errNotStored
-		}
 	}
 	if !c.add("reference.path", f) {
 		return
@@ -139,17 +136,14 @@ func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 		}
 	}
 	for _, name := range form.fields {
-		f, pruned := s.at(k.classRef.below(name)).is("string"), s.prunes(k.classRef.below(name))
+		f, pruned := s.stores(k.classRef.below(name))
 		if name == "namespace" && k.own() && (pruned || errors.Is(f.err, errMissing)) {
 			continue
 		}
 		if pruned {
 			c.pruned = "fields of the reference to its class"
-			if f.err == nil {
-				f.err = errNotStored
-			}
 		}
-		if c.add(setting, f) && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
+		if c.add(setting, f.is("string")) && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
 			if c.limited == nil {
 				c.limited = map[string]fieldSchema{}
 			}

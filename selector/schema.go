@@ -258,6 +258,16 @@ func (s *Schema) prunes(p path) bool {
 	return errors.Is(s.at(p).err, errMissing)
 }
 
+// stores is the schema of the field at a path, with an error if a claim would be stored
+// without it.
+func (s *Schema) stores(p path) (f found, pruned bool) {
+	f, pruned = s.at(p), s.prunes(p)
+	if pruned && !errors.Is(f.err, errMissing) {
+		f = found{upTo: p, err: errNotStored}
+	}
+	return f, pruned
+}
+
 // requires says that the API server refuses an object at the parent of a path without the
 // field. One with a default is never absent.
 func (s *Schema) requires(p path) bool {
