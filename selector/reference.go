@@ -190,17 +190,16 @@ func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: AppendText(nil, value)}
 }
 
-// parents counts the objects on the path to the reference, and at its end, that a claim
-// has. A reference that is an object is none yet, or the claim would be left alone.
+// parents counts the fields on the path to the reference that a claim has.
 func (k *ClaimKind) parents(object map[string]any) int {
-	for i, name := range k.classRef {
+	for i, name := range k.classRef[:len(k.classRef)-1] {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(k.classRef)
+	return len(k.classRef) - 1
 }
 
 // Patch gives the claim its class, after these tests.
@@ -210,11 +209,10 @@ func (d *Decision) Patch(tests ...Operation) []byte {
 }
 
 // addReference appends what adds a reference to a class, and its missing parents; parents is
-// how many the claim has. If the reference itself is there, without a name, what its author
-// has set stays.
+// how many the claim has. What is given of the reference stays.
 func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
 	value := k.Reference(c)
-	if parents == len(k.classRef) {
+	if given != nil {
 		var fields map[string]string
 		_ = json.Unmarshal(value, &fields) // It has texts alone.
 		for _, name := range k.form.fields {
