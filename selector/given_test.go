@@ -133,7 +133,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
-	d := choose(newView(kind, nil), Claim{Name: "db"}, 0)
+	d := choose(newView(kind, []*Classes{NewClasses(newKind("as.example.org", "A"), nil)}), Claim{Name: "db"}, 0)
 	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
 }
 

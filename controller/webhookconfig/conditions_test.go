@@ -17,7 +17,7 @@ import (
 // TestConditionsAgree has conditions and the reader judge the same claims: the API server
 // calls us for those, and only those, that the reader does not leave alone.
 func TestConditionsAgree(t *testing.T) {
-	object, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
 	require.NoError(t, err)
 	holds := func(t *testing.T, program cel.Program, variables map[string]any) bool {
 		t.Helper()
@@ -27,9 +27,9 @@ func TestConditionsAgree(t *testing.T) {
 	}
 	compile := func(t *testing.T, expression string) cel.Program {
 		t.Helper()
-		ast, issues := object.Compile(expression)
+		ast, issues := env.Compile(expression)
 		require.NoError(t, issues.Err(), expression)
-		program, err := object.Program(ast)
+		program, err := env.Program(ast)
 		require.NoError(t, err, expression)
 		return program
 	}

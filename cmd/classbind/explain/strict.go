@@ -138,7 +138,8 @@ func patched(object map[string]any, patch []byte) (after map[string]any, err err
 	if err != nil {
 		return nil, err
 	}
-	return after, json.Unmarshal(raw, &after)
+	err = json.Unmarshal(raw, &after)
+	return after, err
 }
 
 // nearPath returns an error if an object has no field at a path, but one whose name resembles it.
