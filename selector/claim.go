@@ -124,7 +124,7 @@ type Claim struct {
 	Namespace, Name, GenerateName string
 	// Selector is nil for a claim without one: see ClaimKind.Asks.
 	Selector labels.Selector
-	// Given is its class reference, if that is an object without a name; otherwise nil.
+	// Given is what its author has set of the class reference, nil if that is nothing.
 	Given *Given
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Given is a class reference without a name, as the author of a claim has set it: the claim
-// gets a class that agrees with it.
+// Given is what an author has set of a class reference, without the name: the claim gets a
+// class that agrees with it.
 type Given struct {
 	// group counts only if hasGroup is set, because that of the core is empty.
 	hasGroup               bool
@@ -28,12 +28,12 @@ func (g *Given) agrees(c *Class) bool {
 
 // has says whether a field of the reference is given.
 func (g *Given) has(name string) bool {
-	switch name {
-	case "name":
+	switch {
+	case g == nil, name == "name":
 		return false
-	case "kind":
+	case name == "kind":
 		return g.kind != ""
-	case "namespace":
+	case name == "namespace":
 		return g.namespace != ""
 	}
 	return g.hasGroup // apiVersion, apiGroup or group
@@ -100,51 +100,36 @@ func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
 	return found, nil
 }
 
-// given reads a reference that is an object without a name. It returns nil for all others.
+// given reads what the author has set of a reference that counts as none.
 func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 	if !k.emptyIsUnset {
 		return nil, nil
 	}
 	value, _ := k.classRef.lookup(object)
-	reference, ok := value.(map[string]any)
-	if !ok {
+	reference, _ := value.(map[string]any)
+	if len(reference) == 0 {
 		return nil, nil
 	}
-	g := &Given{}
+	texts, hasGroup := map[string]string{}, false
 	for _, name := range k.form.fields {
-		text, err := k.textOf(reference, name)
+		at := func() *field.Path { return k.classRef.below(name).field() }
+		v, tooLong := reference[name].(unread)
+		text, isText := orZero[string](reference[name])
 		switch {
-		case err != nil:
-			return nil, field.ErrorList{err}
-		case text == "", name == "name":
-		case name == "kind":
-			g.kind = text
-		case name == "namespace":
-			g.namespace = text
-		case name == "apiVersion":
-			g.hasGroup = true
-			if group, _, ok := strings.Cut(text, "/"); ok { // Otherwise it is a version of the core's.
-				g.group = group
-			}
-		default:
-			g.hasGroup, g.group = true, text
+		case tooLong && v.tooLong, len(text) > v1alpha1.MaxNameBytes:
+			return nil, field.ErrorList{{
+				Type: field.ErrorTypeTooLong, Field: at().String(), Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
+			}}
+		case !isText:
+			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}
+		case text != "":
+			texts[name] = text
+			hasGroup = hasGroup || name != "kind" && name != "namespace"
 		}
 	}
-	return g, nil
-}
-
-// textOf a field of a reference; empty, it is not set.
-func (k *ClaimKind) textOf(reference map[string]any, name string) (string, *field.Error) {
-	at := func() *field.Path { return k.classRef.below(name).field() } // Most need no path.
-	v, isUnread := reference[name].(unread)
-	text, isText := orZero[string](reference[name])
-	switch {
-	case isUnread && v.tooLong, len(text) > v1alpha1.MaxNameBytes:
-		return "", &field.Error{
-			Type: field.ErrorTypeTooLong, Field: at().String(), Detail: fmt.Sprintf("must have at most %d bytes", v1alpha1.MaxNameBytes),
-		}
-	case !isText:
-		return "", wrongType(at(), reference[name], "a string")
+	if len(texts) == 0 {
+		return nil, nil
 	}
-	return text, nil
+	of := k.form.read("", func(name string) string { return texts[name] })
+	return &Given{hasGroup: hasGroup, group: of.group, kind: of.kind, namespace: of.namespace}, nil
 }

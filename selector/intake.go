@@ -32,7 +32,8 @@ type Intake struct {
 	// Problems make the claim invalid. They are for its author: MaxErrors at most,
 	// each of them short.
 	Problems field.ErrorList
-	// Parents is how many of the fields that lead to the class reference the claim has.
+	// Parents is how many of the fields that lead to the class reference the claim has. The
+	// reference itself counts, too, if it is an object without a name.
 	Parents int
 }
 

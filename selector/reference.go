@@ -190,16 +190,17 @@ func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: AppendText(nil, value)}
 }
 
-// parents counts the fields on the path to the reference that a claim has.
+// parents counts the objects on the path to the reference, and at its end, that a claim
+// has. A reference that is an object is none yet, or the claim would be left alone.
 func (k *ClaimKind) parents(object map[string]any) int {
-	for i, name := range k.classRef[:len(k.classRef)-1] {
+	for i, name := range k.classRef {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(k.classRef) - 1
+	return len(k.classRef)
 }
 
 // Patch gives the claim its class, after these tests.
@@ -209,10 +210,11 @@ func (d *Decision) Patch(tests ...Operation) []byte {
 }
 
 // addReference appends what adds a reference to a class, and its missing parents; parents is
-// how many the claim has. What is given of the reference stays.
+// how many the claim has. If the reference itself is there, without a name, what its author
+// has set stays.
 func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
 	value := k.Reference(c)
-	if given != nil {
+	if parents == len(k.classRef) {
 		var fields map[string]string
 		_ = json.Unmarshal(value, &fields) // It has texts alone.
 		for _, name := range k.form.fields {

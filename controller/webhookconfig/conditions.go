@@ -27,8 +27,7 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		add("parent-of-class-reference-is-set", isSet("object", parent))
 	}
 	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
-		// An update may remove the reference of a claim that never had a selector.
-		add("class-selector-is-set", "oldObject != null || "+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
+		add("class-selector-is-set", `request.operation == "UPDATE" || `+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
 	return conditions

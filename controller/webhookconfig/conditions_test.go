@@ -17,7 +17,7 @@ import (
 // TestConditionsAgree has conditions and the reader judge the same claims: the API server
 // calls us for those, and only those, that the reader does not leave alone.
 func TestConditionsAgree(t *testing.T) {
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
 	require.NoError(t, err)
 	holds := func(t *testing.T, program cel.Program, variables map[string]any) bool {
 		t.Helper()
@@ -90,7 +90,7 @@ func TestConditionsAgree(t *testing.T) {
 				require.NoError(t, err)
 				called := true
 				for _, c := range conditions {
-					called = holds(t, c, map[string]any{"object": object, "oldObject": nil}) && called
+					called = holds(t, c, map[string]any{"object": object, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}) && called
 				}
 				variables := map[string]any{"object": object, "oldObject": object}
 				in := kind.Read("team", "db", read)
