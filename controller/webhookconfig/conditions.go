@@ -27,7 +27,7 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		add("parent-of-class-reference-is-set", isSet("object", parent))
 	}
 	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
-		add("class-selector-is-set", isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
+		add("class-selector-is-set", `request.operation == "UPDATE" || `+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
 	return conditions
