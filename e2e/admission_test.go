@@ -89,7 +89,7 @@ func TestSpared(t *testing.T) {
 		w.awaitClaims(t, kind)
 	}
 	configuration := func() string {
-		return w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.metadata.resourceVersion}")
+		return w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.metadata.resourceVersion}")
 	}
 	unchanged := configuration()
 
@@ -202,7 +202,7 @@ func TestSpared(t *testing.T) {
 			require.Empty(c, classOf(unbound), "We should bind no claim once we are uninstalled.")
 		}, patience, 20*time.Millisecond)
 		assert.Never(t, func() bool {
-			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
+			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
 		}, time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back while we still run.")
 	})
 }
@@ -362,7 +362,7 @@ func TestReproducible(t *testing.T) {
 	require.NoError(t, r.Stop())
 	before := calls(t, second)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
+		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
 	}, patience, 50*time.Millisecond, "We should see the second replica lead.")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.create(t, claim("same.test", "probe"), client.DryRunAll)

@@ -5,13 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -19,11 +16,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
-
-// pemOf a server's certificate, as a caBundle has it.
-func pemOf(server *httptest.Server) string {
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-}
 
 // connect to a replica, with TLS or without.
 func (s *stranger) connect(ctx context.Context, replica int, secure bool) (net.Conn, error) {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -248,16 +249,19 @@ func (s *connections) problem(ctx context.Context, err error) {
 	s.problems = append(s.problems, err.Error())
 }
 
-// bundles of the entries of both webhook configurations.
+// bundles of the entries of all webhook configurations.
 func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	now := bundles{at: time.Now()}
-	name := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := errors.Join(d.Get(ctx, name, claims), d.Get(ctx, name, classes)); err != nil {
+	claims, err := webhookconfig.ReadClaimConfigurations(ctx, d)
+	if err != nil {
 		return now, err
 	}
-	for i := range claims.Webhooks {
-		now.all = append(now.all, claims.Webhooks[i].ClientConfig.CABundle)
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := d.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); err != nil {
+		return now, err
+	}
+	for _, e := range claims.Entries() {
+		now.all = append(now.all, e.ClientConfig.CABundle)
 	}
 	for i := range classes.Webhooks {
 		now.all = append(now.all, classes.Webhooks[i].ClientConfig.CABundle)

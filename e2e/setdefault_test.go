@@ -377,7 +377,7 @@ func TestSetDefault(t *testing.T) {
 		require.ErrorContains(t, err, `failed calling webhook "bs.move.test.guard.classbind.io"`)
 		assert.Equal(t, versions, w.versions(t), "We should have written nothing.")
 
-		w.kubectl(t, "patch", "validatingwebhookconfiguration", "classbind", "--type=merge", "-p", `{"webhooks":[]}`)
+		w.kubectl(t, "patch", "validatingwebhookconfiguration", v1alpha1.ClassConfiguration, "--type=merge", "-p", `{"webhooks":[]}`)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--dry-run=server", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
 			require.NoError(c, err)

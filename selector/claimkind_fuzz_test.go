@@ -56,11 +56,12 @@ func FuzzClaimKind(f *testing.F) {
 			return
 		}
 		decision := choose(v, c.Claim, 1)
+		decision.Claim = c
 		_ = decision.Warning()
 		if decision.Class == nil || !admissible(&registration.Spec) {
 			return
 		}
-		patch, err := jsonpatch.DecodePatch(Patch(v.Kind.AddReference(c.Parents, decision.Class)))
+		patch, err := jsonpatch.DecodePatch(decision.Patch())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
@@ -244,6 +246,9 @@ func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
+// asks is what the claim asks for: nil is the default class.
+func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }
+
 // Reason of the decision in a word, for programs.
 func (d *Decision) Reason() string {
 	switch {
@@ -251,12 +256,14 @@ func (d *Decision) Reason() string {
 		return d.Claim.LeftAlone
 	case len(d.Claim.Problems) > 0:
 		return "MalformedClaim"
-	case d.Class == nil && d.Claim.Selector == nil:
+	case d.Class == nil && d.asks() == nil:
 		return "NoDefaultClass"
 	case d.Class == nil:
 		return "NoMatchingClass"
-	case d.Claim.Selector == nil:
+	case d.asks() == nil:
 		return "DefaultClass"
+	case d.Claim.Selector == nil:
+		return "AnyClass"
 	}
 	return "MatchingClass"
 }

@@ -66,12 +66,22 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	}{
 		{"reference.form", string(k.Spec.Reference.Form), formNames},
 		{
+			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),
+			toStrings(v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone),
+		},
+		{
+			"whenNoSelector", string(k.Spec.WhenNoSelector),
+			toStrings(v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone),
+		},
+		{
 			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
 			toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
 		},
 		{"strategy", string(k.Spec.Strategy), toStrings(strategyNames...)},
 		{"seed", string(k.Spec.Seed), toStrings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
 		{"whenUnmatched", string(k.Spec.WhenUnmatched), toStrings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
+		{"onUnbind", string(k.Spec.OnUnbind), toStrings(v1alpha1.RestoreReference, v1alpha1.AllowUnbind)},
+		{"order", string(k.Spec.Order), toStrings(v1alpha1.OrderLast, v1alpha1.OrderFirst)},
 		{"failurePolicy", string(k.Spec.FailurePolicy), toStrings(v1alpha1.Fail, v1alpha1.Ignore)},
 	} {
 		if f.value != "" && !slices.Contains(f.known, f.value) {

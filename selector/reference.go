@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,7 +131,7 @@ func (k *ClaimKind) NamesClass(object map[string]any) bool {
 
 // refersTo is what the class reference of a claim says, false if it has none.
 func (k *ClaimKind) refersTo(object map[string]any) (to named, bound bool) {
-	value, _ := k.classRef.lookup(object)
+	value, _ := k.reference(k.classRef.lookup(object))
 	if value == nil {
 		return named{}, false
 	}
@@ -159,8 +160,8 @@ func (k *ClaimKind) countedAs(c *Class) uint64 {
 	return c.kindless
 }
 
-// Operation of a JSON Patch. The path consists of names of fields, which need no
-// escaping, neither for JSON nor for RFC 6901.
+// Operation of a JSON Patch. The path is in RFC 6901 form, and consists of names of fields
+// and of keys of labels and annotations, which need no escaping for JSON.
 type Operation struct {
 	op, path string
 	value    jsontext.Value
@@ -189,24 +190,42 @@ func Test(path, value string) Operation {
 	return Operation{op: "test", path: path, value: AppendText(nil, value)}
 }
 
-// parents counts the fields on the path to the reference that a claim has.
+// parents counts the objects on the path to the reference, and at its end, that a claim
+// has. A reference that is an object is none yet, or the claim would be left alone.
 func (k *ClaimKind) parents(object map[string]any) int {
-	for i, name := range k.classRef[:len(k.classRef)-1] {
+	for i, name := range k.classRef {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(k.classRef) - 1
+	return len(k.classRef)
 }
 
-// AddReference adds a reference to a class, and its missing parents; parents is how
-// many the claim has.
-func (k *ClaimKind) AddReference(parents int, c *Class) Operation {
+// Patch gives the claim its class, after these tests.
+func (d *Decision) Patch(tests ...Operation) []byte {
+	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
+	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.Class)...)
+}
+
+// addReference appends what adds a reference to a class, and its missing parents; parents is
+// how many the claim has. If the reference itself is there, without a name, what its author
+// has set stays.
+func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
 	value := k.Reference(c)
+	if parents == len(k.classRef) {
+		var fields map[string]string
+		_ = json.Unmarshal(value, &fields) // It has texts alone.
+		for _, name := range k.form.fields {
+			if text := fields[name]; text != "" && !given.has(name) {
+				to = append(to, Operation{op: "add", path: k.classRef.below(name).pointer(), value: AppendText(nil, text)})
+			}
+		}
+		return to
+	}
 	for i := len(k.classRef) - 1; i > parents; i-- {
 		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return Operation{op: "add", path: "/" + strings.Join(k.classRef[:parents+1], "/"), value: value}
+	return append(to, Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value})
 }

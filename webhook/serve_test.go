@@ -50,7 +50,7 @@ func newHandler(log io.Writer) *Handler {
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
 	binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot)}
-	return &Handler{Review: binder.Review, Log: newLog(log)}
+	return &Handler{Review: byResource(binder).Unnamed(), Log: newLog(log)}
 }
 
 // newLog returns a log in the form of the command's.
