@@ -154,11 +154,11 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 
 	var mu sync.Mutex
 	review := h.Review
-	h.Review = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	h.Review = func(ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		runtime.Gosched()
-		return review(ctx, request)
+		return review(ctx, claimKind, request)
 	}
 	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
 }
