@@ -206,17 +206,16 @@ func (k *ClaimKind) parents(object map[string]any) int {
 // Patch gives the claim its class, after these tests.
 func (d *Decision) Patch(tests ...Operation) []byte {
 	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
-	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.Class)...)
+	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.View.Kind.Reference(d.Class))...)
 }
 
-// addReference appends what adds a reference to a class, and its missing parents; parents is
-// how many the claim has. If the reference itself is there, without a name, what its author
-// has set stays.
-func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
-	value := k.Reference(c)
+// addReference appends what adds a reference, and its missing parents; parents is how many
+// the claim has. If the reference itself is there, without a name, what its author has set
+// stays, and only the fields of the form are added.
+func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, value jsontext.Value) []Operation {
 	if parents == len(k.classRef) {
 		var fields map[string]string
-		_ = json.Unmarshal(value, &fields) // It has texts alone.
+		_ = json.Unmarshal(value, &fields) // The fields of the form are texts; others do not matter.
 		for _, name := range k.form.fields {
 			if text := fields[name]; text != "" && !given.has(name) {
 				to = append(to, Operation{op: "add", path: k.classRef.below(name).pointer(), value: AppendText(nil, text)})
