@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -252,16 +251,18 @@ func (s *connections) problem(ctx context.Context, err error) {
 // bundles of the entries of all webhook configurations.
 func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	now := bundles{at: time.Now()}
-	claims, err := webhookconfig.ReadClaimConfigurations(ctx, d)
-	if err != nil {
-		return now, err
+	for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+		claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := d.Get(ctx, client.ObjectKey{Name: name}, claims); err != nil {
+			return now, err
+		}
+		for i := range claims.Webhooks {
+			now.all = append(now.all, claims.Webhooks[i].ClientConfig.CABundle)
+		}
 	}
 	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := d.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); err != nil {
 		return now, err
-	}
-	for _, e := range claims.Entries() {
-		now.all = append(now.all, e.ClientConfig.CABundle)
 	}
 	for i := range classes.Webhooks {
 		now.all = append(now.all, classes.Webhooks[i].ClientConfig.CABundle)

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 

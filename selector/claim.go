@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,8 +14,12 @@ import (
 
 // ClaimKind is a registered kind of claim, compiled once.
 type ClaimKind struct {
-	// Name is <plural>.<group>.
+	// Name of the ClaimKind.
 	Name string
+	// Resource of the claims, and the version for which the paths are written, empty
+	// while that is the one that the API server prefers.
+	Resource schema.GroupResource
+	Version  string
 	// Revision of the ClaimKind from which it was compiled.
 	Revision Revision
 	// Deny refuses a claim if no class matches.
@@ -58,6 +63,8 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	strategy := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	c := &ClaimKind{
 		Name:       k.Name,
+		Resource:   schema.ParseGroupResource(k.Resource()),
+		Version:    k.ReadVersion(),
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
@@ -87,6 +94,11 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	c.compileFilters()
 	c.plan = c.newReadPlan()
 	return c
+}
+
+// Reads says whether these are the claims that the kind reads.
+func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {
+	return claims.Resource == k.Resource.Resource && claims.Group == k.Resource.Group && (k.Version == "" || claims.Version == k.Version)
 }
 
 // WatchesClaims says whether the claims of a kind are watched: because they are bound

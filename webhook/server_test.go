@@ -34,7 +34,7 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: maxConnections,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.Certificates = certificates }},
 	})
-	s.mux.Handle(v1alpha1.BindPath, &Handler{Review: review, BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)})
+	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, tcp) }()
@@ -150,7 +150,7 @@ func TestServerLimitsStreams(t *testing.T) {
 	answered := make(chan error, many)
 	for range many {
 		go func() {
-			answer, err := (&http.Client{Transport: transport}).Post("https://"+address+v1alpha1.BindPath, "application/json", strings.NewReader(goodReview)) //nolint:noctx // It ends with the server.
+			answer, err := (&http.Client{Transport: transport}).Post("https://"+address+v1alpha1.BindPath+claimKindName, "application/json", strings.NewReader(goodReview)) //nolint:noctx // It ends with the server.
 			if err == nil {
 				err = answer.Body.Close()
 			}

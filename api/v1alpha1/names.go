@@ -65,8 +65,9 @@ const (
 	// may have there. Written by classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
-	// BindPath is the path that binds claims, called by the API server.
-	BindPath = "/bind"
+	// BindPath is the path that binds claims, called by the API server. The name of
+	// their ClaimKind follows it.
+	BindPath = "/bind/"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
@@ -141,8 +142,14 @@ const (
 	// ReasonNotInstalled says that the API server serves no such resource.
 	ReasonNotInstalled = "NotInstalled"
 	// ReasonUnsuitable says that the resource is served, but cannot be created
-	// (a claim kind) or listed and watched (a class kind).
+	// (a claim kind) or listed and watched (a class kind), or that the API server itself
+	// decides on the reference before it asks webhooks.
 	ReasonUnsuitable = "Unsuitable"
+	// ReasonVersionNotServed says that the API server does not serve the version of the
+	// claims for which the paths of the ClaimKind are written.
+	ReasonVersionNotServed = "VersionNotServed"
+	// ReasonConflict says that an older ClaimKind has the same resource and reference.
+	ReasonConflict = "Conflict"
 	// ReasonNotPermitted says that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
 	// ReasonNotSynced says that the API server has not listed the classes yet, or

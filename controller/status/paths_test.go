@@ -93,7 +93,7 @@ func TestPaths(t *testing.T) {
 			}
 			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
 			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
-			p := &Paths{Client: c, Schema: func(context.Context, string) (*selector.Schema, error) {
+			p := &Paths{Client: c, Schema: func(context.Context, *v1alpha1.ClaimKind) (*selector.Schema, error) {
 				if tc.err != nil {
 					return nil, tc.err
 				}

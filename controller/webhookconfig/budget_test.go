@@ -164,7 +164,7 @@ func TestRulesInTime(t *testing.T) {
 		names := make([]string, 500)
 		start := time.Now()
 		before := &rule{}
-		rules, err := rulesOf(t.Context(), names, func(ctx context.Context, _ string) (*rule, error) {
+		rules, err := rulesOf(t.Context(), names, func(ctx context.Context, _ int) (*rule, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(registry.LookUpTimeout):

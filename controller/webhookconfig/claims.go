@@ -99,8 +99,9 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	for i := range kinds.Items {
 		names[i] = kinds.Items[i].Name
 	}
-	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) }
-	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
+		return w.claimRule(ctx, &kinds.Items[i], current)
+	})
 	due, sizes := claimEntries{}, map[string][]sizedEntry{}
 	for i := range kinds.Items {
 		if rules[i] == nil {

@@ -205,8 +205,9 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
-	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
+		return w.classRule(ctx, names[i], current)
+	})
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	var sizes []sizedEntry
 	for i, k := range guarded {

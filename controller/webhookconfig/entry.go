@@ -23,16 +23,23 @@ type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 // claimRule is for the creation of claims of a kind.
 func (w *Configurator) claimRule(
-	ctx context.Context, claimKind string, current ClaimConfigurations,
+	ctx context.Context, k *v1alpha1.ClaimKind, current ClaimConfigurations,
 ) (*rule, error) {
-	if !w.Registration.Inventory.HasClaimKind(claimKind) {
+	if !w.Registration.Inventory.HasClaimKind(k.Name) {
 		return nil, errNotRegisteredYet
 	}
 	var before []admissionregistrationv1.RuleWithOperations
-	if e := current.EntryOf(claimKind); e != nil {
+	if e := current.EntryOf(k.Name); e != nil {
 		before = e.Rules
 	}
-	return w.rule(ctx, claimKind, before, "create")
+	found, err := w.Registration.LookUpClaims(ctx, k, "create")
+	if errors.Is(err, cluster.ErrVersionNotServed) {
+		// Each claim is answered, so its author is told why it cannot be bound.
+		any := servedRule(k.Resource(), found)
+		any.APIVersions = []string{"*"}
+		return any, err
+	}
+	return ruleOf(k.Resource(), found, before, err)
 }
 
 // classRule is for the creation and the update of classes of a kind.
@@ -43,20 +50,18 @@ func (w *Configurator) classRule(
 	if e := ClassEntryOf(current, classKind); e != nil {
 		before = e.Rules
 	}
-	r, err := w.rule(ctx, classKind, before, "list", "watch")
+	found, err := w.Registration.LookUp(ctx, classKind, "list", "watch")
+	r, err := ruleOf(classKind, found, before, err)
 	if r != nil {
 		r.WithOperations(admissionregistrationv1.Update)
 	}
 	return r, err
 }
 
-// rule is for a resource in the version that the API server prefers, to which other
-// versions are converted (matchPolicy Equivalent). Without an answer, the rule stays as
-// it was before.
-func (w *Configurator) rule(
-	ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string,
-) (*rule, error) {
-	found, err := w.Registration.LookUp(ctx, name, verbs...)
+// ruleOf is for a resource in the version that was found, to which other versions are
+// converted (matchPolicy Equivalent). If the API server did not answer, the rule stays as it
+// was before.
+func ruleOf(name string, found cluster.Resource, before []admissionregistrationv1.RuleWithOperations, err error) (*rule, error) {
 	switch {
 	case err == nil:
 		return servedRule(name, found), nil
@@ -90,7 +95,7 @@ func servedRule(name string, found cluster.Resource) *rule {
 // rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
 // do not answer delay the others for rulesTimeout at most. The error says what must be
 // looked at again.
-func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
+func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, i int) (*rule, error)) ([]*rule, error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	rules := make([]*rule, len(names))
@@ -99,7 +104,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 	all.SetLimit(registry.MaxLookUps)
 	for i := range names {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(ctx, names[i])
+			rules[i], errs[i] = ruleOf(ctx, i)
 			return nil
 		})
 	}
@@ -112,7 +117,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 		if incomplete == nil {
 			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true}
 		}
-		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
+		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, cluster.ErrVersionNotServed) || errors.Is(err, errNotRegisteredYet) {
 			incomplete.after = registry.RetryCRDAfter
 		}
 	}
@@ -151,7 +156,7 @@ func (w *Configurator) claimEntry(
 ) *admissionregistrationac.MutatingWebhookApplyConfiguration {
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
-		WithClientConfig(w.server(v1alpha1.BindPath, ca)).
+		WithClientConfig(w.server(v1alpha1.BindPath+k.Name, ca)).
 		WithRules(r).
 		WithMatchConditions(claimConditions(k)...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).

@@ -37,7 +37,7 @@ func TestClaimEntry(t *testing.T) {
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
 		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
 	)
-	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind", "port": 443}`
+	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind/claims.example.org", "port": 443}`
 	for name, tc := range map[string]struct {
 		reason string
 		url    string
@@ -58,15 +58,15 @@ func TestClaimEntry(t *testing.T) {
 		},
 		"URL": {
 			reason: "We should have a URL called, and no Service.",
-			url:    "https://localhost:9443", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
+			url:    "https://localhost:9443", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind/claims.example.org"`,
 		},
 		"URLWithASlash": {
 			reason: "We should not write two slashes.",
-			url:    "https://localhost:9443/", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind"`,
+			url:    "https://localhost:9443/", policy: v1alpha1.Fail, want: `"url": "https://localhost:9443/bind/claims.example.org"`,
 		},
 		"URLWithAPath": {
 			reason: "We should keep the path of a proxy.",
-			url:    "https://proxy/classbind", policy: v1alpha1.Fail, want: `"url": "https://proxy/classbind/bind"`,
+			url:    "https://proxy/classbind", policy: v1alpha1.Fail, want: `"url": "https://proxy/classbind/bind/claims.example.org"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

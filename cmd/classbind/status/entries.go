@@ -190,7 +190,7 @@ func (i *installation) writer() *webhookconfig.Configurator {
 	for _, c := range i.claimEntries {
 		owned := ownedBy(v1alpha1.FieldManager, c.ManagedFields)
 		for _, e := range c.Webhooks {
-			add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath)
+			add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath+strings.TrimSuffix(e.Name, v1alpha1.BindSuffix))
 		}
 	}
 	owned := ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)

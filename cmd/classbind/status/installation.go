@@ -32,7 +32,7 @@ import (
 
 // reader of kinds and classes: a *registry.Reader.
 type reader interface {
-	Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
+	Resolve(ctx context.Context, name, version string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
 	Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error)
 }
 
@@ -121,12 +121,13 @@ func (i *installation) read(ctx context.Context) (err error) {
 	}
 	i.lacks, i.lacksErr = i.missingRights(ctx)
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
-	for _, k := range i.claimKinds {
-		i.resolve(ctx, "claimkind/"+k.Name, k.Name, "create")
+	for n := range i.claimKinds {
+		k := &i.claimKinds[n]
+		i.resolve(ctx, "claimkind/"+k.Name, k.Resource(), k.ReadVersion(), "create")
 	}
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
-		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "list", "watch")
+		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "", "list", "watch")
 		if found.err != nil {
 			continue // The section of kinds says so.
 		}
@@ -168,8 +169,8 @@ func (i *installation) elsewhere(ctx context.Context) string {
 	return slices.Collect(maps.Keys(in))[0]
 }
 
-func (i *installation) resolve(ctx context.Context, registration, name string, verbs ...string) served {
-	kind, namespaced, err := i.reader.Resolve(ctx, name, verbs...)
+func (i *installation) resolve(ctx context.Context, registration, name, version string, verbs ...string) served {
+	kind, namespaced, err := i.reader.Resolve(ctx, name, version, verbs...)
 	found := served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
 	i.served[registration] = found
 	return found

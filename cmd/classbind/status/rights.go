@@ -106,7 +106,7 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		case selector.CountsClaims(k.Spec.Strategy):
 			verbs = "list watch"
 		}
-		add("claimkind/"+k.Name, permit, rightTo(k.Name, verbs))
+		add("claimkind/"+k.Name, permit, rightTo(k.Resource(), verbs))
 	}
 	return lacks, err
 }

@@ -280,8 +280,8 @@ func TestStatus(t *testing.T) {
 				at := func(base, path string) admissionregistrationv1.WebhookClientConfig {
 					return admissionregistrationv1.WebhookClientConfig{URL: new(base + path), CABundle: w.secret.Data["ca.crt"]}
 				}
-				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath)
-				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath)
+				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath+"databases.example.org")
+				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath+"persistentvolumeclaims")
 				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
 				w.classes.Webhooks[1].ClientConfig = at("https://localhost:9443", v1alpha1.DeletionPath)
 			},
