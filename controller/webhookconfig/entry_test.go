@@ -29,7 +29,7 @@ func TestClaimEntry(t *testing.T) {
 			"matchConditions": [
 				{"name": "class-reference-is-not-set", "expression": %q},
 				{"name": "skip-if-set-0-is-not-set", "expression": %q},
-				{"name": "is-created-or-loses-its-class-reference", "expression": %q}],
+				{"name": "is-created-or-unbound", "expression": %q}],
 			"reinvocationPolicy": "Never",
 			"sideEffects": "None",
 			"timeoutSeconds": 3,
@@ -37,9 +37,8 @@ func TestClaimEntry(t *testing.T) {
 		}`
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
 		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
-		loses       = `request.operation == "CREATE" || (!("metadata" in object) || !("deletionTimestamp" in object["metadata"]) || object["metadata"]["deletionTimestamp"] == null` +
-			` || type(object) != map || type(object["metadata"]) != map) && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null` +
-			` || type(oldObject) != map || type(oldObject["spec"]) != map)`
+		loses       = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
+			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)`
 	)
 	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind/claims.example.org", "port": 443}`
 	for name, tc := range map[string]struct {
