@@ -89,7 +89,7 @@ func TestSpared(t *testing.T) {
 		w.awaitClaims(t, kind)
 	}
 	configuration := func() string {
-		return w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.metadata.resourceVersion}")
+		return w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.metadata.resourceVersion}")
 	}
 	unchanged := configuration()
 
@@ -149,7 +149,7 @@ func TestSpared(t *testing.T) {
 			"Version":   {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
 			"Large":     {strings.Repeat(" ", v1alpha1.MaxReviewBytes+1), http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes)},
 		} {
-			response, err := caller.Post(r.URL+v1alpha1.BindPath, "application/json", strings.NewReader(tc.body))
+			response, err := caller.Post(r.URL+v1alpha1.BindPath+"claims.spared.test", "application/json", strings.NewReader(tc.body))
 			require.NoError(t, err, name)
 			text, err := io.ReadAll(response.Body)
 			require.NoError(t, errors.Join(err, response.Body.Close()), name)
@@ -202,7 +202,7 @@ func TestSpared(t *testing.T) {
 			require.Empty(c, classOf(unbound), "We should bind no claim once we are uninstalled.")
 		}, patience, 20*time.Millisecond)
 		assert.Never(t, func() bool {
-			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
+			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
 		}, time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back while we still run.")
 	})
 }
@@ -210,7 +210,7 @@ func TestSpared(t *testing.T) {
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	t.Helper()
-	n, err := r.Calls(t.Context(), v1alpha1.BindPath)
+	n, err := r.Calls(t.Context(), v1alpha1.BindPath+"{name}")
 	require.NoError(t, err)
 	return n
 }
@@ -362,7 +362,7 @@ func TestReproducible(t *testing.T) {
 	require.NoError(t, r.Stop())
 	before := calls(t, second)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
+		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
 	}, patience, 50*time.Millisecond, "We should see the second replica lead.")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.create(t, claim("same.test", "probe"), client.DryRunAll)

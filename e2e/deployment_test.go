@@ -218,7 +218,7 @@ func (d *deployment) register(t *testing.T) {
 // entries of both webhook configurations, with all that classbind wrote.
 func (d *deployment) entries(t *testing.T) string {
 	t.Helper()
-	return d.kubectl(t, "get", "mutatingwebhookconfiguration/"+v1alpha1.WebhookConfiguration, "validatingwebhookconfiguration/"+v1alpha1.WebhookConfiguration,
+	return d.kubectl(t, "get", "mutatingwebhookconfiguration/"+v1alpha1.LastConfiguration, "validatingwebhookconfiguration/"+v1alpha1.ClassConfiguration,
 		"-o", "jsonpath={.items[*].webhooks}")
 }
 

@@ -3,9 +3,9 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -161,22 +161,14 @@ func (b *besieged) unmark(t *testing.T, kind, name string) int {
 func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 	t.Helper()
 	released, asked := make(chan struct{}), atomic.Bool{}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review := admissionv1.AdmissionReview{}
-		body, err := io.ReadAll(r.Body)
-		if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil {
-			http.Error(w, "no review", http.StatusBadRequest)
-			return
-		}
-		if asked.Store(true); !*review.Request.DryRun {
+	server := httptest.NewTLSServer(reviewer(func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if asked.Store(true); !*r.DryRun {
 			select {
 			case <-released:
-			case <-r.Context().Done():
+			case <-call.Context().Done():
 			}
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		review.Request = nil
-		_ = json.NewEncoder(w).Encode(review)
+		return &admissionv1.AdmissionResponse{Allowed: true}
 	}))
 	t.Cleanup(server.Close)
 	b.apply(t, fmt.Sprintf(`---
@@ -192,7 +184,7 @@ webhooks:
   objectSelector: {matchLabels: {slow: "true"}}
   rules: [{apiGroups: [%s], apiVersions: [v1], resources: [reds], operations: [CREATE]}]
   clientConfig: {url: %q, caBundle: %s}
-`, hostileGroup, server.URL, pemOf(server)))
+`, hostileGroup, server.URL, base64.StdEncoding.EncodeToString(caOf(server))))
 	t.Cleanup(func() {
 		_, _, err := b.Kubectl(context.Background(), nil, "delete", "validatingwebhookconfiguration", "slow")
 		assert.NoError(t, err)
@@ -229,6 +221,6 @@ func (b *besieged) forgedClaims(_ *testing.T) {
 			"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)},
 			"spec": map[string]any{"classSelector": selector},
 		}
-		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath, forged("CREATE", kind, object, nil))
+		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
 	})
 }

@@ -124,7 +124,7 @@ func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i)
 func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, configuration))
 	return configuration
 }
 

@@ -156,7 +156,7 @@ func TestManifests(t *testing.T) {
 			folder := filepath.Join(w.deploy, installation)
 			out, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "-k", folder)
 			require.NoError(t, err)
-			assert.Regexp(t, `^mutatingwebhookconfiguration\S* .*\nvalidatingwebhookconfiguration`, out, "We should delete webhooks first: kubectl delete -k takes the same order.")
+			assert.Regexp(t, `^(mutatingwebhookconfiguration\S* .*\n){2}validatingwebhookconfiguration`, out, "We should delete webhooks first: kubectl delete -k takes the same order.")
 			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that README explains: kubectl's own order has webhooks last.")
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
@@ -328,7 +328,8 @@ var everywhere = []string{
 	"classkinds.classbind.io: get list watch",
 	"customresourcedefinitions.apiextensions.k8s.io: get list watch",
 	"events.events.k8s.io: create",
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io 00-classbind: list patch watch",
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io zz-classbind: list patch watch",
 	"namespaces: get list watch",
 	"storageclasses.storage.k8s.io: list",
 	"subjectaccessreviews.authorization.k8s.io: create",
@@ -441,8 +442,8 @@ func (w *world) applyAgain(t *testing.T) {
 	kept := func() string {
 		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		role := &rbacv1.ClusterRole{}
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, claims))
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, classes))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, claims))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classbind-classes"}, role))
 		text, err := yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules})
 		require.NoError(t, err)

@@ -46,7 +46,7 @@ func TestRegistration(t *testing.T) {
 
 		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", "classbind", "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
+			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
 			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
 			require.Empty(c, warnings)

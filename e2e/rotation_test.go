@@ -248,16 +248,21 @@ func (s *connections) problem(ctx context.Context, err error) {
 	s.problems = append(s.problems, err.Error())
 }
 
-// bundles of the entries of both webhook configurations.
+// bundles of the entries of all webhook configurations.
 func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	now := bundles{at: time.Now()}
-	name := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := errors.Join(d.Get(ctx, name, claims), d.Get(ctx, name, classes)); err != nil {
-		return now, err
+	for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+		claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := d.Get(ctx, client.ObjectKey{Name: name}, claims); err != nil {
+			return now, err
+		}
+		for i := range claims.Webhooks {
+			now.all = append(now.all, claims.Webhooks[i].ClientConfig.CABundle)
+		}
 	}
-	for i := range claims.Webhooks {
-		now.all = append(now.all, claims.Webhooks[i].ClientConfig.CABundle)
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := d.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); err != nil {
+		return now, err
 	}
 	for i := range classes.Webhooks {
 		now.all = append(now.all, classes.Webhooks[i].ClientConfig.CABundle)

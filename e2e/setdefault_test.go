@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -377,7 +378,7 @@ func TestSetDefault(t *testing.T) {
 		require.ErrorContains(t, err, `failed calling webhook "bs.move.test.guard.classbind.io"`)
 		assert.Equal(t, versions, w.versions(t), "We should have written nothing.")
 
-		w.kubectl(t, "patch", "validatingwebhookconfiguration", "classbind", "--type=merge", "-p", `{"webhooks":[]}`)
+		w.kubectl(t, "patch", "validatingwebhookconfiguration", v1alpha1.ClassConfiguration, "--type=merge", "-p", `{"webhooks":[]}`)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--dry-run=server", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
 			require.NoError(c, err)

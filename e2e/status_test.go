@@ -307,18 +307,18 @@ func (w *world) breakWithoutReplica(t *testing.T, url string) {
 	t.Helper()
 	const noReplica = "replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n" +
 		"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
-	const undo = "\n  Do: undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get %/classbind --show-managed-fields -o yaml"
-	const claims, classes = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+	const undo = "\n  Do: undo the change, or let the leader undo it: see the section replicas; who made it says kubectl get % --show-managed-fields -o yaml"
+	const claims, classes = "mutatingwebhookconfigurations/" + v1alpha1.LastConfiguration, "validatingwebhookconfigurations/" + v1alpha1.ClassConfiguration
 	edited := func(configuration, what string) string {
-		return "webhook entries: " + configuration + "/classbind: " + what + strings.ReplaceAll(undo, "%", configuration)
+		return "webhook entries: " + configuration + ": " + what + strings.ReplaceAll(undo, "%", configuration)
 	}
 	patch := func(t *testing.T, configuration, entry string) {
-		w.kubectl(t, "patch", configuration, "classbind", "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
+		w.kubectl(t, "patch", configuration, "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
 	}
 	redisEdited := func(fields string) string {
 		return edited(claims, "the entry "+sampleRedis+".bind.classbind.io is not as classbind writes it, in "+fields)
 	}
-	const gone = "webhook entries: " + classes + "/classbind: a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
+	const gone = "webhook entries: " + classes + ": a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
 		"  Do: the leader writes it: see the sections replicas and kinds, and kubectl describe classkind/" + sampleAzure
 	const expired = "certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at TIME\n" +
 		"  Do: have the replicas make another: kubectl delete secret --namespace classbind-system classbind-ca"
@@ -337,7 +337,7 @@ func (w *world) breakWithoutReplica(t *testing.T, url string) {
 		{"CertificateExpired", func(t *testing.T) { w.expireCA(t) }, []string{noReplica, redisEdited("failurePolicy"), gone, expired}},
 		{"EveryEntryMoved", func(t *testing.T) {
 			for _, configuration := range []string{claims, classes} {
-				moved := strings.ReplaceAll(w.kubectl(t, "get", configuration, "classbind", "-o", "yaml"), url, "https://localhost:1")
+				moved := strings.ReplaceAll(w.kubectl(t, "get", configuration, "-o", "yaml"), url, "https://localhost:1")
 				_, _, err := w.Kubectl(t.Context(), strings.NewReader(moved), "replace", "-f", "-")
 				require.NoError(t, err)
 			}

@@ -13,7 +13,8 @@ import (
 
 // Ask is what a claim asks for beside its identity, as a short text that can be kept
 // and compared: claims of one namespace that have the same Ask have the same candidates.
-// It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem.
+// It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What
+// is given of a reference comes before the selector.
 type Ask string
 
 // Ask of the claim, unless it is left alone.
@@ -22,9 +23,9 @@ func (in Intake) Ask() Ask {
 	case len(in.Problems) > 0:
 		return AskWith(problemText(in.Problems))
 	case in.Selector != nil:
-		return Ask("=" + in.Selector.String())
+		return Ask(in.Given.text() + "=" + in.Selector.String())
 	}
-	return ""
+	return Ask(in.Given.text())
 }
 
 // AskWith a problem, for which none of the claims can be bound.
@@ -40,10 +41,11 @@ func (a Ask) Problem() string {
 
 // Claim of that name with this Ask.
 func (a Ask) Claim(namespace, name string) (Claim, error) {
-	c := Claim{Namespace: namespace, Name: name}
-	text, ok := strings.CutPrefix(string(a), "=")
-	if !ok {
-		return c, nil
+	given, rest, err := parseGiven(string(a))
+	c := Claim{Namespace: namespace, Name: name, Given: given}
+	text, ok := strings.CutPrefix(rest, "=")
+	if !ok || err != nil {
+		return c, err
 	}
 	parsed, err := labels.Parse(text)
 	if err != nil { // Selector.String wrote it.

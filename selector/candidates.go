@@ -13,12 +13,13 @@ import (
 
 // each visits the classes that a claim asks for and is offered, before the filters.
 func (v *View) each(claim Claim, visit func(*Class)) {
-	if claim.Selector == nil {
+	asked := v.Kind.Asks(claim)
+	if asked == nil {
 		v.eachDefault(claim, visit)
 		return
 	}
 	var room queryRoom
-	q := newQuery(claim.Selector, &room)
+	q := newQuery(asked, &room)
 	switch {
 	case v.index == nil:
 		q.resolve()

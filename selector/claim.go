@@ -2,9 +2,11 @@ package selector
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,8 +15,12 @@ import (
 
 // ClaimKind is a registered kind of claim, compiled once.
 type ClaimKind struct {
-	// Name is <plural>.<group>.
+	// Name of the ClaimKind.
 	Name string
+	// Resource of the claims, and the version for which the paths are written, empty
+	// while that is the one that the API server prefers.
+	Resource schema.GroupResource
+	Version  string
 	// Revision of the ClaimKind from which it was compiled.
 	Revision Revision
 	// Deny refuses a claim if no class matches.
@@ -23,8 +29,6 @@ type ClaimKind struct {
 	BindLater bool
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
-	// KindPruned says that references are stored without the kind of their class.
-	KindPruned bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
 	// Tally counts the claims by class, where they are watched. Nil counts none.
@@ -37,11 +41,25 @@ type ClaimKind struct {
 	classRef      path
 	selector      path
 	selectorField *field.Path
+	required      []bool // by the schema of the claims, of the fields that lead to classRef and the name in it
 	settledBy     []path
 	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
 	memory        memory // nil if the strategy has none
 	filters       []compiledFilter
+
+	// annotation has a selector as text.
+	annotation      path
+	annotationField *field.Path
+	whenNoSelector  v1alpha1.WhenNoSelector
+	// emptyIsUnset says that a reference without a name is none.
+	emptyIsUnset bool
+	// needsParent says that a claim without the parent of the reference is left alone.
+	needsParent bool
+	// allowsUnbind says that an update may remove the reference.
+	allowsUnbind bool
+	// referencePlan reads the whole reference.
+	referencePlan *readPlan
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -49,30 +67,49 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	strategy := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	c := &ClaimKind{
 		Name:       k.Name,
+		Resource:   schema.ParseGroupResource(k.Resource()),
+		Version:    k.ReadVersion(),
 		Revision:   RevisionOf(k),
 		Deny:       k.Spec.WhenUnmatched == v1alpha1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1alpha1.BindLater,
 		Watched:    WatchesClaims(k),
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
-		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
+		fault:      cmp.Or(unknownValue(k), PathsFault(k)),
 		form:       formOf(k.Spec.Reference.Form),
-		classRef:   newPath(k.Spec.Reference.Path),
+		classRef:   k.Spec.Reference.Place().Names(),
 		selector:   newPath(k.Spec.ClassSelector.Path),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
-		KindPruned: KindPruned(k),
 	}
 	c.Strategy.Name = strategy
 	if c.Strategy.remember != nil {
 		c.memory = c.Strategy.remember(c)
 	}
 	c.selectorField = c.selector.field()
+	c.annotation = k.Spec.ClassSelector.AnnotationPlace().Names()
+	c.annotationField = c.annotation.field()
+	c.whenNoSelector = k.Spec.WhenNoSelector
+	c.emptyIsUnset = k.Spec.Reference.EmptyIsUnset
+	c.needsParent = k.Spec.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(c.classRef) > 1
 	for _, p := range k.Spec.SettledBy() {
 		c.settledBy = append(c.settledBy, p.Names())
 	}
+	for last := c.classRef.below("name"); len(c.required) < len(last); {
+		at := v1alpha1.FieldPath("." + last[:len(c.required)+1].String())
+		c.required = append(c.required, slices.Contains(k.Status.Required, at))
+	}
 	c.compileFilters()
 	c.plan = c.newReadPlan()
+	c.allowsUnbind = k.Spec.OnUnbind == v1alpha1.AllowUnbind
+	whole := &readPlan{}
+	whole.add(c.classRef, asWhole, v1alpha1.MaxReviewBytes)
+	c.referencePlan = whole.compiled(0)
 	return c
+}
+
+// Reads says whether these are the claims that the kind reads.
+func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {
+	return claims.Resource == k.Resource.Resource && claims.Group == k.Resource.Group && (k.Version == "" || claims.Version == k.Version)
 }
 
 // WatchesClaims says whether the claims of a kind are watched: because they are bound
@@ -96,8 +133,19 @@ func RevisionOf(registration metav1.Object) Revision {
 type Claim struct {
 	// Name is empty until the API server generates it from GenerateName.
 	Namespace, Name, GenerateName string
-	// Selector is nil for a claim without one, which gets the default class.
+	// Selector is nil for a claim without one: see ClaimKind.Asks.
 	Selector labels.Selector
+	// Given is what its author has set of the class reference, nil if that is nothing.
+	Given *Given
+}
+
+// Asks returns the selector of a claim. Of a claim without one, it is that of everything
+// where such claims get any class, and nil where they get the default class.
+func (k *ClaimKind) Asks(c Claim) labels.Selector {
+	if c.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorAny {
+		return labels.Everything()
+	}
+	return c.Selector
 }
 
 // Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or

@@ -245,12 +245,12 @@ func TestRead(t *testing.T) {
 		"AnnotationIsEmpty": {
 			reason: "We should ask for the selector, not take a template's unset value for that of everything",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
-			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out for the default class"},
+			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none"},
 		},
 		"AnnotationIsBlank": {
 			reason: "We should not take blanks for the selector of everything either",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
-			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out for the default class"},
+			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none"},
 		},
 		"AnnotationAndNullField": {
 			reason: "We should take null for absent",

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
@@ -82,6 +84,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
+	}
+	if err == nil && decision.Class == nil && mode != Later { // A claim that waits is stored without.
+		decision.Lacks = view.Kind.lacks(in.Parents)
 	}
 	return decision, err
 }
@@ -220,6 +225,9 @@ type Decision struct {
 	Claim Intake
 	// Class is nil if the claim is unmatched.
 	Class *Class
+	// Lacks is the field that the schema requires of a claim, and that this one goes without
+	// because it gets no class. It is empty if there is none.
+	Lacks string
 	// Candidates is how many classes the filters left.
 	Candidates int
 	// Dropped counts the classes that the claim asked for and the filters dropped, and
@@ -244,6 +252,15 @@ func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
+// Denied says that the claim gets no class, and is not to be created without: its kind says
+// so, or the API server would refuse it with less to say.
+func (d *Decision) Denied() bool {
+	return d.Drawn() && d.Class == nil && (d.View.Kind.Deny || d.Lacks != "")
+}
+
+// asks is what the claim asks for: nil is the default class.
+func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }
+
 // Reason of the decision in a word, for programs.
 func (d *Decision) Reason() string {
 	switch {
@@ -251,12 +268,14 @@ func (d *Decision) Reason() string {
 		return d.Claim.LeftAlone
 	case len(d.Claim.Problems) > 0:
 		return "MalformedClaim"
-	case d.Class == nil && d.Claim.Selector == nil:
+	case d.Class == nil && d.asks() == nil:
 		return "NoDefaultClass"
 	case d.Class == nil:
 		return "NoMatchingClass"
-	case d.Claim.Selector == nil:
+	case d.asks() == nil:
 		return "DefaultClass"
+	case d.Claim.Selector == nil:
+		return "AnyClass"
 	}
 	return "MatchingClass"
 }

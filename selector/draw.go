@@ -27,6 +27,12 @@ type drops func(Claim, *Class) (bool, error)
 // is a new row.
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
+	{reasonOtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
+		if !k.emptyIsUnset {
+			return nil
+		}
+		return func(claim Claim, c *Class) (bool, error) { return claim.Given != nil && !claim.Given.agrees(c), nil }
+	}},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
 	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
 	{"WeightZero", "of weight 0", func(k *ClaimKind) drops {
@@ -37,7 +43,10 @@ var filters = [...]filter{
 	}},
 }
 
-const reasonCordoned = "Cordoned"
+const (
+	reasonOtherReference = "OtherReference"
+	reasonCordoned       = "Cordoned"
+)
 
 func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
 

@@ -29,7 +29,7 @@ type Explanation struct {
 	// FarMisses counts the classes that fail several requirements.
 	FarMisses int
 	// NotDefault counts the classes that are not marked default, for a claim that
-	// has no selector.
+	// gets the default class.
 	NotDefault int
 }
 
@@ -80,7 +80,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 			e.Candidates = append(e.Candidates, Candidate{Class: c})
 		}
 	})
-	if claim.Selector == nil {
+	if e.Decision.asks() == nil {
 		e.addDefaults(asked)
 	}
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return compare(a.Class, b.Class) })
@@ -89,7 +89,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
 	})
 	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(claim)
-	if claim.Selector != nil {
+	if e.Decision.asks() != nil {
 		e.addMisses(asked)
 	}
 	return e, nil
@@ -167,7 +167,7 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 // addMisses adds the classes that the selector does not match.
 func (e *Explanation) addMisses(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim.Claim, e.Decision.View
-	requirements, _ := claim.Selector.Requirements()
+	requirements, _ := e.Decision.asks().Requirements()
 	distances := map[*Class]int{}
 	for _, s := range view.Classes {
 		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {

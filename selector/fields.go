@@ -35,7 +35,11 @@ const (
 )
 
 // unread stands for a value of which only the length is known.
-type unread struct{ length int64 }
+type unread struct {
+	length int64
+	// tooLong says that it is a text, and was not read because of its length.
+	tooLong bool
+}
 
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
 const escapeFactor = 6
@@ -81,7 +85,7 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 		r.add(p, asSet, 0)
 	}
 	r.add(k.selector, asWhole, v1alpha1.MaxSelectorBytes)
-	r.add(selectorAnnotation, asScalar, escapeFactor*v1alpha1.MaxSelectorBytes+2)
+	r.add(k.annotation, asScalar, escapeFactor*v1alpha1.MaxSelectorBytes+2)
 	const maxNameBytes = escapeFactor*v1alpha1.MaxNameBytes + 2
 	r.add(generateName, asScalar, maxNameBytes)
 	r.add(k.classRef, asScalar, maxNameBytes) // The form Name.

@@ -34,20 +34,20 @@ func TestDecode(t *testing.T) {
 				"metadata": map[string]any{"generateName": "db-", "deletionTimestamp": nil, "annotations": map[string]any{"classbind.io/class-selector": "tier=gold"}},
 				"spec": map[string]any{
 					"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}, "other": []any{int64(1), -2.5, true, false, nil, map[string]any{}}},
-					"classRef":      map[string]any{"name": "gold"}, "resourceRef": unread{2},
+					"classRef":      map[string]any{"name": "gold"}, "resourceRef": unread{length: 2},
 				},
 			}},
 		},
 		"Empty":         {reason: "We should read a claim that says nothing.", claim: ` {} `, want: want{object: map[string]any{}}},
 		"Null":          {reason: "We should keep null, which is as good as absent.", claim: `{"spec":null}`, want: want{object: spec(nil)}},
-		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(unread{6})}},
-		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(unread{12})}},
+		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(unread{length: 6})}},
+		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(unread{length: 12})}},
 		"LargeNumber":   {reason: "We should take a number that is too large for an integer.", claim: selecting("12345678901234567890"), want: selected(12345678901234567890.0)},
 		"UnreadNumber":  {reason: "We should not judge what we do not read.", claim: `{"size":1e999}`, want: want{object: map[string]any{}}},
 		"EscapedName":   {reason: "We should know a name in any spelling.", claim: `{"\u0073pec":{"classSelector":"\u0067old"}}`, want: selected("gold")},
 		"AnotherCase":   {reason: "We should tell names by their case.", claim: `{"Spec":{}}`, want: want{object: map[string]any{}}},
 		"LongName":      {reason: "We should pass over a name of any length.", claim: `{"` + strings.Repeat("a", 1000) + `":{}}`, want: want{object: map[string]any{}}},
-		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": unread{1}})}},
+		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": unread{length: 1}})}},
 		"NoObject":      {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
 		"NullForAClaim": {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
 		"Nothing":       {reason: "We should refuse what is no JSON.", want: want{err: "unexpected EOF"}},
@@ -55,20 +55,20 @@ func TestDecode(t *testing.T) {
 		"Garbage":       {reason: "We should refuse what is no JSON, where we do not read it, too.", claim: `{"size":{"a":tru}}`, want: want{err: "invalid character"}},
 		"TwoClaims":     {reason: "We should not take one of two.", claim: `{}{}`, want: want{err: "invalid character '{' after top-level value"}},
 		"NotUTF8":       {reason: "We should refuse text that is none.", claim: "{\"spec\":\"\xff\"}", want: want{err: "invalid UTF-8"}},
-		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(unread{5})},
-		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": unread{1<<20 + 2}})}},
-		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(unread{16<<10 + 1})},
+		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(unread{length: 5})},
+		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": unread{length: 1<<20 + 2, tooLong: true}})}},
+		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(unread{length: 16<<10 + 1})},
 		"LongestSelector": {
 			reason: "We should read the longest selector that there may be.", claim: selecting(labels(16 << 10)),
 			want: selected(map[string]any{"matchLabels": map[string]any{"a": strings.Repeat("b", 16<<10-24)}}),
 		},
-		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": unread{3<<20 + 25}, "resourceRef": unread{2}})}},
-		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(unread{1<<20 + 7})},
-		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(unread{18000})},
+		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": unread{length: 3<<20 + 25}, "resourceRef": unread{length: 2}})}},
+		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(unread{length: 1<<20 + 7})},
+		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(unread{length: 18000})},
 		"DeeperSelector":   {reason: "We should not keep what is deeper than a selector is.", claim: selecting("[[[[[[]]]]]]"), want: selected([]any{[]any{[]any{[]any{unread{}}}}})},
 		"LongAnnotation": {
 			reason: "We should not keep an annotation that is too long.", claim: `{"metadata":{"annotations":{"classbind.io/class-selector":"` + strings.Repeat("a", 1<<20) + `"}}}`,
-			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": unread{1<<20 + 2}}}}},
+			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": unread{length: 1<<20 + 2, tooLong: true}}}}},
 		},
 		"Deep":      {reason: "We should not be led down where we read.", claim: `{"spec":` + strings.Repeat("[", 4<<20), want: want{err: "exceeded max depth"}},
 		"DeepAside": {reason: "We should not be led down where we do not read.", claim: `{"size":` + strings.Repeat(`{"a":`, 1<<20), want: want{err: "exceeded max depth"}},
@@ -118,6 +118,8 @@ func FuzzDecode(f *testing.F) {
 		`{"spec":{"template":{"class":{"kind":"Gold","apiVersion":"v1/a","name":"a"}}},"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}`,
 		`{"metadata":{"generateName":"a","deletionTimestamp":"b","annotations":{"classbind.io/class-selector":"tier in (gold)"}}}`,
 		`{"spec":{"classSelector":{"matchLabels":{"a":8}}},"selector":{"matchLabels":{"a":1.5}}}`, `{"spec":{"source":"a","resourceRef":1}}`,
+		`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"a"},"annotations":{"example.org/class":"","kubernetes.io/ingress.class":null}},"spec":{"className":""}}`,
+		`{"spec":{"ref":{"name":"","kind":5,"apiVersion":"v1"},"topology":{"classRef":{}}}}`, `{"spec":{"ref":{"name":[],"namespace":"a"},"topology":1}}`,
 		`{"sp\u0065c":{"classRef":"\ud800"},"spec":{"classSelector":{}}}`, `{"spec":{"a":1,"a":2,"classRef":1,"classRef":null}}`, `{"selector":-0,"spec":1E2}`,
 	} {
 		f.Add([]byte(claim))
@@ -126,7 +128,13 @@ func FuzzDecode(f *testing.F) {
 	other.Spec.Reference = v1alpha1.Reference{Path: ".spec.template.class", Form: v1alpha1.TypedLocalObjectReference}
 	other.Spec.ClassSelector.Path = ".selector"
 	other.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
-	kinds := []*ClaimKind{NewClaimKind(postgres()), NewClaimKind(other)}
+	kinds := []*ClaimKind{
+		NewClaimKind(postgres()), NewClaimKind(other), kindOf(byLabel), kindOf(byAnnotation), kindOf(byName), kindOf(byObject), kindOf(belowTopology),
+		kindOf(func(s *v1alpha1.ClaimKindSpec) {
+			s.WhenNoSelector, s.ClassSelector.Annotation = v1alpha1.NoSelectorLeaveAlone, "example.org/class"
+			s.SkipIfSet = []v1alpha1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
+		}),
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range kinds {
 			got, err := k.Decode(raw)
@@ -138,6 +146,7 @@ func FuzzDecode(f *testing.F) {
 				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
 				continue // The error is in a part that we do not read.
 			}
+			assert.Equal(t, k.HasReference(whole), k.HasReference(got))
 			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
 			if len(want.GenerateName) > v1alpha1.MaxNameBytes {
 				want.GenerateName = "" // It is not read.

@@ -18,6 +18,8 @@ import (
 const (
 	BeingDeleted = "BeingDeleted"
 	Settled      = "Settled"
+	ParentAbsent = "ParentAbsent"
+	NoSelector   = "NoSelector"
 )
 
 // Intake is a claim as it was read, once, for whoever decides on it or explains it.
@@ -25,12 +27,13 @@ type Intake struct {
 	Claim
 	// LeftAlone is the reason why the claim is not ours to bind; empty, it is.
 	LeftAlone string
-	// SettledBy is the field that is set, for the reason Settled.
+	// SettledBy is the place that is set, for the reason Settled.
 	SettledBy string
 	// Problems make the claim invalid. They are for its author: MaxErrors at most,
 	// each of them short.
 	Problems field.ErrorList
-	// Parents is how many of the fields that lead to the class reference the claim has.
+	// Parents is how many of the fields that lead to the class reference the claim has. The
+	// reference itself counts, too, if it is an object without a name.
 	Parents int
 }
 
@@ -87,8 +90,11 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 		in.LeftAlone = BeingDeleted
 		return in
 	}
-	for _, p := range k.settledBy {
+	for i, p := range k.settledBy {
 		value, err := p.lookup(object)
+		if i == 0 {
+			value, err = k.reference(value, err)
+		}
 		if value != nil {
 			in.LeftAlone, in.SettledBy, in.Problems = Settled, p.String(), nil
 			return in
@@ -97,37 +103,56 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 			in.Problems = field.ErrorList{err}
 		}
 	}
+	if in.LeftAlone = k.without(object); in.LeftAlone != "" {
+		in.Problems = nil
+		return in
+	}
 	if len(in.Problems) > 0 {
 		return in
 	}
 	in.GenerateName, _ = metadata["generateName"].(string)
+	if in.Given, in.Problems = k.given(object); len(in.Problems) > 0 {
+		return in
+	}
 	in.Selector, in.Problems = k.classSelector(object)
 	in.Parents = k.parents(object)
 	return in
 }
 
-// Where the annotation is, made once: every claim is asked for it.
-var (
-	selectorAnnotation      = path{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}
-	selectorAnnotationField = field.NewPath("metadata", "annotations").Key(v1alpha1.ClassSelectorAnnotation)
-)
+// without says why a claim is left alone for what it does not have; empty, it is not. A
+// field in something that is not an object is absent.
+func (k *ClaimKind) without(object map[string]any) (why string) {
+	if k.needsParent {
+		if parent, _ := k.classRef[:len(k.classRef)-1].lookup(object); parent == nil {
+			return ParentAbsent
+		}
+	}
+	if k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+		value, _ := k.selector.lookup(object)
+		text, _ := k.annotation.lookup(object)
+		if value == nil && text == nil {
+			return NoSelector
+		}
+	}
+	return ""
+}
 
 func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
 	value, err := k.selector.lookup(object)
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	text, err := selectorAnnotation.lookup(object)
+	text, err := k.annotation.lookup(object)
 	switch {
 	case err != nil:
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
 		detail := "give either the annotation or the field " + k.selector.String() + ", not both"
-		return nil, field.ErrorList{field.Forbidden(selectorAnnotationField, detail)}
+		return nil, field.ErrorList{field.Forbidden(k.annotationField, detail)}
 	case value != nil:
 		return parseSelector(value, k.selectorField)
 	case text != nil:
-		return parseSelectorText(text, selectorAnnotationField)
+		return parseSelectorText(text, k.annotationField)
 	}
 	return nil, nil
 }
@@ -158,7 +183,7 @@ func (d *fieldReader) read(r *readPlan) any {
 	case kind == '{' && r.fields != nil:
 		return d.readObject(r)
 	case kind == '{', kind == '[', r.as < asScalar && kind != 'n':
-		return unread{int64(len(d.value()))}
+		return unread{length: int64(len(d.value()))}
 	}
 	return readScalar(d.value(), r.maxBytes)
 }
@@ -206,7 +231,7 @@ func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
 func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
 	whole := d.value()
 	if int64(len(whole)) > r.maxBytes {
-		return unread{int64(len(whole))}
+		return unread{length: int64(len(whole))}
 	}
 	d.whole, d.parent, d.name = whole, parent, r.name
 	return postponed{}
@@ -226,7 +251,7 @@ func readScalar(value jsontext.Value, maxBytes int64) any {
 	case kind == jsontext.KindNull:
 		return nil
 	case int64(len(value)) > maxBytes:
-		return unread{int64(len(value))}
+		return unread{int64(len(value)), kind == jsontext.KindString}
 	case kind == jsontext.KindString:
 		return unquoted(value)
 	case kind == jsontext.KindNumber:
@@ -254,7 +279,7 @@ func readNumber(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		return n
 	}
-	return unread{int64(len(text))}
+	return unread{length: int64(len(text))}
 }
 
 // maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or

@@ -278,7 +278,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	// To kubectl, an empty selector selects everything. In an annotation it is more
 	// likely a template's unset value, and binding is for good.
 	if strings.TrimSpace(text) == "" {
-		detail := "must be a selector, such as tier=gold; leave the annotation out for the default class"
+		detail := "must be a selector, such as tier=gold; leave the annotation out if the claim has none"
 		return nil, field.ErrorList{field.Required(at, detail)}
 	}
 	// The parser would stop at NUL, and return a wider selector.

@@ -55,7 +55,7 @@ func TestAddReference(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
 			kind := &ClaimKind{classRef: tc.path, form: formOf(v1alpha1.Name)}
-			patch := Patch(kind.AddReference(kind.parents(object), &Class{Kind: &ClassKind{}, Name: "gold"}))
+			patch := Patch(kind.addReference(kind.parents(object), kind.Reference(&Class{Kind: &ClassKind{}, Name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)
@@ -83,7 +83,8 @@ func TestPatch(t *testing.T) {
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
 		})
 		require.NoError(t, err)
-		got := Patch(Test("/metadata/uid", text), Test("/metadata/resourceVersion", "7"), kind.AddReference(1, &Class{Kind: &ClassKind{}, Name: "a" + text}))
+		d := Decision{View: &View{Kind: kind}, Claim: Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
+		got := d.Patch(Test("/metadata/uid", text), Test("/metadata/resourceVersion", "7"))
 		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
 	}
 }

@@ -12,16 +12,49 @@ import (
 // path is the names of nested fields, from the outermost in.
 type path []string
 
+// Limits of a FieldPath, as its schema has them.
+const (
+	maxPathNames = 10
+	maxPathBytes = 256
+)
+
 func newPath(p v1alpha1.FieldPath) path {
 	return p.Names()
 }
 
-func (p path) String() string { return strings.Join(p, ".") }
+func (p path) String() string {
+	if p.isKey() {
+		return strings.Join(p[:2], ".") + "[" + p[2] + "]"
+	}
+	return strings.Join(p, ".")
+}
+
+// isKey says that the last name is the key of a label or an annotation.
+func (p path) isKey() bool {
+	return len(p) == 3 && p[0] == "metadata" && (p[1] == "labels" || p[1] == "annotations")
+}
+
+// pointer is the path in RFC 6901 form.
+func (p path) pointer() string {
+	var b strings.Builder
+	for _, name := range p {
+		b.WriteByte('/')
+		b.WriteString(inPointer.Replace(name))
+	}
+	return b.String()
+}
+
+var inPointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // below is the path of a field of the field at p.
 func (p path) below(name string) path { return append(slices.Clip(p), name) }
 
-func (p path) field() *field.Path { return field.NewPath(p[0], p[1:]...) }
+func (p path) field() *field.Path {
+	if p.isKey() {
+		return field.NewPath(p[0], p[1]).Key(p[2])
+	}
+	return field.NewPath(p[0], p[1:]...)
+}
 
 // lookup returns the value at the path, nil if it is null or absent. It fails if
 // something on the way is not an object.

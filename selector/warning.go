@@ -15,7 +15,7 @@ func (d *Decision) Warning() string {
 	if d.Class == nil {
 		return d.unmatched()
 	}
-	if d.Claim.Selector != nil || d.Candidates == 1 {
+	if d.asks() != nil || d.Candidates == 1 {
 		return ""
 	}
 	var first []*Class // There may be thousands.
@@ -39,12 +39,19 @@ func (d *Decision) unmatched() string {
 	kind := d.View.Kind
 	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
 		"change the selector, or create or label a class", "when a class matches"
-	if d.Claim.Selector == nil {
+	switch {
+	case d.asks() == nil:
 		what, remedy, later = d.withoutDefault()
+	case d.Claim.Selector == nil:
+		what, remedy, later = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name),
+			"create a class", "when a class can be had"
 	}
-	if kind.BindLater {
+	switch {
+	case d.Lacks != "":
+		later = "; the schema of its kind requires " + d.Lacks
+	case kind.BindLater:
 		later = "; it will be bound " + later
-	} else {
+	default:
 		later = ""
 	}
 	if len(d.View.Classes) == 0 {
@@ -80,7 +87,7 @@ func (d *Decision) unmatched() string {
 func (d *Decision) withoutDefault() (what, remedy, later string) {
 	kind := d.View.Kind.Name
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
-	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, v1alpha1.ClassSelectorAnnotation)
+	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
 		if drop := d.drops(c); drop != nil && drop.Reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {

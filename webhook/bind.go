@@ -12,8 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -26,24 +28,32 @@ func errNotHeardOf(claimKind string) error {
 	return fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
 }
 
+func errVersion(k *v1alpha1.ClaimKind, version string) error {
+	return fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
+		"write the paths for a version that is served, and set spec.version to it", k.Name, k.ReadVersion(), k.Resource(), version)
+}
+
 // Binder gives claims their class.
 type Binder struct {
 	// Snapshot returns what is known now; nil means nothing yet.
 	Snapshot func() selector.Snapshot
-	// Registered asks the API server itself about a ClaimKind that the snapshot
-	// does not have.
-	Registered func(ctx context.Context, claimKind string) (bool, error)
+	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not
+	// have, nil if there is none.
+	ClaimKind func(ctx context.Context, name string) (*v1alpha1.ClaimKind, error)
 	// Decider decides on the claims.
 	Decider *selector.Decider
 	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 }
 
-// Review binds a claim that is being created. It leaves alone any other operation, and a
+// Review binds a claim that is being created, by the ClaimKind of this name, and keeps one
+// bound that is updated. It leaves alone any other operation, and a
 // claim kind that is not registered any more; fails before all classes are known; waits
 // for a kind that this replica has not heard of yet; and leaves the rest to the Decider.
 // It reads the claim first: that cannot fail for a claim from an API server.
-func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
+func (b *Binder) Review(
+	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
+) (response *admissionv1.AdmissionResponse, err error) {
 	var (
 		view     *selector.View
 		decision selector.Decision
@@ -54,10 +64,11 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	defer func() { metrics.reviewed(view, &decision, response, err) }()
 
-	if request.Operation != admissionv1.Create || request.SubResource != "" {
+	isUpdate := request.Operation == admissionv1.Update
+	if request.Operation != admissionv1.Create && !isUpdate || request.SubResource != "" {
 		return untouched("NotACreation"), nil
 	}
-	if view, err = b.view(ctx, request); err != nil {
+	if view, err = b.view(ctx, claimKind, request.Resource); err != nil {
 		return nil, err
 	}
 	if view == nil {
@@ -65,6 +76,9 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	}
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")
+	}
+	if isUpdate {
+		return restored(ctx, request, view.Kind)
 	}
 	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {
@@ -77,33 +91,40 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	return answer(ctx, request, &decision), nil
 }
 
-// view of the claims' kind, nil if it is not registered.
-func (b *Binder) view(ctx context.Context, request *admissionv1.AdmissionRequest) (*selector.View, error) {
+// view of the claims' kind, nil if it is not registered for such claims.
+func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	snapshot := b.Snapshot()
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-	if view := snapshot[resource.String()]; view != nil {
+	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) {
 		return view, nil
 	}
-	return b.await(ctx, resource.String())
+	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
+		return nil, malformed("path: must be %sNAME, where NAME is that of a ClaimKind", v1alpha1.BindPath)
+	}
+	return b.await(ctx, claimKind, claims)
 }
 
 // await waits for the view of a claim kind that was just registered: the leader, which
 // added the webhook, may have heard of it before this replica. It is nil for a kind that
-// is not registered.
-func (b *Binder) await(ctx context.Context, claimKind string) (view *selector.View, err error) {
+// is not registered, and fails for claims of a version that is not read.
+func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
-	if registered, err := b.Registered(ctx, claimKind); err != nil || !registered {
+	k, err := b.ClaimKind(ctx, claimKind)
+	if err != nil || k == nil || k.Resource() != (schema.GroupResource{Group: claims.Group, Resource: claims.Resource}).String() {
 		return nil, err
 	}
-	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
+	if version := k.ReadVersion(); version != "" && version != claims.Version {
+		return nil, errVersion(k, claims.Version)
+	}
+	var view *selector.View
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
-		return view != nil, nil
+		return view != nil && view.Kind.Reads(claims), nil
 	})
-	if view == nil {
+	if err != nil {
 		return nil, errNotHeardOf(claimKind)
 	}
 	return view, nil
@@ -122,14 +143,14 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	warning := d.Warning()
 	switch {
-	case d.Class == nil && d.View.Kind.Deny:
+	case d.Denied():
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 		response = denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
 	case warning != "":
 		response.Warnings = []string{warning}
 	}
 	if d.Class != nil {
-		response.Patch = selector.Patch(d.View.Kind.AddReference(d.Claim.Parents, d.Class))
+		response.Patch = d.Patch()
 		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
 	response.AuditAnnotations = auditAnnotations(d)

@@ -23,7 +23,7 @@ func (w *world) binder() *Binder {
 	for _, view := range w.inventory.Snapshot() {
 		nothing[view.Kind] = selector.NewView(view.Kind, nil)
 	}
-	b := &Binder{Snapshot: w.inventory.Snapshot, Registered: asRegistered(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
+	b := &Binder{Snapshot: w.inventory.Snapshot, ClaimKind: asClaimKind(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
 	b.Decider.Live = func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) {
 		return nothing[v.Kind], nil
 	}
@@ -45,7 +45,7 @@ func FuzzBind(f *testing.F) {
 		f.Add([]byte(`{"kind":"` + strings.Repeat("<", 1<<20) + `"}`))
 	}
 	meter, w := cost.NewMeter(f), largeWorld()
-	a := newPost("/bind", w.binder().Review)
+	a := newPost("/bind", byResource(w.binder()))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text := string(body)
 		meter.Measure(t, len(text), func() { a.ask(text) }, body)
@@ -63,7 +63,7 @@ func FuzzBindClaim(f *testing.F) {
 		}
 	}
 	meter, large, small := cost.NewMeter(f), largeWorld(), smallWorld()
-	crowd, few := newPost("/bind", large.binder().Review), newPost("/bind", small.binder().Review)
+	crowd, few := newPost("/bind", byResource(large.binder())), newPost("/bind", byResource(small.binder()))
 	f.Fuzz(func(t *testing.T, selector []byte, annotation string, element []byte, times byte, namespace, name string, which byte) {
 		c := fuzzedClaim{string(selector), annotation, string(element), times, namespace, name, which}
 		body := c.review()

@@ -38,14 +38,14 @@ func TestReviewGuards(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		inventory  *selector.Inventory
-		registered func(context.Context, string) (bool, error)
+		registered func(context.Context, string) (*v1alpha1.ClaimKind, error)
 		request    *admissionv1.AdmissionRequest
 		want       want
 	}{
 		"NotACreation": {
-			reason:    "We should leave an update alone, even before we know any class.",
+			reason:    "We should leave a deletion alone, even before we know any class.",
 			inventory: closed,
-			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
+			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
 			want:      want{untouched: "NotACreation"},
 		},
 		"Subresource": {
@@ -63,35 +63,35 @@ func TestReviewGuards(t *testing.T) {
 		"Unknown": {
 			reason:     "We should not decide on a kind that another replica may know already.",
 			inventory:  served,
-			registered: asRegistered(true, nil),
+			registered: asClaimKind(true, nil),
 			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
 			want:       want{err: `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`},
 		},
 		"NeverRegistered": {
 			reason:     "We should leave claims alone whose kind is not registered.",
 			inventory:  served,
-			registered: asRegistered(false, nil),
+			registered: asClaimKind(false, nil),
 			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
 			want:       want{untouched: "NotRegistered"},
 		},
 		"NotToldWhether": {
 			reason:     "We should not say that a kind is not registered when we could not ask.",
 			inventory:  served,
-			registered: asRegistered(false, errors.New("connection refused")),
+			registered: asClaimKind(false, errors.New("connection refused")),
 			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
 			want:       want{err: "connection refused"},
 		},
 		"Retired": {
 			reason:     "We should leave claims alone whose kind is registered no more.",
 			inventory:  retired,
-			registered: asRegistered(false, nil),
+			registered: asClaimKind(false, nil),
 			request:    newRequest(""),
 			want:       want{untouched: "NotRegistered"},
 		},
 		"Back": {
 			reason:     "We should not decide on a kind that was registered again a moment ago.",
 			inventory:  retired,
-			registered: asRegistered(true, nil),
+			registered: asClaimKind(true, nil),
 			request:    newRequest(""),
 			want:       want{err: `claim kind "postgresqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`},
 		},
@@ -143,13 +143,13 @@ func TestReviewGuards(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // It may wait.
 				binder := newBinder(t, tc.inventory)
 				if tc.registered != nil {
-					binder.Registered = func(ctx context.Context, claimKind string) (bool, error) {
+					binder.ClaimKind = func(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
 						assert.Equal(t, tc.request.Resource.Resource+".database.example.org", claimKind, "We should ask for the kind of the claim.")
 						return tc.registered(ctx, claimKind)
 					}
 				}
 				begin := time.Now()
-				response, err := binder.Review(t.Context(), tc.request)
+				response, err := byResource(binder)(t.Context(), tc.request)
 				if tc.want.err != "" {
 					require.EqualError(t, err, tc.want.err, tc.reason)
 					bad := &badRequest{}
@@ -211,7 +211,7 @@ func TestReviewAwaits(t *testing.T) {
 				inventory.SetClasses(index(sqlClasses, "gold tier=gold"))
 				inventory.Open()
 				binder := newBinder(t, inventory)
-				binder.Registered = asRegistered(true, nil)
+				binder.ClaimKind = asClaimKind(true, nil)
 				kind := newClaimKind()
 				if tc.fault {
 					kind = newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" })
@@ -222,7 +222,7 @@ func TestReviewAwaits(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, v1alpha1.WebhookTimeoutSeconds*time.Second))
 				defer cancel()
 				begin := time.Now()
-				response, err := binder.Review(ctx, newRequest(wantsGold))
+				response, err := byResource(binder)(ctx, newRequest(wantsGold))
 				assert.InDelta(t, tc.after.Seconds(), time.Since(begin).Seconds(), 0.011, tc.reason)
 				if tc.want != bound {
 					require.ErrorContains(t, err, tc.want, tc.reason)
@@ -276,7 +276,7 @@ func TestReviewRefusesMalformedClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true")))
-			response, err := binder.Review(t.Context(), newRequest(tc.object))
+			response, err := byResource(binder)(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			assert.False(t, response.Allowed, tc.reason)
 			assert.Empty(t, response.Patch, tc.reason)
@@ -375,7 +375,7 @@ func TestReviewBinds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response, err := newBinder(t, newInventory(tc.kind, tc.classes)).Review(t.Context(), newRequest(tc.object))
+			response, err := byResource(newBinder(t, newInventory(tc.kind, tc.classes)))(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			assert.True(t, response.Allowed, tc.reason)
 			assert.Equal(t, tc.want, string(response.Patch), tc.reason)
@@ -393,12 +393,12 @@ func TestReviewTakesTurns(t *testing.T) {
 	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
 	got := map[string]int{}
 	for range 9 {
-		said, err := binder.Review(t.Context(), newRequest(wantsGold, dry))
+		said, err := byResource(binder)(t.Context(), newRequest(wantsGold, dry))
 		require.NoError(t, err)
-		again, err := binder.Review(t.Context(), newRequest(wantsGold, dry))
+		again, err := byResource(binder)(t.Context(), newRequest(wantsGold, dry))
 		require.NoError(t, err)
 		assert.Equal(t, string(said.Patch), string(again.Patch), "We should take no turn in a dry run.")
-		response, err := binder.Review(t.Context(), newRequest(wantsGold))
+		response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
 		require.NoError(t, err)
 		assert.Equal(t, string(said.Patch), string(response.Patch), "We should give what a dry run said is next.")
 		got[response.AuditAnnotations["class"]]++

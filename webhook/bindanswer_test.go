@@ -30,7 +30,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 		assert.Equal(t, "tier=gold", claim.Selector.String(), "We should read what the claim asks for.")
 		return selector.NewView(kind, []*selector.Classes{index(sqlClasses, "gold tier=gold")}), nil
 	}
-	response, err := binder.Review(t.Context(), newRequest(wantsGold))
+	response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
 	require.NoError(t, err)
 	assert.Equal(t, 1, reads, "We should read once.")
 	assert.JSONEq(t, `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}]`, string(response.Patch),
@@ -38,7 +38,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 
 	failure := errors.New("connection refused")
 	binder.Decider.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, failure }
-	response, err = binder.Review(t.Context(), newRequest(wantsGold))
+	response, err = byResource(binder)(t.Context(), newRequest(wantsGold))
 	require.ErrorIs(t, err, failure, "We should not say that there is no class when we could not look.")
 	assert.Nil(t, response)
 }
@@ -46,6 +46,8 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
 	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }
+	requiring := newRegistration(bindLater)
+	requiring.Status.Required = []v1alpha1.FieldPath{".spec.classRef"}
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
@@ -93,6 +95,11 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			kind:   newClaimKind(deny), object: `{}`,
 			want: want{false, noDefault, map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
 		},
+		"RequiredNoMatch": {
+			reason: "We should refuse a claim that the API server would refuse, and say more than it.",
+			kind:   selector.NewClaimKind(requiring), object: wantsGold,
+			want: want{false, noMatch + "; the schema of its kind requires .spec.classRef", map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golds := []string{"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0"}
@@ -100,7 +107,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			// The API server selects, so the live view has the matches alone; the
 			// message should still say among how many classes we looked.
 			binder.Decider.Live = asLive(selector.NewView(tc.kind, []*selector.Classes{index(sqlClasses, golds...)}))
-			response, err := binder.Review(t.Context(), newRequest(tc.object))
+			response, err := byResource(binder)(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			want := &admissionv1.AdmissionResponse{Allowed: tc.want.allowed, AuditAnnotations: tc.want.audit}
 			if tc.want.allowed {
@@ -122,7 +129,7 @@ func TestReviewWarnsOfSeveralDefaults(t *testing.T) {
 		s.Strategy, s.ClassNamespaces.From = v1alpha1.HighestWeight, v1alpha1.FromAll
 	}),
 		index(sqlClasses, "gold @default=true @weight=2", "silver @default=true"), index(rdsClasses, "bronze @default=true"))
-	response, err := newBinder(t, inventory).Review(t.Context(), newRequest(`{}`))
+	response, err := byResource(newBinder(t, inventory))(t.Context(), newRequest(`{}`))
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"op":"add","path":"/spec","value":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}]`, string(response.Patch),
 		"We should bind the claim all the same.")
@@ -137,7 +144,7 @@ func TestReviewSaysWhy(t *testing.T) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
 	binder := newBinder(t, inventory)
 
-	bound, err := binder.Review(logr.NewContext(t.Context(), log), newRequest(wantsGold))
+	bound, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{
 		"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom",
@@ -148,7 +155,7 @@ func TestReviewSaysWhy(t *testing.T) {
 	}
 
 	before := inventory.Snapshot()
-	dry, err := binder.Review(logr.NewContext(t.Context(), log), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }))
+	dry, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }))
 	require.NoError(t, err)
 	assert.Equal(t, bound, dry, "We should answer a dry run as we would the request.")
 	assert.Equal(t, before, inventory.Snapshot(), "We should change nothing in a dry run.")
@@ -183,7 +190,7 @@ func TestReviewSeedsTheDraw(t *testing.T) {
 			binder.Decider.Fresh = func() uint64 { fresh++; return fresh }
 			classes := map[string]int{}
 			for range requests {
-				response, err := binder.Review(t.Context(), tc.request)
+				response, err := byResource(binder)(t.Context(), tc.request)
 				require.NoError(t, err, tc.reason)
 				classes[response.AuditAnnotations["class"]]++
 			}
@@ -206,7 +213,7 @@ func TestReviewCountsInFlight(t *testing.T) {
 	kind.Tally = &selector.Tally{}
 	binder := newBinder(t, newInventory(kind, index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold")))
 	admit := func(name, object string, dryRun bool) string {
-		response, err := binder.Review(t.Context(), newRequest(object, func(r *admissionv1.AdmissionRequest) { r.Name, r.DryRun = name, &dryRun }))
+		response, err := byResource(binder)(t.Context(), newRequest(object, func(r *admissionv1.AdmissionRequest) { r.Name, r.DryRun = name, &dryRun }))
 		require.NoError(t, err)
 		return response.AuditAnnotations["class"]
 	}
@@ -233,7 +240,7 @@ func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
 	kind := newClaimKind()
 	binder := newBinder(t, newInventory(kind, index(sqlClasses)))
 	binder.Decider.Live = asLive(selector.NewView(kind, []*selector.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
-	response, err := binder.Review(t.Context(), newRequest(`{}`))
+	response, err := byResource(binder)(t.Context(), newRequest(`{}`))
 	require.NoError(t, err)
 	require.Len(t, response.Warnings, 1)
 	assert.Contains(t, response.Warnings[0], "leave the mark on one of SQLClass/a, SQLClass/b", "We should name them.")

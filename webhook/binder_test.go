@@ -22,6 +22,10 @@ const claimKindName = "postgresqlinstances.database.example.org"
 
 // newClaimKind has the defaults that the schema gives it, but for what is changed.
 func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
+	return selector.NewClaimKind(newRegistration(change...))
+}
+
+func newRegistration(change ...func(*v1alpha1.ClaimKindSpec)) *v1alpha1.ClaimKind {
 	k := &v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
 		Spec: v1alpha1.ClaimKindSpec{
@@ -33,7 +37,7 @@ func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
 	for _, f := range change {
 		f(&k.Spec)
 	}
-	return selector.NewClaimKind(k)
+	return k
 }
 
 func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
@@ -88,9 +92,9 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 	t.Helper()
 	return &Binder{
 		Snapshot: i.Snapshot,
-		Registered: func(context.Context, string) (bool, error) {
+		ClaimKind: func(context.Context, string) (*v1alpha1.ClaimKind, error) {
 			assert.Fail(t, "We should not ask the API server for a claim kind that the snapshot has.")
-			return false, errors.New("no look-up")
+			return nil, errors.New("no look-up")
 		},
 		Decider: &selector.Decider{
 			Live: func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
@@ -107,6 +111,27 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 // asLive answers every live read with the same view.
 func asLive(v *selector.View) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
 	return func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return v, nil }
+}
+
+// byResource has claims reviewed by the ClaimKind whose name is their resource.
+func byResource(b *Binder) Reviewer {
+	return func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		return b.Review(ctx, schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}.String(), r)
+	}
+}
+
+func claimKindOf(name string) *v1alpha1.ClaimKind {
+	return &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// asClaimKind has every ClaimKind, or none.
+func asClaimKind(registered bool, err error) func(context.Context, string) (*v1alpha1.ClaimKind, error) {
+	return func(_ context.Context, name string) (*v1alpha1.ClaimKind, error) {
+		if !registered {
+			return nil, err
+		}
+		return claimKindOf(name), err
+	}
 }
 
 // asRegistered answers every question for a claim kind in the same way.

@@ -56,7 +56,7 @@ func TestBodiesInFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
 				h := &Handler{BodyBudget: NewBodyBudget(limit)}
-				h.Review = func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+				h.Review = func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 					if first {
 						first = false
 						time.Sleep(tc.frees)
@@ -93,7 +93,7 @@ func (errs) Read([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The largest object that the API server takes fits.
 func TestLargestReview(t *testing.T) {
-	h := &Handler{Review: admit, BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)}
+	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)}
 	body := strings.Replace(goodReview, `"uid"`, `"object":{"a":"`+strings.Repeat(`\u003c`, 3<<20)+`"},"uid"`, 1)
 	for name, announced := range map[string]int64{"Announced": int64(len(body)), "NotAnnounced": -1} {
 		w := posted(h, body, func(r *http.Request) { r.ContentLength = announced })
@@ -104,7 +104,7 @@ func TestLargestReview(t *testing.T) {
 }
 
 func TestReviewersTextsAreLimited(t *testing.T) {
-	h := &Handler{Review: admit}
+	h := &Handler{Review: Reviewer(admit).Unnamed()}
 	for _, field := range []string{`"uid":%s`, `"name":%s`, `"namespace":%s`, `"operation":%s`, `"subResource":%s`, `"kind":{"kind":%s}`, `"resource":{"group":%s}`} {
 		for n, want := range map[int]int{v1alpha1.MaxNameBytes: http.StatusOK, v1alpha1.MaxNameBytes + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
 			for _, letter := range []string{"a", `\u0061`} {
@@ -131,7 +131,7 @@ func TestFailuresAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, brief.Error(tc.err).Error(), tc.reason)
-			w := posted(&Handler{Review: func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			w := posted(&Handler{Review: func(context.Context, string, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 				return nil, tc.err
 			}}, goodReview)
 			assert.Equal(t, http.StatusServiceUnavailable, w.Code, tc.reason)

@@ -51,10 +51,10 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	registered := func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
 	// after says, after this time, that a claim kind is registered.
-	after := func(d time.Duration) func(context.Context, string) (bool, error) {
-		return func(context.Context, string) (bool, error) {
+	after := func(d time.Duration) func(context.Context, string) (*v1alpha1.ClaimKind, error) {
+		return func(_ context.Context, name string) (*v1alpha1.ClaimKind, error) {
 			time.Sleep(d)
-			return true, nil
+			return claimKindOf(name), nil
 		}
 	}
 	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
@@ -67,14 +67,17 @@ func TestReviewsEndInTime(t *testing.T) {
 				return false, ctx.Err()
 			}}}
 		},
-		"Registered": func(b *Binder, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); b.Registered = registered },
+		"Registered": func(b *Binder, i *selector.Inventory) {
+			i.DeleteClaimKind(claimKindName)
+			b.ClaimKind = func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
+		},
 		"await": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
-			b.Registered = after(time.Second)
+			b.ClaimKind = after(time.Second)
 		},
 		"await, and then Live": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
-			b.Registered, b.Decider.Live = after(time.Second/2), live
+			b.ClaimKind, b.Decider.Live = after(time.Second/2), live
 			time.AfterFunc(2*time.Second, func() { i.SetClaimKind(newClaimKind()) })
 		},
 	}
@@ -99,7 +102,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(slow(time.Second), strings.NewReader(string(body))))
 		r.Header.Set("Content-Type", "application/json")
 		w, begin := httptest.NewRecorder(), time.Now()
-		(&Handler{Review: review}).ServeHTTP(w, r)
+		(&Handler{Review: review.Unnamed()}).ServeHTTP(w, r)
 		assert.Equal(t, deadline, time.Since(begin))
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code, "We should say that we cannot answer: %s", w.Body)
 	}
@@ -109,7 +112,7 @@ func TestReviewsEndInTime(t *testing.T) {
 				inventory := newInventory(newClaimKind(), index(sqlClasses))
 				binder := newBinder(t, inventory)
 				hang(binder, inventory)
-				check(t, binder.Review, claim)
+				check(t, byResource(binder), claim)
 			})
 		})
 	}

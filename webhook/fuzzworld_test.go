@@ -185,7 +185,7 @@ func newPost(path string, review Reviewer) *post {
 	a := &post{answers: answers{header: http.Header{}}, request: httptest.NewRequest(http.MethodPost, path, nil)}
 	a.request.Header.Set("Content-Type", "application/json")
 	a.request.Body = io.NopCloser(&a.body)
-	a.handler = &Handler{Review: review, Log: newLog(&a.logged)}
+	a.handler = &Handler{Review: review.Unnamed(), Log: newLog(&a.logged)}
 	return a
 }
 

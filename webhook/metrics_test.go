@@ -123,7 +123,7 @@ func TestMetricsOfClaims(t *testing.T) {
 		},
 		"NotRegistered": {
 			reason: "We should name no kind that nobody registered.", inventory: newInventory(newClaimKind(), gold),
-			change:  func(b *Binder) { b.Registered = asRegistered(false, nil) },
+			change:  func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) },
 			request: newRequest(wantsGold, unheardOf), want: []string{"decisions_total claim_kind= outcome=untouched strategy="},
 		},
 		"NoReview": {
@@ -137,7 +137,7 @@ func TestMetricsOfClaims(t *testing.T) {
 			if tc.change != nil {
 				tc.change(binder)
 			}
-			_, _ = binder.Review(t.Context(), request)
+			_, _ = byResource(binder)(t.Context(), request)
 			want := map[string]float64{}
 			for _, key := range tc.want {
 				if request.DryRun == nil {
@@ -251,7 +251,7 @@ func TestMetricsAtOnce(t *testing.T) {
 					}))
 					counted(t, binder.Metrics)
 				}
-				_, err := binder.Review(ctx, newRequest(wantsGold))
+				_, err := byResource(binder)(ctx, newRequest(wantsGold))
 				assert.NoError(t, err)
 			}
 		})
@@ -275,7 +275,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 		binder.Metrics = m
 		least := math.Inf(1)
 		for range 1000 { // The race detector makes pools drop things now and then.
-			least = min(least, testing.AllocsPerRun(1, func() { _, _ = binder.Review(ctx, request) }))
+			least = min(least, testing.AllocsPerRun(1, func() { _, _ = byResource(binder)(ctx, request) }))
 		}
 		return least
 	}
@@ -317,7 +317,7 @@ func BenchmarkReview(b *testing.B) {
 			binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: m}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := binder.Review(ctx, request); err != nil {
+				if _, err := byResource(binder)(ctx, request); err != nil {
 					b.Fatal(err)
 				}
 			}

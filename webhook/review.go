@@ -38,9 +38,25 @@ var apiVersion = admissionv1.SchemeGroupVersion.String()
 // a badRequest. Calls to others are made WithDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// Handler serves the answers of a Reviewer.
+// NamedReviewer answers a request that came to the path of a registration.
+type NamedReviewer func(ctx context.Context, registration string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+
+// Unnamed is for a path without the name of a registration.
+func (r Reviewer) Unnamed() NamedReviewer {
+	return func(ctx context.Context, _ string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		return r(ctx, request)
+	}
+}
+
+// BindPattern is the pattern of the paths that bind claims. The wildcard is the name of a
+// ClaimKind.
+const BindPattern = v1alpha1.BindPath + "{" + nameInPath + "}"
+
+const nameInPath = "name"
+
+// Handler serves the answers of a reviewer.
 type Handler struct {
-	Review Reviewer
+	Review NamedReviewer
 	// BodyBudget limits the memory of all reviews of a replica; nil means no limit.
 	BodyBudget *BodyBudget
 	// Log is in the context of every review. controller-runtime's logger takes a lock.
@@ -76,7 +92,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
 		markAnswering(ctx)
-		response, err = h.Review(ctx, request)
+		response, err = h.Review(ctx, r.PathValue(nameInPath), request)
 	}
 	if err != nil {
 		h.fail(w, r, request, err)

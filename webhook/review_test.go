@@ -30,7 +30,7 @@ func admit(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 
 func serve(t *testing.T, review Reviewer) (url string) {
 	t.Helper()
-	server := httptest.NewServer(&Handler{Review: review})
+	server := httptest.NewServer(&Handler{Review: review.Unnamed()})
 	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -50,7 +50,7 @@ func newHandler(log io.Writer) *Handler {
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
 	binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot)}
-	return &Handler{Review: binder.Review, Log: newLog(log)}
+	return &Handler{Review: byResource(binder).Unnamed(), Log: newLog(log)}
 }
 
 // newLog returns a log in the form of the command's.
@@ -154,11 +154,11 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 
 	var mu sync.Mutex
 	review := h.Review
-	h.Review = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	h.Review = func(ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		runtime.Gosched()
-		return review(ctx, request)
+		return review(ctx, claimKind, request)
 	}
 	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
 }

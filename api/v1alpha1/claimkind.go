@@ -27,6 +27,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="[(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name)].all(r, !(r in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !r.endsWith('.classbind.io') && !r.endsWith('.admissionregistration.k8s.io'))",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="!((has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io', 'events', 'events.events.k8s.io', 'bindings', 'configmaps', 'controllerrevisions.apps', 'replicasets.apps', 'leasecandidates.coordination.k8s.io', 'resourceslices.resource.k8s.io', 'csistoragecapacities.storage.k8s.io', 'podcertificaterequests.certificates.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].all(group, !(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name).endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) == (has(oldSelf.spec) && has(oldSelf.spec.resource) ? oldSelf.spec.resource : oldSelf.metadata.name)",message="the resource cannot be changed: delete the ClaimKind, and create one for the other resource",fieldPath=".spec.resource"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",fieldPath=".metadata"
 type ClaimKind struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -233,6 +234,14 @@ const (
 	OrderFirst Order = "First"
 )
 
+// Configuration is the name of the MutatingWebhookConfiguration for claims of this order.
+func (o Order) Configuration() string {
+	if o == OrderFirst {
+		return FirstConfiguration
+	}
+	return LastConfiguration
+}
+
 // FailurePolicy is the failurePolicy of a webhook.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
@@ -301,6 +310,10 @@ func (s *ClaimKindSpec) SettledBy() []Place {
 
 // Resource returns the kind of the claims, <plural>.<group>.
 func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Resource, k.Name) }
+
+// ReadVersion is the version of the claims for which the paths are written. It is empty
+// until the leader has pinned it: then it is the one that the API server prefers.
+func (k *ClaimKind) ReadVersion() string { return cmp.Or(k.Spec.Version, k.Status.Version) }
 
 // ClaimKindList is a list of ClaimKinds.
 //

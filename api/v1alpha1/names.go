@@ -12,8 +12,9 @@ const (
 	CordonedSuffix = " (cordoned)"
 
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
-	// kubectl's --selector. Written by claim authors, mostly for claim kinds
-	// without a selector field, read by the selector.
+	// kubectl's --selector, unless the ClaimKind names another annotation. Written by
+	// claim authors, mostly for claim kinds without a selector field, read by the
+	// selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
@@ -39,13 +40,19 @@ const (
 	// Written by that command.
 	CommandFieldManager = "classbind-set-default"
 
-	// WebhookConfiguration is the name of the MutatingWebhookConfiguration and of
-	// the ValidatingWebhookConfiguration that deploy/ ships without entries and
-	// classbind's leader fills.
-	WebhookConfiguration = "classbind"
+	// LastConfiguration and FirstConfiguration are the names of the two
+	// MutatingWebhookConfigurations that deploy/ ships without entries and classbind's
+	// leader fills with those of claims. The API server calls all webhooks in the order of
+	// the names of their configurations.
+	LastConfiguration  = "zz-classbind"
+	FirstConfiguration = "00-classbind"
+
+	// ClassConfiguration is the name of the ValidatingWebhookConfiguration that deploy/
+	// ships and the leader fills likewise, with the entries of classes.
+	ClassConfiguration = "classbind"
 
 	// BindSuffix follows the claim kind's name in the name of each entry of the
-	// MutatingWebhookConfiguration. Written by classbind's leader, read in API
+	// MutatingWebhookConfigurations. Written by classbind's leader, read in API
 	// server errors.
 	BindSuffix = ".bind.classbind.io"
 
@@ -58,8 +65,9 @@ const (
 	// may have there. Written by classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
-	// BindPath is the path that binds claims, called by the API server.
-	BindPath = "/bind"
+	// BindPath is the path that binds claims, called by the API server. The name of
+	// their ClaimKind follows it.
+	BindPath = "/bind/"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
@@ -134,8 +142,14 @@ const (
 	// ReasonNotInstalled says that the API server serves no such resource.
 	ReasonNotInstalled = "NotInstalled"
 	// ReasonUnsuitable says that the resource is served, but cannot be created
-	// (a claim kind) or listed and watched (a class kind).
+	// (a claim kind) or listed and watched (a class kind), or that the API server itself
+	// decides on the reference before it asks webhooks.
 	ReasonUnsuitable = "Unsuitable"
+	// ReasonVersionNotServed says that the API server does not serve the version of the
+	// claims for which the paths of the ClaimKind are written.
+	ReasonVersionNotServed = "VersionNotServed"
+	// ReasonConflict says that an older ClaimKind has the same resource and reference.
+	ReasonConflict = "Conflict"
 	// ReasonNotPermitted says that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
 	// ReasonNotSynced says that the API server has not listed the classes yet, or
@@ -195,14 +209,15 @@ const (
 
 	// ReasonPathsValid says that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
-	// ReasonReferencePruned says that claims would be stored without their reference, so
-	// none is bound, or that they were.
+	// ReasonReferencePruned says that claims would be stored without their reference, or
+	// without fields of it, so none is bound, or that they were.
 	ReasonReferencePruned = "ReferencePruned"
-	// ReasonKindPruned says that claims would be stored without the kind of their class, so
-	// they are offered the classes of one class kind.
-	ReasonKindPruned = "KindPruned"
-	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
+	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no
+	// claim is bound.
 	ReasonPathsInvalid = "PathsInvalid"
+	// ReasonReferenceRefused says that the schema refuses the references to classes of some
+	// kinds. Other claims are bound.
+	ReasonReferenceRefused = "ReferenceRefused"
 	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.
 	ReasonSchemaUnknown = "SchemaUnknown"
 

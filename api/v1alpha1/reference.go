@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Reference is the class reference of a claim: where it is, and in which form.
 //
@@ -96,6 +99,11 @@ type ClassSelector struct {
 	// +kubebuilder:default="classbind.io/class-selector"
 	// +optional
 	Annotation MetadataKey `json:"annotation,omitempty"`
+}
+
+// AnnotationPlace is the place of the annotation.
+func (s *ClassSelector) AnnotationPlace() Place {
+	return Place{Annotation: cmp.Or(s.Annotation, ClassSelectorAnnotation)}
 }
 
 // Place is where a claim has a value: a field, a label or an annotation.

@@ -83,6 +83,7 @@ func (l *leadership) term(ctx context.Context) error {
 		LeaderElectionNamespace:       l.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),
+		NewCache:                      newCache,
 		Controller:                    config.Controller{SkipNameValidation: new(true)}, // The next term uses the same names.
 	})
 	if err != nil {

@@ -49,7 +49,7 @@ second default class, and the one that warns of the deletion of a class in use.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
-classbind's CRDs and its two webhook configurations, all from deploy/.`,
+classbind's CRDs and its webhook configurations, all from deploy/.`,
 		Example: `  # In a pod, behind the Service classbind:
   classbind serve
 
@@ -183,6 +183,7 @@ func (s *server) addManager() (err error) {
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(),
+		NewCache:               newCache,
 	})
 	if err != nil {
 		return stopped("cannot connect to the cluster", err)
@@ -230,7 +231,7 @@ func (s *server) addMetrics() error {
 func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
-		Snapshot: r.Inventory.Snapshot, Registered: r.Registered, Metrics: s.metrics,
+		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics,
 		Decider: s.decider,
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
@@ -245,8 +246,9 @@ func (s *server) addWebhooks() error {
 	r.OnStored(s.guard.Stored)
 	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
 	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
-	for path, review := range map[string]webhook.Reviewer{
-		v1alpha1.BindPath: binder.Review, v1alpha1.GuardPath: s.guard.Review, v1alpha1.DeletionPath: deletion.Review,
+	for path, review := range map[string]webhook.NamedReviewer{
+		webhook.BindPattern: binder.Review,
+		v1alpha1.GuardPath:  webhook.Reviewer(s.guard.Review).Unnamed(), v1alpha1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(handler)))

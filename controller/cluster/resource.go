@@ -23,6 +23,9 @@ import (
 // ErrNotInstalled says that the API server answered that it serves no such resource.
 var ErrNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
 
+// ErrVersionNotServed says that the resource is served, but not in the version asked for.
+var ErrVersionNotServed = errors.New("the API server does not serve the version for which the paths are written")
+
 // ErrUnsuitable says that the resource is served, but without the verbs needed.
 var ErrUnsuitable = errors.New("the resource is not suited")
 
@@ -56,15 +59,21 @@ func NewResolver(config *rest.Config) (Resolver, error) {
 	return Resolver{client: d.RESTClient()}, nil
 }
 
-// Resolve returns the resource in the version that the API server prefers
-// among those that serve it with all of the verbs.
-func (r Resolver) Resolve(ctx context.Context, name string, verbs ...string) (Resource, error) {
+// Resolve returns the resource in a version, or, if that is empty, in the one that the API
+// server prefers among those that serve it with all of the verbs. With ErrVersionNotServed,
+// the resource is that of the version it prefers.
+func (r Resolver) Resolve(ctx context.Context, name, version string, verbs ...string) (Resource, error) {
 	plural, group, _ := strings.Cut(name, ".")
 	versions, err := r.versions(ctx, group)
 	if err != nil {
 		return Resource{}, err
 	}
+	if i := slices.Index(versions, version); i > 0 { // Most look-ups need no other.
+		versions = slices.Insert(slices.Delete(versions, i, i+1), 0, version)
+	}
 	result := ErrNotInstalled
+	var others []string
+	var first Resource
 	for _, v := range versions {
 		list := &metav1.APIResourceList{}
 		err := r.get(ctx, list, prefix(group), v)
@@ -84,7 +93,17 @@ func (r Resolver) Resolve(ctx context.Context, name string, verbs ...string) (Re
 			result = fmt.Errorf("%w: the API server does not serve it with the verbs %q", ErrUnsuitable, missing)
 			continue
 		}
-		return Resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced}, nil
+		resource := Resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced}
+		if version == "" || version == v {
+			return resource, nil
+		}
+		if others = append(others, v); len(others) == 1 {
+			first = resource
+		}
+	}
+	if len(others) > 0 {
+		return first, fmt.Errorf("%w, %q, but %s: write the paths for one of these, and set spec.version to it",
+			ErrVersionNotServed, version, strings.Join(others, ", "))
 	}
 	return Resource{}, result
 }

@@ -126,7 +126,7 @@ func TestResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewResolver(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			found, err := r.Resolve(t.Context(), tc.name, "list", "watch")
+			found, err := r.Resolve(t.Context(), tc.name, "", "list", "watch")
 			assert.Equal(t, tc.want.resource, found, tc.reason)
 			if tc.want.text == "" {
 				assert.NoError(t, err, tc.reason)

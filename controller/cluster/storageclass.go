@@ -30,7 +30,7 @@ const maxUnmarked = 10
 // GetsStorageClass says whether the API server gives claims a default StorageClass, in
 // the field in which their ClaimKind has the class reference.
 func GetsStorageClass(k *v1alpha1.ClaimKind) bool {
-	return k.Name == volumeClaims && k.Spec.Reference.Path == storageClassPath
+	return k.Resource() == volumeClaims && k.Spec.Reference.Path == storageClassPath
 }
 
 // DefaultStorageClasses returns all that are marked as the default. The API server gives

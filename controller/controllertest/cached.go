@@ -21,7 +21,8 @@ import (
 // Cached is a client that knows these objects and records what is applied.
 type Cached struct {
 	client.Client
-	Configuration *admissionregistrationv1.MutatingWebhookConfiguration
+	Configuration *admissionregistrationv1.MutatingWebhookConfiguration // of claims, with the order Last
+	First         *admissionregistrationv1.MutatingWebhookConfiguration
 	Guarding      *admissionregistrationv1.ValidatingWebhookConfiguration
 	ClaimKinds    []v1alpha1.ClaimKind
 	ClassKinds    []v1alpha1.ClassKind
@@ -59,8 +60,11 @@ func (c *Cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 			return nil
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		if c.Configuration != nil {
-			c.Configuration.DeepCopyInto(o)
+		found := map[string]*admissionregistrationv1.MutatingWebhookConfiguration{
+			v1alpha1.LastConfiguration: c.Configuration, v1alpha1.FirstConfiguration: c.First,
+		}[k.Name]
+		if found != nil {
+			found.DeepCopyInto(o)
 			return nil
 		}
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:

@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -82,7 +81,7 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
 		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
-		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
+		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		Complete(loop.ByName(c.reconcile))
 	if err != nil {
@@ -106,15 +105,15 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}
-	found, err := c.registration.LookUp(ctx, name, verbs...)
+	found, err := c.registration.LookUpClaims(ctx, k, verbs...)
 	var unwritable error
 	if later && errors.Is(err, cluster.ErrUnsuitable) {
 		// Claims that cannot be written can still be counted.
 		unwritable = err
-		found, err = c.registration.LookUp(ctx, name, "list", "watch")
+		found, err = c.registration.LookUpClaims(ctx, k, "list", "watch")
 	}
 	switch {
-	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
+	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable), errors.Is(err, cluster.ErrVersionNotServed):
 		c.drop(name)
 		c.unwatched(name, err)
 		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil

@@ -57,7 +57,7 @@ func newClaimWatch(
 	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *selector.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
-		kind: kind, resource: of.GroupVersion().WithResource(schema.ParseGroupResource(kind.Name).Resource), objectKind: of.Kind,
+		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed,
 		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind.Tally),
 	}

@@ -167,7 +167,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, selector.Intake{Claim: claim}, selector.Later)
+	return l.binder.Decider.Decide(ctx, view, selector.Intake{Claim: claim, Parents: a.parents}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has
@@ -192,10 +192,9 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 
 // write adds the class reference to the claim as it was seen, and returns the new version.
 func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, err error) {
-	patch := selector.Patch(
+	patch := d.Patch(
 		selector.Test("/metadata/uid", string(claim.uid)),
 		selector.Test("/metadata/resourceVersion", claim.version),
-		d.View.Kind.AddReference(claim.parents, d.Class),
 	)
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()

@@ -30,7 +30,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 			classes[i] = selector.NewClasses(known.Kind, nil)
 		}
 	}
-	asked, err := r.reads.ask(claim.Namespace, claim.Selector, keys...) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := r.reads.ask(claim.Namespace, view.Kind.Asks(claim), keys...) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,10 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 // liveKey identifies the read of the classes that a claim asks for. It is false if the
 // claim can get none of the kind.
 func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
-	k := readKey{kind: classKind, defaults: claim.Selector == nil}
-	if claim.Selector != nil {
-		k.selector = claim.Selector.String()
+	asked := claimKind.Asks(claim)
+	k := readKey{kind: classKind, defaults: asked == nil}
+	if asked != nil {
+		k.selector = asked.String()
 	}
 	if classKind.Namespaced {
 		names, all := claimKind.ClassNamespaces(claim.Namespace)
@@ -123,18 +124,25 @@ func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespa
 	}
 }
 
-// Registered asks the API server itself whether a ClaimKind exists. An uninstallation
+// ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation
 // deletes the registrations, our rights, our account, and last the entries by which we
 // are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
 // gone.
-func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
-	err := r.get(ctx, claimKind, &v1alpha1.ClaimKind{})
+func (r *Registration) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
+	k := &v1alpha1.ClaimKind{}
+	err := r.get(ctx, claimKind, k)
 	_, deleted := r.deleted.Load(claimKind)
 	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot get claim kind %q: %w", claimKind, brief.Error(err))
+		return nil, fmt.Errorf("cannot get claim kind %q: %w", claimKind, brief.Error(err))
 	}
-	return true, nil
+	return k, nil
+}
+
+// Registered asks the API server itself whether there is a ClaimKind.
+func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
+	k, err := r.ClaimKind(ctx, claimKind)
+	return k != nil, err
 }

@@ -34,17 +34,20 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{resolver: resolver, classes: classes}, nil
 }
 
-// Resolve finds a resource by its name, <plural>.<group>, in the version that the API
-// server prefers among those that serve it with all of the verbs.
-func (r *Reader) Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error) {
-	found, err := r.resolver.Resolve(ctx, name, verbs...)
+// Resolve finds a resource by its name, <plural>.<group>, in a version, or, if that is
+// empty, in the one that the API server prefers among those that serve it with all of the
+// verbs.
+func (r *Reader) Resolve(
+	ctx context.Context, name, version string, verbs ...string,
+) (kind schema.GroupVersionKind, namespaced bool, err error) {
+	found, err := r.resolver.Resolve(ctx, name, version, verbs...)
 	return found.GroupVersionKind, found.Namespaced, err
 }
 
 // NotInstalledOrUnsuitable says that the API server answered, and does not serve the
-// resource with these verbs. Other errors may pass.
+// resource with these verbs or in this version. Other errors may pass.
 func NotInstalledOrUnsuitable(err error) bool {
-	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable)
+	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable) || errors.Is(err, cluster.ErrVersionNotServed)
 }
 
 // Classes returns the classes of a kind: only their metadata, unless the kind needs more.

@@ -27,7 +27,7 @@ type readKey struct {
 	namespaces string
 	// selector as text. It is empty for the selector of everything, too.
 	selector string
-	// defaults says that the default classes are asked for, by a claim without a selector.
+	// defaults says that the default classes are asked for.
 	defaults bool
 }
 

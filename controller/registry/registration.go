@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,15 +117,30 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
 }
 
-// FaultChanged ignores updates of claim kinds that change neither the registration nor the
-// faults that the leader found in it.
+// ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
+func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, crd client.Object) (requests []ctrl.Request) {
+		kinds := &v1alpha1.ClaimKindList{}
+		_ = registrations.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
+		for i := range kinds.Items {
+			if k := &kinds.Items[i]; k.Resource() == crd.GetName() {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
+			}
+		}
+		return requests
+	})
+}
+
+// FaultChanged ignores updates of claim kinds that change neither the registration, nor the
+// version that the leader pinned, nor what it found by comparing it with the schema.
 var FaultChanged = builder.WithPredicates(faultChanged)
 
 var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && (selector.KindPruned(before) != selector.KindPruned(after) ||
-		!reflect.DeepEqual(selector.ReferenceFault(before), selector.ReferenceFault(after)))
+	return ok && also && (before.Status.Version != after.Status.Version ||
+		!slices.Equal(before.Status.Required, after.Status.Required) ||
+		!reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after)))
 }})
 
 // OnChange calls a function with each class kind whose state or classes changed, until
@@ -183,12 +199,22 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
 }
 
-// LookUp resolves a registered resource. It returns ErrNotInstalled only if there is no
+// LookUp resolves the resource of classes. It returns ErrNotInstalled only if there is no
 // CRD either.
-func (r *Registration) LookUp(ctx context.Context, name string, verbs ...string) (cluster.Resource, error) {
+func (r *Registration) LookUp(ctx context.Context, classKind string, verbs ...string) (cluster.Resource, error) {
+	return r.lookUp(ctx, classKind, "", verbs...)
+}
+
+// LookUpClaims does the same for the resource of claims, in the version for which their
+// paths are written.
+func (r *Registration) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
+	return r.lookUp(ctx, k.Resource(), k.ReadVersion(), verbs...)
+}
+
+func (r *Registration) lookUp(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
-	found, err := r.resolver.Resolve(ctx, name, verbs...)
+	found, err := r.resolver.Resolve(ctx, name, version, verbs...)
 	if !errors.Is(err, cluster.ErrNotInstalled) {
 		return found, err
 	}
@@ -209,6 +235,8 @@ func ReasonFor(err error) string {
 		return v1alpha1.ReasonNotInstalled
 	case errors.Is(err, cluster.ErrUnsuitable):
 		return v1alpha1.ReasonUnsuitable
+	case errors.Is(err, cluster.ErrVersionNotServed):
+		return v1alpha1.ReasonVersionNotServed
 	}
 	return v1alpha1.ReasonNotSynced
 }

@@ -14,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -31,7 +30,7 @@ const recheckPaths = 5 * time.Minute
 // keeps what it found, and no schema.
 type Paths struct {
 	// Schema reads that of a claim kind.
-	Schema func(ctx context.Context, claimKind string) (*selector.Schema, error)
+	Schema func(ctx context.Context, k *v1alpha1.ClaimKind) (*selector.Schema, error)
 	// Client reads ClaimKinds.
 	Client client.Reader
 
@@ -51,7 +50,7 @@ func (p *Paths) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-paths").
 		WithOptions(controller.Options{MaxConcurrentReconciles: registry.MaxLookUps}). // One API server that hangs delays no other kind.
 		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
-		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}). // It has the name of its ClaimKind.
+		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(p.Client)).
 		Complete(loop.ByName(p.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the check of paths: %w", err)
@@ -70,7 +69,7 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
 	now := checkedPaths{revision: selector.RevisionOf(k)}
-	if s, err := p.Schema(ctx, name); err != nil {
+	if s, err := p.Schema(ctx, k); err != nil {
 		now.err = err
 	} else {
 		now.check = selector.NewClaimKind(k).CheckPaths(s)
@@ -88,16 +87,18 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// describe writes into the status whether the paths are valid. Until they are checked,
-// the condition stays: it may be the last leader's. That a reference or its kind would be
-// pruned stays, too, while the schema cannot be read: only another schema mends it.
+// describe writes into the status whether the paths are valid, and what the schema requires.
+// Until they are checked, this stays: it may be the last leader's. That no claim can be
+// bound stays, too, while the schema cannot be read: only another schema mends it.
 func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
-	pruned := selector.ReferenceFault(k) != nil || selector.KindPruned(k)
 	unread := checked.err != nil && !errors.Is(checked.err, selector.ErrNoSchema)
-	if !ok || checked.revision != selector.RevisionOf(k) || unread && pruned {
+	if !ok || checked.revision != selector.RevisionOf(k) || unread && selector.PathsFault(k) != nil {
 		return
+	}
+	if !unread {
+		status.Required = checked.check.Required
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)
 }

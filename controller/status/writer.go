@@ -62,7 +62,7 @@ type Writer struct {
 // registration knows the registered kinds.
 type registration interface {
 	State(classKind string) registry.State
-	LookUp(ctx context.Context, name string, verbs ...string) (cluster.Resource, error)
+	LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error)
 	OnChange(ctx context.Context, call func(*selector.ClassKind))
 }
 
@@ -199,7 +199,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 // guarded says whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
 		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
 	c := metav1.Condition{
@@ -265,38 +265,38 @@ func (s *Writer) claimsReady(
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	now := *k
 	now.Status = *status
-	fault := selector.ReferenceFault(&now)
-	// The inventory may not have heard yet that the reference is not pruned any more.
-	if fault == nil && view.Fault != nil && view.Fault.Reason != v1alpha1.ReasonReferencePruned {
+	fault := selector.PathsFault(&now)
+	// The inventory may not have heard yet that the registration fits the schema now.
+	if fault == nil && view.Fault != nil && !selector.OfPaths(view.Fault.Reason) {
 		fault = view.Fault
 	}
 	if fault != nil {
 		ready.Reason, ready.Message = fault.Reason, fault.Text
 	} else {
-		err = s.webhookReady(ctx, k.Name, &ready)
+		err = s.webhookReady(ctx, k, &ready)
 	}
 	return ready, err
 }
 
 // webhookReady says in the condition whether the API server asks us about a kind's
 // claims.
-func (s *Writer) webhookReady(ctx context.Context, claimKind string, ready *metav1.Condition) error {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot get the webhook configuration: %w", err)
+func (s *Writer) webhookReady(ctx context.Context, k *v1alpha1.ClaimKind, ready *metav1.Condition) error {
+	configurations, err := webhookconfig.ReadClaimConfigurations(ctx, s.Client)
+	if err != nil {
+		return err
 	}
-	if webhookconfig.ClaimEntryOf(configuration, claimKind) != nil {
+	if configurations.EntryOf(k.Name) != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
 		return nil
 	}
-	if problem := s.ClaimEntries.TooLarge(claimKind); problem != "" {
+	if problem := s.ClaimEntries.TooLarge(k.Name); problem != "" {
 		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+problem
 		return nil
 	}
-	_, err := s.Registration.LookUp(ctx, claimKind, "create")
+	_, err = s.Registration.LookUpClaims(ctx, k, "create")
 	ready.Reason, ready.Message = registry.ReasonFor(err), "the webhook configuration has no entry for it yet"
 	if err != nil {
 		ready.Message = err.Error()

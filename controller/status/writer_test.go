@@ -255,7 +255,7 @@ type fixed struct{ of registry.State }
 
 func (f fixed) State(string) registry.State { return f.of }
 
-func (fixed) LookUp(_ context.Context, _ string, verbs ...string) (cluster.Resource, error) {
+func (fixed) LookUpClaims(_ context.Context, _ *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if !slices.Equal(verbs, []string{"create"}) {
 		return cluster.Resource{}, cluster.ErrUnsuitable
 	}

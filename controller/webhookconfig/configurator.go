@@ -34,9 +34,10 @@ import (
 
 const (
 	// roundTimeout limits one round of the configurator. It is longer than an API
-	// server takes for its two writes (34 s each): when one match condition changes, it
-	// compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
-	roundTimeout = 75 * time.Second
+	// server takes for the two writes of each configuration (34 s each): when one match
+	// condition changes, it compiles all of them, 5 s of CPU for as many as
+	// MaxEntriesBytes allows.
+	roundTimeout = 150 * time.Second
 	// rulesTimeout limits the look-ups within a round, so that entries, and their CA,
 	// are written even if the API servers of many kinds do not answer.
 	rulesTimeout = 10 * time.Second
@@ -45,10 +46,10 @@ const (
 	outdatedEvery = 15 * time.Second
 )
 
-// Configurator keeps one entry per claim kind in the
-// MutatingWebhookConfiguration, and in the ValidatingWebhookConfiguration one per class
+// Configurator keeps one entry per claim kind in one of the two
+// MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration one per class
 // kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the
-// CA for its calls, once the leader can serve it. It never creates the two objects:
+// CA for its calls, once the leader can serve it. It never creates the three objects:
 // they belong to whoever deploys classbind.
 type Configurator struct {
 	Registration *registry.Registration
@@ -85,7 +86,7 @@ type retryLater struct {
 
 func (w *retryLater) Error() string { return w.why }
 
-// SetupWithManager adds the two controllers, one for each configuration.
+// SetupWithManager adds the two controllers, for the configurations of claims and of classes.
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
@@ -98,7 +99,7 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 // registrations on which a configuration depends, and which of their changes matter.
 type registrations map[client.Object]builder.Predicates
 
-// ClaimEntries are those of claim kinds, in the MutatingWebhookConfiguration.
+// ClaimEntries are those of claim kinds, in the MutatingWebhookConfigurations.
 func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
 
 // ClassEntries are those of class kinds, in the ValidatingWebhookConfiguration.
@@ -108,21 +109,21 @@ func (w *Configurator) setUp(
 	mgr ctrl.Manager, name string, e *Entries, write func(context.Context) error,
 	configuration client.Object, on registrations,
 ) error {
-	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.WebhookConfiguration}}
-	toConfiguration := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: name}} // All that is written is written in one round.
+	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{request}
 	})
-	b := ctrl.NewControllerManagedBy(mgr).Named(name).For(configuration)
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).Watches(configuration, toRound)
 	for registration, changed := range on {
-		b = b.Watches(registration, toConfiguration, changed)
+		b = b.Watches(registration, toRound, changed)
 	}
-	err := b.WatchesMetadata(&corev1.Secret{}, toConfiguration).
-		WatchesMetadata(cluster.CRD(), toConfiguration).
+	err := b.WatchesMetadata(&corev1.Secret{}, toRound).
+		WatchesMetadata(cluster.CRD(), toRound).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
 				_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
 					if w.outdated(ctx) {
-						request(v1alpha1.WebhookConfiguration, 0)
+						request(name, 0)
 					}
 					return nil
 				})
@@ -177,63 +178,15 @@ func (w *Configurator) reconcile(
 	return result, err
 }
 
-// writeClaims writes the entries of the claim kinds.
-func (w *Configurator) writeClaims(ctx context.Context) error {
-	current := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	ca, err := w.prepare(ctx, "MutatingWebhookConfiguration", current)
-	if err != nil {
-		return err
-	}
-	kinds := &v1alpha1.ClaimKindList{}
-	if err := w.Client.List(ctx, kinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	// The cache has no order, and every new order would be a change.
-	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	names := make([]string, len(kinds.Items))
-	for i := range kinds.Items {
-		names[i] = kinds.Items[i].Name
-	}
-	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.claimRule(ctx, name, current) }
-	rules, incomplete := rulesOf(ctx, names, ruleOf)
-	var entries []*admissionregistrationac.MutatingWebhookApplyConfiguration
-	var sizes []sizedEntry
-	for i := range kinds.Items {
-		if rules[i] == nil {
-			continue
-		}
-		k := &kinds.Items[i]
-		e := w.claimEntry(k, rules[i], ca)
-		size, err := sizeOf(k.Name, e, e.MatchConditions)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, e)
-		sizes = append(sizes, sizedEntry{k.Name, k.CreationTimestamp.Time, ClaimEntryOf(current, k.Name) != nil, false, size})
-	}
-	out := leftOut(sizes)
-	w.claims.setLeftOut(out)
-	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
-		return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
-	})
-	var leftovers []string
-	for _, e := range current.Webhooks {
-		same := func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
-		if !slices.ContainsFunc(entries, same) {
-			leftovers = append(leftovers, e.Name)
-		}
-	}
-	if err := w.remove(ctx, current, leftovers); err != nil {
-		return err
-	}
-	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(current.Name).
-		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
-}
-
 // writeClasses writes the entries of the class kinds.
 func (w *Configurator) writeClasses(ctx context.Context) error {
 	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	ca, err := w.prepare(ctx, "ValidatingWebhookConfiguration", current)
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, current); apierrors.IsNotFound(err) {
+		return notDeployed("ValidatingWebhookConfiguration", v1alpha1.ClassConfiguration)
+	} else if err != nil {
+		return fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	ca, err := w.dueCA(ctx)
 	if err != nil {
 		return err
 	}
@@ -252,8 +205,9 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	for i := range guarded {
 		names[i] = guarded[i].Name
 	}
-	ruleOf := func(ctx context.Context, name string) (*rule, error) { return w.classRule(ctx, name, current) }
-	rules, incomplete := rulesOf(ctx, names, ruleOf)
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
+		return w.classRule(ctx, names[i], current)
+	})
 	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
 	var sizes []sizedEntry
 	for i, k := range guarded {
@@ -304,14 +258,13 @@ func sizeOfClassEntry(
 	return s, err
 }
 
-// prepare reads the configuration as it is, and returns the CAs for its entries.
-func (w *Configurator) prepare(ctx context.Context, kind string, configuration client.Object) (ca []byte, err error) {
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.WebhookConfiguration}, configuration); apierrors.IsNotFound(err) {
-		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, v1alpha1.WebhookConfiguration)
-		return nil, &retryLater{why, registry.RetryAfter, false}
-	} else if err != nil {
-		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
-	}
+// notDeployed says that there is no configuration of this kind and name.
+func notDeployed(kind, name string) error {
+	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, name), registry.RetryAfter, false}
+}
+
+// dueCA returns the CAs for the entries, once calls of them can be answered.
+func (w *Configurator) dueCA(ctx context.Context) ([]byte, error) {
 	ca, carried, err := w.bundles(ctx)
 	if err != nil {
 		return nil, err

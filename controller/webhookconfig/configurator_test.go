@@ -54,7 +54,7 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader,
 }
 
 func TestReconcileWebhookConfiguration(t *testing.T) {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
 	withEntry := func(claimKind string) *admissionregistrationv1.MutatingWebhookConfiguration {
 		c := configuration.DeepCopy()
 		c.Webhooks = []admissionregistrationv1.MutatingWebhook{{
@@ -220,7 +220,7 @@ func TestCAsOfEntries(t *testing.T) {
 	old, next := newCA(t), newCA(t)
 	both := parse([][]byte{old, next}).encode(time.Now())
 	carrying := func(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
 		if bundle != nil {
 			c.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: "a.example.org" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: bundle}}}
 		}
@@ -292,7 +292,7 @@ func TestCAsOfEntries(t *testing.T) {
 // TestReconcileWebhookConfigurationOfClasses checks what differs from claims.
 func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 	configuration := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
 		for _, name := range classKinds {
 			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
 				Name: name + v1alpha1.GuardSuffix,

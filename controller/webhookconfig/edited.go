@@ -20,7 +20,7 @@ func (w *Configurator) StoredClaimEntry(
 	k *v1alpha1.ClaimKind, found cluster.Resource, ca []byte,
 ) (*admissionregistrationv1.MutatingWebhook, error) {
 	stored := &admissionregistrationv1.MutatingWebhook{}
-	err := convert(w.claimEntry(k, servedRule(k.Name, found), ca), stored)
+	err := convert(w.claimEntry(k, servedRule(k.Resource(), found), ca), stored)
 	stored.ObjectSelector = &metav1.LabelSelector{} // The API server fills it in.
 	return stored, err
 }

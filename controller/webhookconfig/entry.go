@@ -23,16 +23,23 @@ type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 // claimRule is for the creation of claims of a kind.
 func (w *Configurator) claimRule(
-	ctx context.Context, claimKind string, current *admissionregistrationv1.MutatingWebhookConfiguration,
+	ctx context.Context, k *v1alpha1.ClaimKind, current ClaimConfigurations,
 ) (*rule, error) {
-	if !w.Registration.Inventory.HasClaimKind(claimKind) {
+	if !w.Registration.Inventory.HasClaimKind(k.Name) {
 		return nil, errNotRegisteredYet
 	}
 	var before []admissionregistrationv1.RuleWithOperations
-	if e := ClaimEntryOf(current, claimKind); e != nil {
+	if e := current.EntryOf(k.Name); e != nil {
 		before = e.Rules
 	}
-	return w.rule(ctx, claimKind, before, "create")
+	found, err := w.Registration.LookUpClaims(ctx, k, "create")
+	if errors.Is(err, cluster.ErrVersionNotServed) {
+		// Each claim is answered, so its author is told why it cannot be bound.
+		any := servedRule(k.Resource(), found)
+		any.APIVersions = []string{"*"}
+		return any, err
+	}
+	return ruleOf(k.Resource(), found, before, err)
 }
 
 // classRule is for the creation and the update of classes of a kind.
@@ -43,20 +50,18 @@ func (w *Configurator) classRule(
 	if e := ClassEntryOf(current, classKind); e != nil {
 		before = e.Rules
 	}
-	r, err := w.rule(ctx, classKind, before, "list", "watch")
+	found, err := w.Registration.LookUp(ctx, classKind, "list", "watch")
+	r, err := ruleOf(classKind, found, before, err)
 	if r != nil {
 		r.WithOperations(admissionregistrationv1.Update)
 	}
 	return r, err
 }
 
-// rule is for a resource in the version that the API server prefers, to which other
-// versions are converted (matchPolicy Equivalent). Without an answer, the rule stays as
-// it was before.
-func (w *Configurator) rule(
-	ctx context.Context, name string, before []admissionregistrationv1.RuleWithOperations, verbs ...string,
-) (*rule, error) {
-	found, err := w.Registration.LookUp(ctx, name, verbs...)
+// ruleOf is for a resource in the version that was found, to which other versions are
+// converted (matchPolicy Equivalent). If the API server did not answer, the rule stays as it
+// was before.
+func ruleOf(name string, found cluster.Resource, before []admissionregistrationv1.RuleWithOperations, err error) (*rule, error) {
 	switch {
 	case err == nil:
 		return servedRule(name, found), nil
@@ -90,7 +95,7 @@ func servedRule(name string, found cluster.Resource) *rule {
 // rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
 // do not answer delay the others for rulesTimeout at most. The error says what must be
 // looked at again.
-func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, name string) (*rule, error)) ([]*rule, error) {
+func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, i int) (*rule, error)) ([]*rule, error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	rules := make([]*rule, len(names))
@@ -99,7 +104,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 	all.SetLimit(registry.MaxLookUps)
 	for i := range names {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(ctx, names[i])
+			rules[i], errs[i] = ruleOf(ctx, i)
 			return nil
 		})
 	}
@@ -112,7 +117,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 		if incomplete == nil {
 			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true}
 		}
-		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, errNotRegisteredYet) {
+		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, cluster.ErrVersionNotServed) || errors.Is(err, errNotRegisteredYet) {
 			incomplete.after = registry.RetryCRDAfter
 		}
 	}
@@ -120,16 +125,6 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 		return rules, nil
 	}
 	return rules, incomplete
-}
-
-// ClaimEntryOf returns the entry of a claim kind, nil if there is none.
-func ClaimEntryOf(c *admissionregistrationv1.MutatingWebhookConfiguration, claimKind string) *admissionregistrationv1.MutatingWebhook {
-	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == claimKind+v1alpha1.BindSuffix {
-			return &c.Webhooks[i]
-		}
-	}
-	return nil
 }
 
 // ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
@@ -159,10 +154,14 @@ func validatingEntry(c *admissionregistrationv1.ValidatingWebhookConfiguration, 
 func (w *Configurator) claimEntry(
 	k *v1alpha1.ClaimKind, r *rule, ca []byte,
 ) *admissionregistrationac.MutatingWebhookApplyConfiguration {
+	asked := *r
+	if restores(k) {
+		asked.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	}
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
-		WithClientConfig(w.server(v1alpha1.BindPath, ca)).
-		WithRules(r).
+		WithClientConfig(w.server(v1alpha1.BindPath+k.Name, ca)).
+		WithRules(&asked).
 		WithMatchConditions(claimConditions(k)...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
 		WithFailurePolicy(failurePolicy(k)).
@@ -252,82 +251,4 @@ func (w *Configurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.L
 		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator).WithValues(e.Values...))
 	}
 	return applied
-}
-
-// claimConditions save the API server the call for claims that would be left alone.
-// There is one condition for each path, so that an admin can tell them apart.
-func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
-	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
-	for i, p := range k.Spec.SettledBy() {
-		name := "class-reference-is-not-set"
-		if i > 0 {
-			name = fmt.Sprintf("skip-if-set-%d-is-not-set", i-1)
-		}
-		condition := admissionregistrationac.MatchCondition().WithName(name).WithExpression(isUnset("object", p.Names()))
-		conditions = append(conditions, condition)
-	}
-	return conditions
-}
-
-// classConditions save the API server the call for classes that get neither a mark nor
-// another weight. A mark that is neither true nor false is one: its author is warned.
-func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
-	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
-	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
-	return []*admissionregistrationac.MatchConditionApplyConfiguration{
-		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
-			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
-		admissionregistrationac.MatchCondition().WithName("gets-a-mark-or-a-weight").
-			WithExpression(gets(mark, `false`, `"false"`) + " || " + gets(weight) + " || " + gets(cordoned, `"true"`, `"false"`)),
-	}
-}
-
-// gets is the CEL expression that says that the object, and not the old one, has this
-// value at a path, and that it is none of these.
-func gets(path []string, but ...string) string {
-	value, before := at("object", path), at("oldObject", path)
-	terms := []string{isSet("object", path)}
-	for _, other := range but {
-		terms = append(terms, value+" != "+other)
-	}
-	terms = append(terms, fmt.Sprintf("!(%s && %s == %s)", isSet("oldObject", path), value, before))
-	return strings.Join(terms, " && ")
-}
-
-func sourceNames(s v1alpha1.Source) []string {
-	if s.Path == "" {
-		return []string{"metadata", "annotations", string(s.Annotation)}
-	}
-	return s.Path.Names()
-}
-
-// at is the CEL expression for the value at a path. It uses indexes, because a field
-// may have the name of a CEL keyword.
-func at(object string, path []string) string {
-	var b strings.Builder
-	b.WriteString(object)
-	for _, name := range path {
-		fmt.Fprintf(&b, "[%q]", name)
-	}
-	return b.String()
-}
-
-// isSet is the CEL expression that says that the value at a path is there and not null.
-func isSet(object string, path []string) string { return "!(" + isUnset(object, path) + ")" }
-
-// isUnset is the opposite of isSet. It stops at the first missing name, because the API
-// server evaluates it for every claim. Looking into what is not a map is an error, as
-// in a claim whose spec is a string, or where there is no object. CEL ignores an error
-// if another term of the || is true, and then the last terms are true. Such a claim
-// must reach us, so that its author is told.
-func isUnset(object string, path []string) string {
-	var terms []string
-	for i, name := range path {
-		terms = append(terms, fmt.Sprintf("!(%q in %s)", name, at(object, path[:i])))
-	}
-	terms = append(terms, at(object, path)+" == null")
-	for i := range path {
-		terms = append(terms, fmt.Sprintf("type(%s) != map", at(object, path[:i])))
-	}
-	return strings.Join(terms, " || ")
 }

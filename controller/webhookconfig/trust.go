@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,18 +27,17 @@ const overlap = 15 * time.Minute
 
 // Bundles returns the CA bundles of all our entries, each once.
 func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
-	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	err := errors.Join(
-		client.IgnoreNotFound(reader.Get(ctx, key, claims)),
-		client.IgnoreNotFound(reader.Get(ctx, key, classes)))
+	claims, err := ReadClaimConfigurations(ctx, reader)
 	if err != nil {
-		return nil, fmt.Errorf("cannot get the webhook configurations: %w", err)
+		return nil, err
+	}
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
 	bundles := map[string][]byte{}
-	for i := range claims.Webhooks {
-		if e := &claims.Webhooks[i]; strings.HasSuffix(e.Name, v1alpha1.BindSuffix) {
+	for _, e := range claims.Entries() {
+		if strings.HasSuffix(e.Name, v1alpha1.BindSuffix) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}

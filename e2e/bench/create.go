@@ -237,7 +237,7 @@ func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrat
 		return entry, err
 	}
 	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	c, err := configurations.Get(ctx, v1alpha1.WebhookConfiguration, metav1.GetOptions{})
+	c, err := configurations.Get(ctx, v1alpha1.LastConfiguration, metav1.GetOptions{})
 	if err != nil {
 		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
 	}

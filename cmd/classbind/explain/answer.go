@@ -46,7 +46,7 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		}
 	}
 	if o.unbound {
-		unstructured.RemoveNestedField(object, k.Spec.Reference.Path.Names()...)
+		unstructured.RemoveNestedField(object, k.Spec.Reference.Place().Names()...)
 	}
 	decision, err := o.decide(ctx, r, k, item, object, found)
 	if err != nil || schema == nil {
@@ -86,10 +86,18 @@ func (o *options) decide(
 		item.leftAlone(claim.LeftAlone, "the claim is being deleted")
 		return d, nil
 	case claim.LeftAlone != "":
-		why := claim.SettledBy + " is set"
-		if field := v1alpha1.FieldPath("." + claim.SettledBy); field == k.Spec.Reference.Path {
-			why += "; --unbound explains the claim as if it was not"
-			item.compareClass(v, field, object)
+		why := ""
+		switch claim.LeftAlone {
+		case selector.ParentAbsent:
+			why = "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
+		case selector.NoSelector:
+			why = "the claim has no class selector, and whenNoSelector is LeaveAlone"
+		default:
+			why = claim.SettledBy + " is set"
+			if v.Kind.HasReference(object) {
+				why += "; --unbound explains the claim as if it was not"
+				item.compareClass(v, k.Spec.Reference.Place(), object)
+			}
 		}
 		item.leftAlone(claim.LeftAlone, why)
 		return d, nil
@@ -103,7 +111,7 @@ func (o *options) decide(
 
 // compareClass notes that the class of a claim is not there, or does not match what the
 // claim asks for now: nobody binds it again.
-func (i *Item) compareClass(v *view, classRef v1alpha1.FieldPath, object map[string]any) {
+func (i *Item) compareClass(v *view, classRef v1alpha1.Place, object map[string]any) {
 	class, missing := v.Kind.ClassOf(v.all, i.Claim.Namespace, object)
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, classRef.Names()...)
@@ -142,6 +150,9 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 	if after == "" {
 		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	}
+	if d.Denied() {
+		after = "it is refused"
+	}
 	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+"; "+after)
 }
@@ -156,8 +167,10 @@ func because(e selector.Explanation) string {
 	}
 	text := fmt.Sprintf("%s %s the selector %q", one, matches, d.Claim.Selector)
 	switch {
-	case d.Claim.Selector == nil:
+	case kind.Asks(d.Claim.Claim) == nil:
 		text = fmt.Sprintf("%s %s marked default, and the claim has no class selector", one, is)
+	case d.Claim.Selector == nil:
+		text = fmt.Sprintf("%s %s there, and a claim without a class selector gets any, because whenNoSelector is Any", one, is)
 	case d.Claim.Selector.Empty():
 		text = fmt.Sprintf("%s %s there, and the selector {} asks for any", one, is)
 	}

@@ -68,8 +68,8 @@ func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 	return connect.Registrations(ctx, c.api)
 }
 
-func (c *cluster) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
-	kind, namespaced, err := c.reader.Resolve(ctx, name, verbs...)
+func (c *cluster) resolve(ctx context.Context, name, version string, verbs ...string) (resource, error) {
+	kind, namespaced, err := c.reader.Resolve(ctx, name, version, verbs...)
 	if registry.NotInstalledOrUnsuitable(err) {
 		err = &notServedError{err}
 	}

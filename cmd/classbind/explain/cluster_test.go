@@ -384,7 +384,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should not believe the status about other paths than those of the files.",
 			args:   []string{"--with", "new.yaml"},
 			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["paths"].(object)["classRef"] = ".spec.clasRef" }, pruned)
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["reference"].(object)["path"] = ".spec.clasRef" }, pruned)
 			},
 			with: claimKind,
 			want: []string{"Database team/mine: bound to "},

@@ -232,8 +232,8 @@ func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
-			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": {"path": ".spec.classSelector"}, "skipIfSet": [{"path": ".spec.resourceRef"}], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {}}`,
+			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [{"path": ".spec.resourceRef"}], "classNamespaces": {"from": "SameAsClaim"},
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {}}`,
 		},
 		"ClassKind": {
 			"We should fill in every default.", `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
@@ -252,8 +252,8 @@ func TestDefaults(t *testing.T) {
 		"EmptyList": {
 			"We should keep an empty list, which is a value.",
 			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
-			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": {"path": ".spec.classSelector"}, "skipIfSet": [], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
+			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [], "classNamespaces": {"from": "SameAsClaim"},
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -182,7 +182,7 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 
 // resolve finds a resource by its CRD, or else guesses it from the first object, so that a typing error
 // in a later one does not count. A kind without either counts as installed, and has no classes.
-func (f *files) resolve(_ context.Context, name string, _ ...string) (resource, error) {
+func (f *files) resolve(_ context.Context, name, version string, _ ...string) (resource, error) {
 	if found, ok := f.crds[name]; ok {
 		return found.resource, nil
 	}

@@ -25,7 +25,7 @@ func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 	classKinds = replace(classKinds, o.files.classKinds, func(old *v1alpha1.ClassKind, next v1alpha1.ClassKind) { old.Spec = next.Spec })
 	for i := range claimKinds {
 		k := &claimKinds[i]
-		_, again := o.files.crds[k.Name]
+		_, again := o.files.crds[k.Resource()]
 		if again || slices.ContainsFunc(o.files.claimKinds, func(next v1alpha1.ClaimKind) bool { return next.Name == k.Name }) {
 			meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionPathsValid) // It is about other paths, or another schema.
 		}
@@ -52,8 +52,8 @@ func replace[T any, P interface {
 	return all
 }
 
-func (o *overlay) resolve(ctx context.Context, name string, verbs ...string) (resource, error) {
-	found, err := o.cluster.resolve(ctx, name, verbs...)
+func (o *overlay) resolve(ctx context.Context, name, version string, verbs ...string) (resource, error) {
+	found, err := o.cluster.resolve(ctx, name, version, verbs...)
 	if added, ok := o.files.crds[name]; ok && notServed(err) {
 		added.new = true
 		return added.resource, nil

@@ -22,8 +22,9 @@ import (
 // source of registrations and classes.
 type source interface {
 	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
-	// resolve a resource by its name, <plural>.<group>; a notServedError where there is none.
-	resolve(ctx context.Context, name string, verbs ...string) (resource, error)
+	// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one
+	// if that is empty; a notServedError where there is none.
+	resolve(ctx context.Context, name, version string, verbs ...string) (resource, error)
 	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
@@ -91,13 +92,13 @@ func newRegistrations(ctx context.Context, s source, own string) (*registrations
 func (r *registrations) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alpha1.ClaimKind, resource, error) {
 	for i := range r.claimKinds {
 		k := &r.claimKinds[i]
-		if _, group, _ := strings.Cut(k.Name, "."); group != kind.Group {
+		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
 			continue
 		}
 		found, ok := r.resources[k.Name]
 		if !ok {
 			var err error
-			found, err = r.resolve(ctx, k.Name, "create")
+			found, err = r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 			if err != nil && !notServed(err) {
 				return nil, resource{}, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
 			}
@@ -162,7 +163,7 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 	}
 	var meant []string
 	for _, name := range registered {
-		found, err := r.resolve(ctx, name, "list", "watch")
+		found, err := r.resolve(ctx, name, "", "list", "watch")
 		switch {
 		case notServed(err): // The view says so.
 		case err != nil:
@@ -227,14 +228,16 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 	if s == nil {
 		return
 	}
-	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s.paths))
+	check := v.Kind.CheckPaths(s.paths)
+	reason, problem := v.PathsProblem(check)
 	checked := k.DeepCopy()
+	checked.Status.Required = check.Required
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
 	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
-	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
+	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }
@@ -249,7 +252,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if ready != nil && ready.Reason == v1alpha1.ReasonStale {
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
-	found, err := r.resolve(ctx, ck.Name, "list", "watch")
+	found, err := r.resolve(ctx, ck.Name, "", "list", "watch")
 	if notServed(err) {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
 		return nil, nil

@@ -94,7 +94,7 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got
 	}
 	raw, err := json.Marshal(d.Object)
 	require.NoError(t, err)
-	want, err := binder.Review(t.Context(), &admissionv1.AdmissionRequest{
+	want, err := binder.Review(t.Context(), "databases.example.org", &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: d.GetNamespace(), Name: d.GetName(), Object: runtime.RawExtension{Raw: raw},
 		Kind:     metav1.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"},
 		Resource: metav1.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "databases"},

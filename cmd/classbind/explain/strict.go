@@ -3,15 +3,16 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -64,12 +65,15 @@ func (i *Item) check(
 	if err != nil {
 		i.note("the fields of the claim are not checked against the schema: %v", err)
 	}
-	paths := [][]string{{"metadata", "annotations", v1alpha1.ClassSelectorAnnotation}}
+	paths := [][]string{k.Spec.ClassSelector.AnnotationPlace().Names()}
 	var errs []FieldError
+	if s == nil || k.Spec.Reference.Path == "" { // No schema has the key of a label or an annotation.
+		paths = append(paths, k.Spec.Reference.Place().Names())
+	}
 	if s != nil {
 		errs = s.decode(object)
 	} else {
-		paths = append(paths, k.Spec.Reference.Path.Names(), k.Spec.ClassSelector.Path.Names())
+		paths = append(paths, k.Spec.ClassSelector.Path.Names())
 	}
 	for _, path := range paths {
 		e := nearPath(object, path)
@@ -95,14 +99,12 @@ func (i *Item) asStored(
 	warning := i.Warning
 	switch i.Outcome {
 	case Bound:
-		var reference any
-		if err := json.Unmarshal(d.View.Kind.Reference(d.Class), &reference); err == nil {
-			// It fails where an object has to be and is none, which the schema does not allow.
-			_ = unstructured.SetNestedField(object, reference, k.Spec.Reference.Path.Names()...)
+		if bound, err := patched(object, d.Patch()); err == nil { // It fails for what the schema does not allow.
+			object = bound
 		}
 		s.decode(object) // The reference may have fields that the schema does not have, or lack some that have a default.
 	case Unmatched:
-		if warning = d.Warning(); k.Spec.WhenUnmatched == v1alpha1.Deny {
+		if warning = d.Warning(); d.Denied() {
 			return i
 		}
 	case LeftAlone:
@@ -120,6 +122,24 @@ func (i *Item) asStored(
 	}
 	refused := &Item{Claim: i.Claim, Notes: i.Notes, Warning: warning}
 	return refused.mistaken(invalid, errs...)
+}
+
+// patched is the object as the API server changes it with a JSON Patch.
+func patched(object map[string]any, patch []byte) (after map[string]any, err error) {
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := operations.Apply(before)
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(raw, &after)
+	return after, err
 }
 
 // nearPath returns an error if an object has no field at a path, but one whose name resembles it.

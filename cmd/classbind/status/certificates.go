@@ -24,7 +24,7 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	authorities, read := i.checkSecrets(ctx, s)
 	wrong := len(s.Findings) > 0     // Then entries have what follows from it.
 	bundles := map[string][]string{} // the names of the entries, by the bundle that they carry
-	for _, e := range i.claimEntries.Webhooks {
+	for _, e := range i.claimEntries.Entries() {
 		bundles[string(e.ClientConfig.CABundle)] = append(bundles[string(e.ClientConfig.CABundle)], e.Name)
 	}
 	for _, e := range i.classEntries.Webhooks {

@@ -161,7 +161,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
 	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
-	case in.Selector == nil:
+	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:
 		if c.excluded[namespace] == nil {
@@ -183,8 +183,8 @@ func (c *claims) excludes(namespace string) bool {
 // overrules says that a PersistentVolumeClaim got the default StorageClass before its
 // selector was read, and that the selector does not match it.
 func (c *claims) overrules(object *unstructured.Unstructured) bool {
-	text, asks := object.GetAnnotations()[v1alpha1.ClassSelectorAnnotation]
-	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Reference.Path.Names()...)
+	text, asks := object.GetAnnotations()[string(c.kind.Spec.ClassSelector.AnnotationPlace().Annotation)]
+	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Reference.Place().Names()...)
 	n := slices.IndexFunc(c.storage, func(m metav1.PartialObjectMetadata) bool { return m.Name == class })
 	if !asks || n < 0 {
 		return false

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	mutating   = "mutatingwebhookconfigurations/" + v1alpha1.WebhookConfiguration
-	validating = "validatingwebhookconfigurations/" + v1alpha1.WebhookConfiguration
+	mutating   = "mutatingwebhookconfigurations"
+	validating = "validatingwebhookconfigurations/" + v1alpha1.ClassConfiguration
 )
 
 // checkEntries says whether the API server asks classbind about every registered kind,
@@ -29,7 +29,8 @@ const (
 func checkEntries(_ context.Context, i *installation, s *Section) {
 	writer := i.writer()
 	if known(i.claimEntriesErr, mutating, s) {
-		i.checkClaimEntries(writer, s)
+		i.checkClaimEntries(writer, v1alpha1.FirstConfiguration, s)
+		i.checkClaimEntries(writer, v1alpha1.LastConfiguration, s)
 	}
 	if known(i.classEntriesErr, validating, s) {
 		i.checkClassEntries(writer, s)
@@ -40,28 +41,39 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		}
 		return fmt.Sprintf("%d %s", entries, of)
 	}
-	s.Summary = count(len(i.claimEntries.Webhooks), i.claimEntriesErr, "for claims") + ", " +
+	s.Summary = count(len(i.claimEntries.Entries()), i.claimEntriesErr, "for claims") + ", " +
 		count(len(i.classEntries.Webhooks), i.classEntriesErr, "for classes")
 }
 
-func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, s *Section) {
+// checkClaimEntries checks those of one configuration.
+func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, configuration string, s *Section) {
+	where := mutating + "/" + configuration
+	if i.claimEntries[configuration] == nil {
+		notDeployed(where, s)
+		return
+	}
 	kept, changed := map[string]bool{}, edits{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
+		if k.Spec.Order.Configuration() != configuration {
+			continue
+		}
 		kept[k.Name+v1alpha1.BindSuffix] = true
-		e, found := webhookconfig.ClaimEntryOf(&i.claimEntries, k.Name), i.served["claimkind/"+k.Name]
+		e, found := i.claimEntries.Entry(configuration, k.Name), i.served["claimkind/"+k.Name]
 		switch {
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
 			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
 			changed.compare(e.Name, due, e, err, s)
+		case i.claimEntries.EntryOf(k.Name) != nil:
+			s.found(where, missingEntry("claimkind/"+k.Name), "the entry of %s is not here but in the other configuration, as if its order were another", k.Name)
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise the section of kinds says why.
-			s.found(mutating, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+			s.found(where, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 		}
 	}
-	changed.report(mutating, s)
-	for _, e := range i.claimEntries.Webhooks {
-		s.leftover(mutating, e.Name, kept)
+	changed.report(where, s)
+	for _, e := range i.claimEntries[configuration].Webhooks {
+		s.leftover(where, e.Name, kept)
 	}
 }
 
@@ -103,11 +115,15 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 func known(err error, where string, s *Section) bool {
 	switch {
 	case apierrors.IsNotFound(err):
-		s.found(where, "kubectl apply -k deploy", "there is no such configuration")
+		notDeployed(where, s)
 	case err != nil:
 		s.unread(where, err)
 	}
 	return err == nil
+}
+
+func notDeployed(where string, s *Section) {
+	s.found(where, "kubectl apply -k deploy", "there is no such configuration")
 }
 
 func missingEntry(registration string) string {
@@ -146,7 +162,7 @@ func (c edits) report(where string, s *Section) {
 
 func (s *Section) leftover(where, entry string, kept map[string]bool) {
 	if !kept[entry] {
-		s.found(where, "the leader removes it: see the section replicas", "the entry %s is of no registered kind", entry)
+		s.found(where, "the leader removes it: see the section replicas", "the entry %s is of no kind that is registered for it", entry)
 	}
 }
 
@@ -171,11 +187,13 @@ func (i *installation) writer() *webhookconfig.Configurator {
 			count[place{service: c.Service.Name}]++
 		}
 	}
-	owned := ownedBy(v1alpha1.FieldManager, i.claimEntries.ManagedFields)
-	for _, e := range i.claimEntries.Webhooks {
-		add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath)
+	for _, c := range i.claimEntries {
+		owned := ownedBy(v1alpha1.FieldManager, c.ManagedFields)
+		for _, e := range c.Webhooks {
+			add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath+strings.TrimSuffix(e.Name, v1alpha1.BindSuffix))
+		}
 	}
-	owned = ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
+	owned := ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
 	for _, e := range i.classEntries.Webhooks {
 		path := v1alpha1.GuardPath
 		if strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {

@@ -26,12 +26,13 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 )
 
 // reader of kinds and classes: a *registry.Reader.
 type reader interface {
-	Resolve(ctx context.Context, name string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
+	Resolve(ctx context.Context, name, version string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
 	Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error)
 }
 
@@ -68,7 +69,7 @@ type installation struct {
 	lacks    []lack
 	lacksErr error
 
-	claimEntries admissionregistrationv1.MutatingWebhookConfiguration
+	claimEntries webhookconfig.ClaimConfigurations
 	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
 	// entriesErr are why these are not known.
 	claimEntriesErr, classEntriesErr error
@@ -112,21 +113,21 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	key := client.ObjectKey{Name: v1alpha1.WebhookConfiguration}
-	i.claimEntriesErr = i.api.Get(ctx, key, &i.claimEntries)
-	i.classEntriesErr = i.api.Get(ctx, key, &i.classEntries)
+	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadClaimConfigurations(ctx, i.api)
+	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, &i.classEntries)
 	if namespace := i.elsewhere(ctx); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and nothing of it is in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
 	}
 	i.lacks, i.lacksErr = i.missingRights(ctx)
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
-	for _, k := range i.claimKinds {
-		i.resolve(ctx, "claimkind/"+k.Name, k.Name, "create")
+	for n := range i.claimKinds {
+		k := &i.claimKinds[n]
+		i.resolve(ctx, "claimkind/"+k.Name, k.Resource(), k.ReadVersion(), "create")
 	}
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
-		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "list", "watch")
+		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "", "list", "watch")
 		if found.err != nil {
 			continue // The section of kinds says so.
 		}
@@ -149,8 +150,8 @@ func (i *installation) elsewhere(ctx context.Context) string {
 			in[c.Service.Namespace] = true
 		}
 	}
-	for n := range i.claimEntries.Webhooks {
-		add(&i.claimEntries.Webhooks[n].ClientConfig)
+	for _, e := range i.claimEntries.Entries() {
+		add(&e.ClientConfig)
 	}
 	for n := range i.classEntries.Webhooks {
 		add(&i.classEntries.Webhooks[n].ClientConfig)
@@ -168,8 +169,8 @@ func (i *installation) elsewhere(ctx context.Context) string {
 	return slices.Collect(maps.Keys(in))[0]
 }
 
-func (i *installation) resolve(ctx context.Context, registration, name string, verbs ...string) served {
-	kind, namespaced, err := i.reader.Resolve(ctx, name, verbs...)
+func (i *installation) resolve(ctx context.Context, registration, name, version string, verbs ...string) served {
+	kind, namespaced, err := i.reader.Resolve(ctx, name, version, verbs...)
 	found := served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
 	i.served[registration] = found
 	return found

@@ -32,8 +32,9 @@ var ownRights = []right{
 	{group: "classbind.io", resource: "classkinds/status", verbs: "update"},
 	{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", verbs: "get list watch"},
 	{group: "storage.k8s.io", resource: "storageclasses", verbs: "list"},
-	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: "classbind", verbs: "list watch patch"},
-	{group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", name: "classbind", verbs: "list watch patch"},
+	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: v1alpha1.LastConfiguration, verbs: "list watch patch"},
+	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: v1alpha1.FirstConfiguration, verbs: "list watch patch"},
+	{group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", name: v1alpha1.ClassConfiguration, verbs: "list watch patch"},
 	{resource: "namespaces", verbs: "get list watch"},
 	{group: "events.k8s.io", resource: "events", verbs: "create"},
 	{group: "coordination.k8s.io", resource: "leases", own: true, verbs: "create get list update watch"},
@@ -105,7 +106,7 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		case selector.CountsClaims(k.Spec.Strategy):
 			verbs = "list watch"
 		}
-		add("claimkind/"+k.Name, permit, rightTo(k.Name, verbs))
+		add("claimkind/"+k.Name, permit, rightTo(k.Resource(), verbs))
 	}
 	return lacks, err
 }

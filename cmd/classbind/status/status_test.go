@@ -256,7 +256,7 @@ func TestStatus(t *testing.T) {
 				w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix)
 			},
 			want: []string{
-				"webhook entries: mutatingwebhookconfigurations/classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in failurePolicy, objectSelector",
+				"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in failurePolicy, objectSelector",
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is not as classbind writes it, in failurePolicy",
 			},
@@ -272,7 +272,7 @@ func TestStatus(t *testing.T) {
 				w.claimKind.Spec.WhenUnmatched = v1alpha1.Admit
 				w.writeEntries(t, w.secret.Data["ca.crt"])
 			},
-			want: []string{"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is of no registered kind"},
+			want: []string{"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is of no kind that is registered for it"},
 		},
 		"EntriesOfAURL": {
 			reason: "We should take the place where most entries have the leader called for the right one.",
@@ -280,12 +280,12 @@ func TestStatus(t *testing.T) {
 				at := func(base, path string) admissionregistrationv1.WebhookClientConfig {
 					return admissionregistrationv1.WebhookClientConfig{URL: new(base + path), CABundle: w.secret.Data["ca.crt"]}
 				}
-				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath)
-				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath)
+				w.claims.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.BindPath+"databases.example.org")
+				w.claims.Webhooks[1].ClientConfig = at("https://localhost:1", v1alpha1.BindPath+"persistentvolumeclaims")
 				w.classes.Webhooks[0].ClientConfig = at("https://localhost:9443", v1alpha1.GuardPath)
 				w.classes.Webhooks[1].ClientConfig = at("https://localhost:9443", v1alpha1.DeletionPath)
 			},
-			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry persistentvolumeclaims.bind.classbind.io is not as classbind writes it, in clientConfig"},
 		},
 		"EveryEntryMoved": {
 			reason: "We should not take a place for the right one that somebody else wrote into all entries.",
@@ -295,7 +295,7 @@ func TestStatus(t *testing.T) {
 				}
 				w.own(golds + v1alpha1.GuardSuffix)
 			},
-			want: []string{"webhook entries: mutatingwebhookconfigurations/classbind: the entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io are not as classbind writes them, in clientConfig"},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io are not as classbind writes them, in clientConfig"},
 		},
 		"OnlyEntryMoved": {
 			reason: "We should find it without another entry to compare it with.",
@@ -317,8 +317,8 @@ func TestStatus(t *testing.T) {
 				w.classes.Webhooks = nil
 			},
 			want: []string{
-				"webhook entries: mutatingwebhookconfigurations/classbind: claims of databases.example.org are not bound: it has no entry",
-				"webhook entries: mutatingwebhookconfigurations/classbind: the entry others.example.org.bind.classbind.io is of no registered kind",
+				"webhook entries: mutatingwebhookconfigurations/zz-classbind: claims of databases.example.org are not bound: it has no entry",
+				"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry others.example.org.bind.classbind.io is of no kind that is registered for it",
 				"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds.example.org is not refused: it has no entry",
 			},
 		},

@@ -51,6 +51,7 @@ type world struct {
 	pvcKind    *v1alpha1.ClaimKind
 	classKind  *v1alpha1.ClassKind
 	claims     *admissionregistrationv1.MutatingWebhookConfiguration
+	first      *admissionregistrationv1.MutatingWebhookConfiguration
 	classes    *admissionregistrationv1.ValidatingWebhookConfiguration
 	gold       *unstructured.Unstructured
 	claim      *unstructured.Unstructured
@@ -122,7 +123,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) writeEntries(t *testing.T, ca []byte) {
 	t.Helper()
 	writer := &webhookconfig.Configurator{Namespace: own, Service: "classbind"}
-	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}}
+	w.first = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FirstConfiguration}}
+	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
 	for _, k := range []*v1alpha1.ClaimKind{w.claimKind, w.pvcKind} {
 		e, err := writer.StoredClaimEntry(k, w.served[k.Name], ca)
 		require.NoError(t, err)
@@ -132,7 +134,7 @@ func (w *world) writeEntries(t *testing.T, ca []byte) {
 	require.NoError(t, err)
 	deletion, err := writer.StoredDeletionEntry(w.classKind, w.served[golds], ca)
 	require.NoError(t, err)
-	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WebhookConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e, *deletion}}
+	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e, *deletion}}
 	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix, golds+v1alpha1.DeletionSuffix)
 }
 
@@ -173,7 +175,7 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 }
 
 // Resolve is called by the installation, as is Classes.
-func (w *world) Resolve(_ context.Context, name string, _ ...string) (schema.GroupVersionKind, bool, error) {
+func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (schema.GroupVersionKind, bool, error) {
 	found, ok := w.served[name]
 	if !ok {
 		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
@@ -208,7 +210,7 @@ func (w *world) report(t *testing.T) (*Report, error) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	objects := append([]client.Object{
-		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.claims, w.classes, w.claim, w.pvc,
+		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.first, w.claims, w.classes, w.claim, w.pvc,
 	}, w.more...)
 	kindOf := func(o runtime.Object) string {
 		if list, ok := o.(*metav1.PartialObjectMetadataList); ok {

@@ -1,0 +1,135 @@
+package selector
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Given is what an author has set of a class reference, without the name: the claim gets a
+// class that agrees with it.
+type Given struct {
+	// group counts only if hasGroup is set, because that of the core is empty.
+	hasGroup               bool
+	group, kind, namespace string
+}
+
+// agrees says whether a reference to the class has what is given. The version is the
+// author's.
+func (g *Given) agrees(c *Class) bool {
+	gvk := &c.Kind.GroupVersionKind
+	return (!g.hasGroup || g.group == gvk.Group) && (g.kind == "" || g.kind == gvk.Kind) &&
+		(g.namespace == "" || g.namespace == c.Namespace)
+}
+
+// has says whether a field of the reference is given.
+func (g *Given) has(name string) bool {
+	switch {
+	case g == nil, name == "name":
+		return false
+	case name == "kind":
+		return g.kind != ""
+	case name == "namespace":
+		return g.namespace != ""
+	}
+	return g.hasGroup // apiVersion, apiGroup or group
+}
+
+// text begins an Ask. parseGiven reads it.
+func (g *Given) text() string {
+	if g == nil {
+		return ""
+	}
+	return fmt.Sprintf("@%t%q%q%q", g.hasGroup, g.group, g.kind, g.namespace)
+}
+
+// parseGiven returns what an Ask begins with, nil if that is nothing, and the rest.
+func parseGiven(ask string) (given *Given, rest string, err error) {
+	rest, ok := strings.CutPrefix(ask, "@")
+	if !ok {
+		return nil, ask, nil
+	}
+	given = &Given{}
+	if rest, given.hasGroup = strings.CutPrefix(rest, "true"); !given.hasGroup {
+		rest = strings.TrimPrefix(rest, "false")
+	}
+	for _, part := range []*string{&given.group, &given.kind, &given.namespace} {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil { // Given.text wrote it.
+			return nil, "", fmt.Errorf("cannot parse %.100q: %w", rest, err)
+		}
+		rest = rest[len(quoted):]
+		*part, _ = strconv.Unquote(quoted) // It is valid.
+	}
+	return given, rest, nil
+}
+
+// HasReference says whether a claim has a class reference, as Read does.
+func (k *ClaimKind) HasReference(object map[string]any) bool {
+	value, _ := k.reference(k.classRef.lookup(object))
+	return value != nil
+}
+
+// reference returns what was found at the place of the class reference, nil if it is none.
+// A name that is no text is the author's error, because nobody can tell whether it is one.
+func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
+	if !k.emptyIsUnset || found == nil || err != nil {
+		return found, err
+	}
+	object, ok := found.(map[string]any)
+	switch {
+	case len(k.form.fields) == 0 && found == "":
+		return nil, nil
+	case len(k.form.fields) == 0, !ok: // What is no text or no object, the schema refuses.
+		return found, nil
+	}
+	if v, tooLong := object["name"].(unread); tooLong && v.tooLong {
+		return found, nil
+	}
+	name, isText := orZero[string](object["name"])
+	switch {
+	case !isText:
+		return nil, wrongType(k.classRef.below("name").field(), object["name"], "a string")
+	case name == "":
+		return nil, nil
+	}
+	return found, nil
+}
+
+// given reads what the author has set of a reference that counts as none.
+func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
+	if !k.emptyIsUnset {
+		return nil, nil
+	}
+	value, _ := k.classRef.lookup(object)
+	reference, _ := value.(map[string]any)
+	if len(reference) == 0 {
+		return nil, nil
+	}
+	texts, hasGroup := map[string]any{}, false
+	for _, name := range k.form.fields {
+		at := func() *field.Path { return k.classRef.below(name).field() }
+		v, tooLong := reference[name].(unread)
+		text, isText := orZero[string](reference[name])
+		switch {
+		case tooLong && v.tooLong, len(text) > v1alpha1.MaxNameBytes:
+			return nil, field.ErrorList{{
+				Type: field.ErrorTypeTooLong, Field: at().String(), Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
+			}}
+		case !isText:
+			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}
+		case text != "":
+			texts[name] = text
+			hasGroup = hasGroup || name != "kind" && name != "namespace"
+		}
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	of := k.form.read(texts)
+	return &Given{hasGroup: hasGroup, group: of.group, kind: of.kind, namespace: of.namespace}, nil
+}
