@@ -239,6 +239,47 @@ func TestBoundTo(t *testing.T) {
 	}
 }
 
+// TestLeastClaimsOfStoredReferences has 30 claims on one of three stores, with references as
+// the API server stores them, and gives 30 new claims a store.
+func TestLeastClaimsOfStoredReferences(t *testing.T) {
+	for name, tc := range map[string]struct {
+		form   v1alpha1.ReferenceForm
+		stored string
+	}{
+		"KindReference":                     {v1alpha1.KindReference, `{"kind":"Store","name":"store-0"}`},
+		"GroupKindReference":                {v1alpha1.GroupKindReference, `{"group":"example.org","kind":"Store","name":"store-0"}`},
+		"NamespacedReference":               {v1alpha1.NamespacedReference, `{"namespace":"team","name":"store-0"}`},
+		"ObjectReferenceWithoutANamespace":  {v1alpha1.ObjectReference, `{"apiVersion":"example.org/v1","kind":"Store","name":"store-0"}`},
+		"TypedObjectReferenceWithNamespace": {v1alpha1.TypedObjectReference, `{"apiGroup":"example.org","kind":"Store","namespace":"team","name":"store-0"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.LeastClaims, tc.form
+			stores, classes := newKind("stores.example.org", "Store"), make([]*Class, 3)
+			stores.Namespaced = true
+			for i := range classes {
+				classes[i] = stores.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("store-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
+			}
+			v := newView(NewClaimKind(k), []*Classes{NewClasses(stores, classes)})
+			v.Kind.Tally = &Tally{}
+			object, err := v.Kind.Decode([]byte(`{"spec":{"classRef":` + tc.stored + `}}`))
+			require.NoError(t, err)
+			bound, _ := v.Kind.BoundTo("team", object)
+			for range 30 {
+				for _, class := range bound {
+					v.Kind.Tally.Bind(class)
+				}
+			}
+			got := map[string]int{}
+			for i := range 30 {
+				got[decide(v, Claim{Namespace: "team", Name: fmt.Sprint("new-", i), Selector: gold}, 0, time.Time{}).Class.Name]++
+			}
+			assert.Equal(t, map[string]int{"store-1": 15, "store-2": 15}, got, "We should count the claims that are stored, and give the others their share.")
+			assert.EqualValues(t, 30, v.Kind.BoundClaims(classes[0]), "We should tell how many claims a class has.")
+		})
+	}
+}
+
 // TestTallyGrows under readers and writers.
 func TestTallyGrows(t *testing.T) {
 	const classes = 5000
