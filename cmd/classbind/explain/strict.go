@@ -104,7 +104,7 @@ func (i *Item) asStored(
 		}
 		s.decode(object) // The reference may have fields that the schema does not have, or lack some that have a default.
 	case Unmatched:
-		if warning = d.Warning(); k.Spec.WhenUnmatched == v1alpha1.Deny {
+		if warning = d.Warning(); d.Denied() {
 			return i
 		}
 	case LeftAlone:
