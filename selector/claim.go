@@ -56,6 +56,10 @@ type ClaimKind struct {
 	emptyIsUnset bool
 	// needsParent says that a claim without the parent of the reference is left alone.
 	needsParent bool
+	// allowsUnbind says that an update may remove the reference.
+	allowsUnbind bool
+	// referencePlan reads the whole reference.
+	referencePlan *readPlan
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -96,6 +100,10 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	}
 	c.compileFilters()
 	c.plan = c.newReadPlan()
+	c.allowsUnbind = k.Spec.OnUnbind == v1alpha1.AllowUnbind
+	whole := &readPlan{}
+	whole.add(c.classRef, asWhole, v1alpha1.MaxReviewBytes)
+	c.referencePlan = whole.compiled(0)
 	return c
 }
 

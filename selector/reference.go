@@ -260,24 +260,28 @@ func (k *ClaimKind) lacks(parents int) string {
 // Patch gives the claim its class, after these tests.
 func (d *Decision) Patch(tests ...Operation) []byte {
 	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
-	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.Class)...)
+	k, in := d.View.Kind, &d.Claim
+	if in.Parents == len(k.classRef) {
+		return Patch(k.addFields(operations, in.Given, func(field string) string { return textIn(field, d.Class) })...)
+	}
+	return Patch(append(operations, k.addReference(in.Parents, k.Reference(d.Class)))...)
 }
 
-// addReference appends what adds a reference to a class, and its missing parents; parents is
-// how many the claim has. If the reference itself is there, without a name, what its author
-// has set stays.
-func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
-	if parents == len(k.classRef) {
-		for _, field := range k.form.fields {
-			if text := textIn(field, c); text != "" && !given.has(field) {
-				to = append(to, Operation{op: "add", path: k.classRef.below(field).pointer(), value: AppendText(nil, text)})
-			}
-		}
-		return to
-	}
-	value := k.Reference(c)
+// addReference adds a reference, and its missing parents; parents is how many the claim has.
+func (k *ClaimKind) addReference(parents int, value jsontext.Value) Operation {
 	for i := len(k.classRef) - 1; i > parents; i-- {
 		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return append(to, Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value})
+	return Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value}
+}
+
+// addFields appends what completes a reference that is there without a name. What its author
+// has set stays.
+func (k *ClaimKind) addFields(to []Operation, given *Given, textIn func(field string) string) []Operation {
+	for _, field := range k.form.fields {
+		if text := textIn(field); text != "" && !given.has(field) {
+			to = append(to, Operation{op: "add", path: k.classRef.below(field).pointer(), value: AppendText(nil, text)})
+		}
+	}
+	return to
 }
