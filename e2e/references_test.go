@@ -30,7 +30,7 @@ func TestReferences(t *testing.T) {
 	claimKinds := map[string]string{
 		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
 		"ingresses": "{reference: {path: .spec.ingressClassName, form: Name}, skipIfSet: [{annotation: kubernetes.io/ingress.class}]}",
-		"secrets":   "{reference: {path: .spec.storeRef, form: ObjectReference, emptyIsUnset: true}}",
+		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, emptyIsUnset: true}}",
 		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
 		"instances": "{reference: {path: .spec.clusterId, form: Name}, classSelector: {annotation: example.org/cluster-selector}, whenNoSelector: LeaveAlone}",
 	}
@@ -65,8 +65,8 @@ func TestReferences(t *testing.T) {
 			require.True(c, apierrors.IsInvalid(err), "%v", err)
 		}, patience, 20*time.Millisecond)
 	}
-	shared := map[string]any{"apiVersion": group + "/v1", "kind": "ClusterStore", "name": "shared"}
-	own := map[string]any{"apiVersion": group + "/v1", "kind": "Store", "namespace": "default", "name": "own"}
+	shared := map[string]any{"kind": "ClusterStore", "name": "shared"}
+	own := map[string]any{"kind": "Store", "name": "own"}
 
 	for name, tc := range map[string]struct {
 		reason   string
@@ -80,9 +80,9 @@ func TestReferences(t *testing.T) {
 		"AnnotationUnset": {"We should bind an Ingress without it.", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
 		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
 		"NameEmpty":       {"We should take the empty name of a typed client for none.", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
-		"VersionGiven": {
-			"We should leave the version that the author set.", of("Secret", "version", "", `{storeRef: {apiVersion: `+group+`/v0, kind: Store, name: "", optional: true}}`), 1,
-			[]string{"spec", "storeRef"}, map[string]any{"apiVersion": group + "/v0", "kind": "Store", "namespace": "default", "name": "own", "optional": true},
+		"OtherFields": {
+			"We should leave the other fields of the object.", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
+			[]string{"spec", "storeRef"}, map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
 		"NameSet":         {"We should not be called for a claim with a name.", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
 		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
