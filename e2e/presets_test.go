@@ -83,7 +83,7 @@ func TestPresets(t *testing.T) {
 	var table presetTable
 	for _, p := range presets() {
 		t.Run(p.name, func(t *testing.T) {
-			i := w.install(t, p, source)
+			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
 				t.Run(k.Name, func(t *testing.T) { table.add(i.try(t, k)) })
 			}
@@ -128,8 +128,8 @@ type installedPreset struct {
 	classes    map[string][]*unstructured.Unstructured // of the example, by class kind
 }
 
-// install a preset, until the test ends.
-func (w *world) install(t *testing.T, p preset, source *crdSource) *installedPreset {
+// installPreset until the test ends.
+func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
 	t.Helper()
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
