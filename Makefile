@@ -82,6 +82,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' SECURITY.md
 	$(MAKE) lint unit promql
 
+# CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included

@@ -25,7 +25,6 @@ var presetColumns = []presetCheck{
 type presetRow struct {
 	preset, kind, version, reference, form string
 	checks                                 map[presetCheck]string
-	notes                                  []string
 }
 
 // presetTable is the result of the test.
@@ -41,7 +40,7 @@ func (p *presetTable) lines() []string {
 		for _, c := range presetColumns {
 			cells = append(cells, row.checks[c])
 		}
-		lines = append(lines, "| "+strings.Join(append(cells, strings.Join(row.notes, "; ")), " | ")+" |\n")
+		lines = append(lines, "| "+strings.Join(cells, " | ")+" |\n")
 	}
 	return lines
 }
@@ -64,7 +63,7 @@ func (p *presetTable) compare(t *testing.T) {
 		for _, c := range presetColumns {
 			fmt.Fprintf(&head, " %s |", c)
 		}
-		head.WriteString(" |\n" + strings.Repeat("|---", len(presetColumns)+6) + "|\n")
+		head.WriteString("\n" + strings.Repeat("|---", len(presetColumns)+5) + "|\n")
 		table := before + presetTableBegin + head.String() + strings.Join(lines, "") + presetTableEnd + after
 		require.NoError(t, os.WriteFile(readme, []byte(table), 0o644)) //nolint:gosec // A document.
 		return
@@ -72,14 +71,14 @@ func (p *presetTable) compare(t *testing.T) {
 	shown := slices.Collect(strings.Lines(present))
 	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in README: go test -run 'TestPresets$' -update")
 	for n, line := range lines {
-		if source(shown[n+2]) == source(line) {
+		if sourceOf(shown[n+2]) == sourceOf(line) {
 			assert.Equal(t, shown[n+2], line, "We should have what works in README: go test -run 'TestPresets$' -update")
 		}
 	}
 }
 
-// source of the CRD of a row: a module, a commit, ourselves or Kubernetes.
-func source(row string) string {
+// sourceOf the CRD of a row: a module, a commit, ourselves or Kubernetes.
+func sourceOf(row string) string {
 	cells := strings.Split(row, " | ")
 	if len(cells) < 3 {
 		return ""
