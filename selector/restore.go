@@ -60,7 +60,13 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	if len(problems) > 0 || given != nil && !given.agreesWith(to) {
 		return Restoration{Reason: OtherReference}, nil
 	}
-	return Restoration{Restored, to.name, Patch(k.addReference(nil, k.parents(object), given, value)...)}, nil
+	found, _ := k.classRef.lookup(before)
+	fields, _ := found.(map[string]any)
+	text := func(field string) string {
+		s, _ := fields[field].(string)
+		return s
+	}
+	return Restoration{Restored, to.name, Patch(k.addReference(nil, k.parents(object), given, value, text)...)}, nil
 }
 
 // keeps says why an update is left alone; empty, it is not.

@@ -143,7 +143,7 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	warning := d.Warning()
 	switch {
-	case d.Class == nil && d.View.Kind.Deny:
+	case d.Denied():
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 		response = denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
 	case warning != "":
