@@ -134,6 +134,7 @@ func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	return documents(t, string(text))
 }
 
+// documents of a YAML stream.
 func documents(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
