@@ -117,7 +117,7 @@ type Candidate struct {
 	Chosen bool `json:"chosen,omitempty"`
 	// Weight from 0 to 1000000, even if the strategy ignores it.
 	Weight int64 `json:"weight"`
-	// WeightError says why the weight of the class is malformed; it counts as 1.
+	// WeightError says why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
 	// Odds are absent if they depend on more than explain knows.
 	Odds *Odds `json:"odds,omitempty"`
