@@ -149,7 +149,7 @@ func TestSpared(t *testing.T) {
 			"Version":   {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
 			"Large":     {strings.Repeat(" ", v1alpha1.MaxReviewBytes+1), http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes)},
 		} {
-			response, err := caller.Post(r.URL+v1alpha1.BindPath, "application/json", strings.NewReader(tc.body))
+			response, err := caller.Post(r.URL+v1alpha1.BindPath+"claims.spared.test", "application/json", strings.NewReader(tc.body))
 			require.NoError(t, err, name)
 			text, err := io.ReadAll(response.Body)
 			require.NoError(t, errors.Join(err, response.Body.Close()), name)
@@ -210,7 +210,7 @@ func TestSpared(t *testing.T) {
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	t.Helper()
-	n, err := r.Calls(t.Context(), v1alpha1.BindPath)
+	n, err := r.Calls(t.Context(), v1alpha1.BindPath+"{name}")
 	require.NoError(t, err)
 	return n
 }

@@ -45,7 +45,7 @@ func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificat
 		config.Certificates = []tls.Certificate{*certificate}
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1alpha1.BindPath, "application/json", bytes.NewReader(review))
+	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1alpha1.BindPath+"claims.clients.test", "application/json", bytes.NewReader(review))
 	if err != nil {
 		return 0, "", err
 	}

@@ -221,6 +221,6 @@ func (b *besieged) forgedClaims(_ *testing.T) {
 			"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)},
 			"spec": map[string]any{"classSelector": selector},
 		}
-		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath, forged("CREATE", kind, object, nil))
+		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
 	})
 }

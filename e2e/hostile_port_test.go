@@ -71,7 +71,7 @@ func (b *besieged) idleConnections(_ *testing.T) {
 		})
 	}
 	all.Wait()
-	head := []byte("POST " + v1alpha1.BindPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+	head := []byte("POST " + v1alpha1.BindPath + hostileResource("AdmitClaim") + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 	for _, c := range slow {
 		_, _ = c.Write(head)
 	}
@@ -94,11 +94,11 @@ func (b *besieged) bigBodies(_ *testing.T) {
 	object := map[string]any{"apiVersion": hostileGroup + "/v1", "kind": "AdmitClaim", "metadata": map[string]any{"namespace": tenantA, "name": "big"}}
 	object["note"] = strings.Repeat("<", (size-4<<10)/6)
 	whole := forged("CREATE", "AdmitClaim", object, nil)
-	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1alpha1.BindPath, size)
+	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1alpha1.BindPath+hostileResource("AdmitClaim"), size)
 	begun := append([]byte(announced), bytes.Repeat([]byte(" "), 1<<20)...)
 	var all sync.WaitGroup
 	all.Go(func() {
-		attackers(ctx, 4, 200*time.Millisecond, func(i int) { s.post(ctx, i%len(b.replicas), v1alpha1.BindPath, whole) })
+		attackers(ctx, 4, 200*time.Millisecond, func(i int) { s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource("AdmitClaim"), whole) })
 	})
 	all.Go(func() {
 		attackers(ctx, 16, 100*time.Millisecond, func(i int) {
@@ -147,13 +147,13 @@ func (b *besieged) garbage(_ *testing.T) {
 		case 2:
 			raw(i, true, []byte("POST / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 2<<20)+"\r\n\r\n"))
 		case 3:
-			ask(i, http.MethodGet, v1alpha1.BindPath, "", "")
+			ask(i, http.MethodGet, v1alpha1.BindPath+"a", "", "")
 		case 4:
-			ask(i, http.MethodPost, v1alpha1.BindPath, strings.Repeat("x", 64<<10), "{}")
+			ask(i, http.MethodPost, v1alpha1.BindPath+"a", strings.Repeat("x", 64<<10), "{}")
 		case 5:
 			ask(i, http.MethodPost, v1alpha1.GuardPath, "application/json", strings.Repeat(`{"a":`, 20_000))
 		case 6:
-			ask(i, http.MethodPost, v1alpha1.BindPath, "application/json", `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
+			ask(i, http.MethodPost, v1alpha1.BindPath+"a", "application/json", `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
 		default:
 			ask(i, http.MethodPost, "/"+strings.Repeat("z", 32<<10), "application/json", "{}")
 		}

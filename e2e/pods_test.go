@@ -220,7 +220,7 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 		require.NotEmpty(c, pods)
 		var answers []string
 		for i := range pods {
-			answer, err := w.ask(t.Context(), pods[i].Status.PodIP, review)
+			answer, err := w.ask(t.Context(), pods[i].Status.PodIP, claimKind, review)
 			require.NoError(c, err)
 			answers = append(answers, answer)
 			require.Equal(c, answers[0], answer)
@@ -250,13 +250,13 @@ func (w *world) review(claimKind string) ([]byte, error) {
 }
 
 // ask a replica as the API server does, but whoever it says that it is.
-func (w *world) ask(ctx context.Context, ip string, review []byte) (string, error) {
+func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (string, error) {
 	config, err := w.caller()
 	if err != nil {
 		return "", err
 	}
 	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1alpha1.BindPath, bytes.NewReader(review))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1alpha1.BindPath+claimKind, bytes.NewReader(review))
 	if err != nil {
 		return "", err
 	}

@@ -37,7 +37,7 @@ func FuzzBind(f *testing.F) {
 			f.Add([]byte(body))
 		}
 	}
-	for _, body := range []string{"", "null", "[]", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, wholeReview} {
+	for _, body := range []string{"", "null", "[]", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, wholeReview, asUpdate(boundToGold, "{}")} {
 		f.Add([]byte(body))
 	}
 	if !cost.Fuzzing() {

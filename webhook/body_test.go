@@ -155,6 +155,10 @@ func hostileObjects() map[string]string {
 
 func asReview(object string) string { return strings.Replace(wholeReview, wholeObject(), object, 1) }
 
+func asUpdate(before, object string) string {
+	return strings.NewReplacer(`"operation":"CREATE"`, `"operation":"UPDATE"`, `"oldObject":null`, `"oldObject":`+before).Replace(asReview(object))
+}
+
 func wholeObject() string {
 	begin := strings.Index(wholeReview, `"object":{`) + len(`"object":`)
 	return wholeReview[begin:strings.Index(wholeReview, `,"oldObject"`)]
@@ -163,21 +167,22 @@ func wholeObject() string {
 func TestReviewsCostLittle(t *testing.T) {
 	h := newHandler(io.Discard)
 	for name, object := range hostileObjects() {
-		t.Run(name, func(t *testing.T) {
-			body := asReview(object)
-			var w *httptest.ResponseRecorder
-			least := ^uint64(0)
-			for range 3 {
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				w = posted(h, body)
-				runtime.ReadMemStats(&after)
-				least = min(least, after.TotalAlloc-before.TotalAlloc)
-			}
-			assert.LessOrEqual(t, least, uint64(8*len(body)+1<<20), "We should allocate little.")
-			assert.Equal(t, http.StatusOK, w.Code, "We should answer: %s", w.Body)
-			assert.Less(t, w.Body.Len(), 16<<10, "We should be brief.")
-		})
+		for of, body := range map[string]string{"": asReview(object), "Updated": asUpdate(boundToGold, object), "Old": asUpdate(object, "{}")} {
+			t.Run(name+of, func(t *testing.T) {
+				var w *httptest.ResponseRecorder
+				least := ^uint64(0)
+				for range 3 {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					w = posted(h, body)
+					runtime.ReadMemStats(&after)
+					least = min(least, after.TotalAlloc-before.TotalAlloc)
+				}
+				assert.LessOrEqual(t, least, uint64(8*len(body)+1<<20), "We should allocate little.")
+				assert.Equal(t, http.StatusOK, w.Code, "We should answer: %s", w.Body)
+				assert.Less(t, w.Body.Len(), 16<<10, "We should be brief.")
+			})
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func ask1(t *testing.T, c net.Conn) {
 }
 
 func exchange(c net.Conn) (status int, err error) {
-	if _, err := fmt.Fprintf(c, "POST /bind HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(goodReview), goodReview); err != nil {
+	if _, err := fmt.Fprintf(c, "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(goodReview), goodReview); err != nil {
 		return 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -91,8 +91,8 @@ func TestServerServesBesideHostileConnections(t *testing.T) {
 	const most = 4
 	for name, tc := range map[string]struct{ reason, sends string }{
 		"Idle":       {"We should close a connection on which nothing comes, for one that asks.", ""},
-		"SlowHeader": {"We should close a connection whose header does not come.", "POST /bind HTTP/1.1\r\nHost: a\r\n"},
-		"SlowBody":   {"We should close a connection whose body does not come.", "POST /bind HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
+		"SlowHeader": {"We should close a connection whose header does not come.", "POST /bind/a HTTP/1.1\r\nHost: a\r\n"},
+		"SlowBody":   {"We should close a connection whose body does not come.", "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := started(t, most, false, admit)
@@ -232,7 +232,7 @@ func TestServerLimits(t *testing.T) {
 
 	address := started(t, 10, false, admit)
 	c := dial(t, address)
-	_, err := io.WriteString(c, "POST /bind HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a", 32<<10)+"\r\n\r\n")
+	_, err := io.WriteString(c, "POST /bind/a HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a", 32<<10)+"\r\n\r\n")
 	require.NoError(t, err)
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 	late := func(name string) error {
 		now := *k
 		now.Status = *status
-		if fault := selector.ReferenceFault(&now); fault != nil {
+		if fault := selector.PathsFault(&now); fault != nil {
 			return fault
 		}
 		return s.Claims.LateProblem(name)

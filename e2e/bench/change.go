@@ -170,7 +170,7 @@ func (h *held) watchFor(ctx context.Context, r *replica, config *tls.Config) (_ 
 			return nil, err
 		}
 	}
-	if v.c, err = dial(ctx, strings.TrimPrefix(r.URL, "https://"), bindPath, config); err != nil {
+	if v.c, err = dial(ctx, strings.TrimPrefix(r.URL, "https://"), config); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -203,7 +203,7 @@ func (v *visibility) close() error { return v.c.Close() }
 
 // bound is the name of the class that the claim gets.
 func (v *visibility) bound() (string, error) {
-	answer, err := ask(v.c, v.review)
+	answer, err := ask(v.c, bindPath(claimKindName(v.held.claim)), v.review)
 	if err != nil {
 		return "", err
 	}

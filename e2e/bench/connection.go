@@ -29,7 +29,7 @@ const (
 // takes as much for a request as a server takes for the answer, this a few µs.
 // Not for concurrent use.
 type connection struct {
-	authority, path string
+	authority string
 
 	tls *tls.Conn
 	// framer reads from the connection and writes to out, which is written at
@@ -54,15 +54,15 @@ type connection struct {
 }
 
 // dial an HTTP/2 server at host:port, whose certificate is for the config to
-// trust, to POST JSON to a path.
-func dial(ctx context.Context, address, path string, config *tls.Config) (*connection, error) {
+// trust, to POST JSON.
+func dial(ctx context.Context, address string, config *tls.Config) (*connection, error) {
 	config = config.Clone()
 	config.NextProtos, config.MinVersion = []string{http2.NextProtoTLS}, tls.VersionTLS13
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
 	}
-	c := &connection{authority: address, path: path, tls: conn.(*tls.Conn)}
+	c := &connection{authority: address, tls: conn.(*tls.Conn)}
 	if err := c.begin(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot speak HTTP/2 to %s: %w", address, err), c.Close())
 	}
@@ -99,9 +99,9 @@ func (c *connection) Close() error { return c.tls.Close() }
 // SetDeadline of all that follows.
 func (c *connection) SetDeadline(t time.Time) error { return c.tls.SetDeadline(t) }
 
-// Post a body and return that of the answer, which is valid until the next one.
+// Post a body to a path and return that of the answer, which is valid until the next one.
 // An answer other than 200 is an error.
-func (c *connection) Post(body []byte) ([]byte, error) {
+func (c *connection) Post(path string, body []byte) ([]byte, error) {
 	if len(body) > min(largestBody, c.send.first) {
 		return nil, fmt.Errorf("a request of %d bytes: at most %d can be sent at once", len(body), min(largestBody, c.send.first))
 	}
@@ -110,7 +110,7 @@ func (c *connection) Post(body []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := c.request(body); err != nil {
+	if err := c.request(path, body); err != nil {
 		return nil, err
 	}
 	for !c.ended {
@@ -125,7 +125,7 @@ func (c *connection) Post(body []byte) ([]byte, error) {
 }
 
 // request is sent with the headers that kube-apiserver sends.
-func (c *connection) request(body []byte) error {
+func (c *connection) request(path string, body []byte) error {
 	if c.stream == 0 {
 		c.stream = 1
 	} else {
@@ -137,7 +137,7 @@ func (c *connection) request(body []byte) error {
 	for _, f := range []hpack.HeaderField{
 		{Name: ":authority", Value: c.authority},
 		{Name: ":method", Value: http.MethodPost},
-		{Name: ":path", Value: c.path},
+		{Name: ":path", Value: path},
 		{Name: ":scheme", Value: "https"},
 		{Name: "accept", Value: "application/json, */*"},
 		{Name: "content-type", Value: "application/json"},

@@ -88,7 +88,7 @@ func startDoNothing(
 	why := errors.New("it did not answer")
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		var c *connection
-		c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), constantPath, config)
+		c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), config)
 		if c != nil {
 			why = c.Close()
 		}

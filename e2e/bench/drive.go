@@ -21,14 +21,15 @@ const slack = patience
 
 // target is a webhook, and how it is driven.
 type target struct {
-	// url is https://host:port, path what follows.
-	url, path string
-	tls       *tls.Config
+	// url is https://host:port, path what follows for a claim kind.
+	url  string
+	path func(claimKind string) string
+	tls  *tls.Config
 	// process whose CPU counts.
 	process *process
 
 	connections int
-	reviews     [][]byte
+	reviews     []poolClaim
 }
 
 // round is what came of driving a target for a while.
@@ -60,7 +61,7 @@ func (t *target) dial(ctx context.Context, n int) (_ []*connection, err error) {
 		}
 	}()
 	for i := range n {
-		c, err := dial(ctx, t.address(), t.path, t.tls)
+		c, err := dial(ctx, t.address(), t.tls)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,7 @@ func (t *target) dial(ctx context.Context, n int) (_ []*connection, err error) {
 		if err := c.SetDeadline(time.Now().Add(slack)); err != nil {
 			return nil, err
 		}
-		if err := bind(c, t.reviews[i%len(t.reviews)]); err != nil {
+		if err := t.bind(c, i); err != nil {
 			return nil, err
 		}
 	}
@@ -85,9 +86,10 @@ func closeAll(connections []*connection) error {
 
 var allowed, patched = []byte(`"allowed":true`), []byte(`"patch":"`)
 
-// bind posts a review, the answer to which is to have a patch.
-func bind(c *connection, review []byte) error {
-	body, err := c.Post(review)
+// bind posts one of the reviews, the answer to which is to have a patch.
+func (t *target) bind(c *connection, i int) error {
+	review := t.reviews[i%len(t.reviews)]
+	body, err := c.Post(t.path(review.claimKind), review.body)
 	if err != nil {
 		return fmt.Errorf("cannot ask for a class: %w", err)
 	}
@@ -106,7 +108,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 		return round{}, err
 	}
 	defer func() { _ = closeAll(connections) }()
-	l := &loop{reviews: t.reviews, took: make([][]time.Duration, len(connections))}
+	l := &loop{target: t, took: make([][]time.Duration, len(connections))}
 	for i := range connections {
 		l.took[i] = make([]time.Duration, 0, 1<<16)
 	}
@@ -161,7 +163,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 
 // loop is a drive under way.
 type loop struct {
-	reviews    [][]byte
+	target     *target
 	begin, end time.Time
 	interval   time.Duration // 0 in a closed loop
 	next       atomic.Int64
@@ -180,7 +182,7 @@ func (l *loop) run(i int, c *connection) error {
 			return nil
 		}
 		time.Sleep(time.Until(begin))
-		if err := bind(c, l.reviews[int(n)%len(l.reviews)]); err != nil {
+		if err := l.target.bind(c, int(n)); err != nil {
 			return err
 		}
 		l.took[i] = append(l.took[i], time.Since(begin))

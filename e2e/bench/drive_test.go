@@ -34,7 +34,7 @@ func TestPost(t *testing.T) {
 	address, config := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor, "We should speak HTTP/2.")
 		assert.Equal(t, uint16(tls.VersionTLS13), r.TLS.Version, "We should speak TLS 1.3.")
-		assert.Equal(t, "/bind?timeout=3s", r.URL.String())
+		assert.Equal(t, "/bind/a?timeout=3s", r.URL.String())
 		assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
@@ -45,36 +45,36 @@ func TestPost(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(w, "%d %s", len(body), body)
 	})
-	c, err := dial(t.Context(), address, "/bind?timeout=3s", config)
+	c, err := dial(t.Context(), address, config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	// Far more than the windows of the connection are in both directions.
 	for _, n := range []int{0, 1, 1600, largestBody, 40} {
 		text := strings.Repeat("x", n)
 		for range 2 + 4*receiveWindow/(n+largestBody) {
-			got, err := c.Post([]byte(text))
+			got, err := c.Post("/bind/a?timeout=3s", []byte(text))
 			require.NoError(t, err)
 			require.Equal(t, fmt.Sprintf("%d %s", n, text), string(got))
 		}
 	}
-	_, err = c.Post([]byte("bad"))
+	_, err = c.Post("/bind/a?timeout=3s", []byte("bad"))
 	require.ErrorContains(t, err, "status 418: no")
-	_, err = c.Post([]byte("good"))
+	_, err = c.Post("/bind/a?timeout=3s", []byte("good"))
 	require.NoError(t, err, "We should go on after an answer that is none of ours.")
-	_, err = c.Post(make([]byte, largestBody+1))
+	_, err = c.Post("/bind/a?timeout=3s", make([]byte, largestBody+1))
 	require.ErrorContains(t, err, "a request of 16385 bytes: at most 16384 can be sent at once")
 }
 
 func TestDialFails(t *testing.T) {
 	address, config := serve(t, func(http.ResponseWriter, *http.Request) {})
-	_, err := dial(t.Context(), address, "/", &tls.Config{ServerName: "example.com", MinVersion: tls.VersionTLS13})
+	_, err := dial(t.Context(), address, &tls.Config{ServerName: "example.com", MinVersion: tls.VersionTLS13})
 	require.ErrorContains(t, err, "certificate", "We should trust no server that we are not told to.")
 	old := httptest.NewTLSServer(http.NotFoundHandler()) // HTTP/1.1
 	t.Cleanup(old.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(old.Certificate())
 	config = &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: config.MinVersion}
-	_, err = dial(t.Context(), old.Listener.Addr().String(), "/", config)
+	_, err = dial(t.Context(), old.Listener.Addr().String(), config)
 	require.Error(t, err, "We should speak to no server that does not speak HTTP/2.")
 }
 
@@ -85,8 +85,8 @@ func driven(t *testing.T, handler http.HandlerFunc) *target {
 	t.Helper()
 	address, config := serve(t, handler)
 	return &target{
-		url: "https://" + address, path: "/bind", tls: config, process: &process{os.Getpid()},
-		connections: 3, reviews: [][]byte{[]byte("a"), []byte("b"), []byte("c"), []byte("d")},
+		url: "https://" + address, path: bindPath, tls: config, process: &process{os.Getpid()},
+		connections: 3, reviews: []poolClaim{{"", []byte("a")}, {"", []byte("b")}, {"", []byte("c")}, {"", []byte("d")}},
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 )
 
 // bindPath is classbind's, with the time that kube-apiserver adds to it.
-var bindPath = fmt.Sprintf("%s?timeout=%ds", v1alpha1.BindPath, v1alpha1.WebhookTimeoutSeconds)
+func bindPath(claimKind string) string {
+	return fmt.Sprintf("%s%s?timeout=%ds", v1alpha1.BindPath, claimKind, v1alpha1.WebhookTimeoutSeconds)
+}
 
 // freeClaim is of a kind that nobody registers; the webhooks of constantClaim and
 // alikeClaim do nothing.
@@ -36,7 +38,7 @@ type many struct {
 	kinds    kinds
 	replica  *replica
 	trusted  *tls.Config // classbind
-	reviews  [][]byte
+	reviews  []poolClaim
 }
 
 // startMany returns once classbind knows all of the classes.
@@ -84,7 +86,7 @@ func (m *many) startReplica(ctx context.Context, flags ...string) error {
 	if m.trusted, err = m.trust(ctx); err != nil {
 		return err
 	}
-	c, err := dial(ctx, m.bound().address(), bindPath, m.trusted)
+	c, err := dial(ctx, m.bound().address(), m.trusted)
 	if err != nil {
 		return err
 	}
@@ -93,12 +95,12 @@ func (m *many) startReplica(ctx context.Context, flags ...string) error {
 		return err
 	}
 	for _, review := range m.reviews {
-		answer, err := ask(c, review)
+		answer, err := ask(c, bindPath(review.claimKind), review.body)
 		if err != nil {
 			return err
 		}
 		if got, want := answer.AuditAnnotations["candidates"], strconv.Itoa(m.settings.Matches); got != want {
-			return fmt.Errorf("a claim has %q classes to choose from, not %s: %s", got, want, review)
+			return fmt.Errorf("a claim has %q classes to choose from, not %s: %s", got, want, review.body)
 		}
 	}
 	return nil
@@ -125,8 +127,8 @@ func (m *many) bound() *target {
 }
 
 // ask posts a review and reads the answer, which is to have a patch.
-func ask(c *connection, review []byte) (*admissionv1.AdmissionResponse, error) {
-	body, err := c.Post(review)
+func ask(c *connection, path string, review []byte) (*admissionv1.AdmissionResponse, error) {
+	body, err := c.Post(path, review)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask for a class: %w", err)
 	}

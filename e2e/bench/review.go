@@ -83,16 +83,27 @@ func review(kind, name string, selector map[string]string, dryRun bool) ([]byte,
 	return body.Bytes(), err
 }
 
+// poolClaim is the review of a claim, and the name of its ClaimKind.
+type poolClaim struct {
+	claimKind string
+	body      []byte
+}
+
+// claimKindName is that of a kind of claim.
+func claimKindName(kind string) string { return plural(kind) + "." + group }
+
 // reviews of claims of all kinds in turn, each of which asks for another pool of
 // so many.
-func reviews(kinds []string, n, pools int) ([][]byte, error) {
-	all := make([][]byte, n)
+func reviews(kinds []string, n, pools int) ([]poolClaim, error) {
+	all := make([]poolClaim, n)
 	for i := range all {
-		var err error
+		kind := kinds[i%len(kinds)]
 		// The step has no factor in common with the usual numbers of pools, which has claims ask for pools all over.
-		if all[i], err = poolReview(kinds[i%len(kinds)], fmt.Sprintf("orders-%05d", i), i*37%pools); err != nil {
+		body, err := poolReview(kind, fmt.Sprintf("orders-%05d", i), i*37%pools)
+		if err != nil {
 			return nil, fmt.Errorf("cannot encode a review: %w", err)
 		}
+		all[i] = poolClaim{claimKindName(kind), body}
 	}
 	return all, nil
 }

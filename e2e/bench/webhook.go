@@ -91,7 +91,7 @@ func (m *many) webhook(ctx context.Context, doNothingCommand string) (_ *Webhook
 	bound := m.bound()
 	w := &Webhook{
 		Classes: m.settings.Classes, ClassKinds: m.settings.ClassKinds, ClaimKinds: m.settings.ClaimKinds, Matches: m.settings.Matches,
-		ReviewBytes: len(m.reviews[0]),
+		ReviewBytes: len(m.reviews[0].body),
 	}
 	if w.DoNothingAnswerBytes, w.ClassbindAnswerBytes, err = sameAnswers(ctx, nothing, bound); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (m *many) interleave(ctx context.Context, what string, targets []*target, n
 
 // startConstant starts a webhook that does nothing, with the answer of classbind.
 func (m *many) startConstant(ctx context.Context, command string, flags ...string) (*doNothing, error) {
-	c, err := dial(ctx, m.bound().address(), bindPath, m.trusted)
+	c, err := dial(ctx, m.bound().address(), m.trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (m *many) startConstant(ctx context.Context, command string, flags ...strin
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
-	answer, err := ask(c, m.reviews[0])
+	answer, err := ask(c, bindPath(m.reviews[0].claimKind), m.reviews[0].body)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (m *many) constant(d *doNothing) (*target, error) {
 		return nil, err
 	}
 	t := m.bound()
-	t.url, t.path, t.tls, t.process = d.url, fmt.Sprintf("%s?timeout=3s", constantPath), config, &d.process
+	t.url, t.path, t.tls, t.process = d.url, func(string) string { return constantPath + "?timeout=3s" }, config, &d.process
 	return t, nil
 }
 
@@ -218,7 +218,7 @@ func sameAnswers(ctx context.Context, targets ...*target) (int, int, error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		body, err := connections[0].Post(t.reviews[0])
+		body, err := connections[0].Post(t.path(t.reviews[0].claimKind), t.reviews[0].body)
 		if err == nil {
 			sizes[i] = len(body)
 			answer := admissionv1.AdmissionReview{}

@@ -31,7 +31,7 @@ func healthy(now time.Time) map[string]samples {
 func stranger(series map[string]samples) {
 	aMinute := func(scrape int) float64 { return float64(scrape / 2) }
 	const ours = `namespace="classbind-system", job="classbind", pod="a"`
-	for _, webhook := range []string{"/bind", "/guard"} {
+	for _, webhook := range []string{"/bind/{name}", "/guard"} {
 		for _, code := range []string{"200", "400", "403", "404", "405", "413", "415", "429", "500", "503"} {
 			series[`controller_runtime_webhook_requests_total{`+ours+`, webhook="`+webhook+`", code="`+code+`"}`] = aMinute
 		}

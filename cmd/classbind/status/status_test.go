@@ -330,6 +330,14 @@ func TestStatus(t *testing.T) {
 				"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds.example.org is not refused: it has no entry",
 			},
 		},
+		"OtherOrder": {
+			reason: "We should say that an entry is in the configuration of the other order.",
+			change: func(w *world) { w.claimKind.Spec.Order = v1alpha1.OrderFirst },
+			want: []string{
+				"webhook entries: mutatingwebhookconfigurations/00-classbind: claims of databases.example.org are bound in the order of the other configuration, which has the entry",
+				"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry databases.example.org.bind.classbind.io is of no kind that is registered for it",
+			},
+		},
 		"ConfigurationGone": {
 			reason: "We should say that a webhook configuration is not there.",
 			change: func(w *world) { w.classes.Name = "others" },
