@@ -36,6 +36,7 @@ type ClaimKind struct {
 	Tally *Tally
 
 	reach
+	reserved
 	// fault of the registration, whatever its classes; nil if there is none.
 	fault         *Fault
 	form          *referenceForm
@@ -71,6 +72,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Watched:    WatchesClaims(k),
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
+		reserved:   reservedBy(k),
 		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
 		form:       formOf(k.Spec.Reference.Form),
 		classRef:   k.Spec.Reference.Place().Names(),
