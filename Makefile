@@ -9,6 +9,7 @@ E2E := cd e2e && CGO_ENABLED=0
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
+CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
 # IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
 CONTAINER_ENGINE ?= docker
@@ -62,6 +63,7 @@ lint: ## Lint all modules
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	$(CRDS_MODULE) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane
@@ -76,9 +78,11 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
+	cd e2e/crds && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' SECURITY.md
 	$(MAKE) lint unit promql
 
+# CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,25 +87,60 @@ spec:
 		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
 	})
 
-	t.Run("KindPruned", func(t *testing.T) {
+	// A store reference as external-secrets has it: without a group, of two kinds.
+	store := func(group string) string {
+		return strings.Replace(fmt.Sprintf(crd, group, "storeRef"), "apiVersion: {type: string}, kind: {type: string}", "kind: {type: string, enum: [Store, ClusterStore]}", 1)
+	}
+	for form, detail := range map[string]string{
+		"ObjectReference":    "the API server would remove fields of the reference to its class: reference.form ObjectReference: the schema has no field .spec.storeRef.apiVersion",
+		"GroupKindReference": "the API server would remove fields of the reference to its class: reference.form GroupKindReference: the schema has no field .spec.storeRef.group",
+		"Name":               "no claim is bound: reference.form Name: must be of type string, and is of type object: .spec.storeRef",
+	} {
+		t.Run("WrongForm/"+form, func(t *testing.T) {
+			t.Parallel()
+			group := strings.ToLower(form) + ".test"
+			kind, stores, clusterStores := "claims."+group, "stores."+group, "clusterstores."+group
+			w.resources(t, "Store "+stores+" Namespaced", "ClusterStore "+clusterStores+" Cluster")
+			w.apply(t, store(group))
+			w.awaitCRDs(t, kind)
+			w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
+				classKind(stores, "{claimKinds: ["+kind+"]}")+classKind(clusterStores, "{claimKinds: ["+kind+"]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
+			w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				_, _, err := w.create(t, claim(group, "lost"), client.DryRunAll)
+				require.ErrorContains(c, err, "set spec.reference.form to KindReference")
+			}, patience, 50*time.Millisecond, "We should not let a claim be created whose reference would name another store than the one that was drawn.")
+
+			w.apply(t, claimKind(kind, "{reference: {path: .spec.storeRef, form: KindReference}}"))
+			w.awaitClaims(t, kind)
+			w.awaitClasses(t, stores, 1)
+			w.awaitClasses(t, clusterStores, 1)
+			for at, want := range map[string]string{"here": "Store/near", "sea": "ClusterStore/far"} {
+				require.EventuallyWithT(t, func(c *assert.CollectT) {
+					bound, _, err := w.create(t, strings.ReplaceAll(claim(group, "at-"+at), "{}", "{matchLabels: {at: "+at+"}}"), client.DryRunAll)
+					require.NoError(c, err)
+					reference, _, _ := unstructured.NestedStringMap(bound.Object, "spec", "storeRef")
+					require.Equal(c, want, reference["kind"]+"/"+reference["name"])
+				}, patience, 50*time.Millisecond, "We should have proposed a form that fits, and tell kinds apart by it.")
+			}
+		})
+	}
+
+	t.Run("ListOnTheWay", func(t *testing.T) {
 		t.Parallel()
-		const group, kind = "kindless.test", "claims.kindless.test"
-		w.resources(t, "Class classes.kindless.test Cluster", "Other others.kindless.test Cluster")
-		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}, ", "", 1))
+		const group, kind = "list.test", "claims.list.test"
+		w.resources(t, "Class classes.list.test Cluster")
+		list := strings.NewReplacer("requests: {type: object,", "requests: {type: array, items: {type: object,", "name: {type: string}}}", "name: {type: string}}}}")
+		w.apply(t, list.Replace(fmt.Sprintf(crd, group, "requests")))
 		w.awaitCRDs(t, kind)
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+
-			classKind("classes.kindless.test", "{claimKinds: [claims.kindless.test]}")+claimKind(kind, "{}"))
-		w.awaitClasses(t, "classes.kindless.test", 1)
-		w.awaitClaims(t, kind)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "claims are offered the classes of one class kind")
-		w.apply(t, classKind("others.kindless.test", "{claimKinds: [claims.kindless.test]}"))
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.kindless.test", v1alpha1.ReasonAmbiguousReference)
-		for i := range 5 {
-			bound, _, err := w.create(t, claim(group, fmt.Sprintf("bound-%d", i)), client.DryRunAll)
-			require.NoError(t, err)
-			name, _, _ := unstructured.NestedString(bound.Object, "spec", "classRef", "name")
-			assert.Equal(t, "only", name, "We should not have a newcomer stop or take the claims of others.")
-		}
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.list.test", "{claimKinds: [claims.list.test]}")+
+			claimKind(kind, "{reference: {path: .spec.requests.name, form: Name}}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonPathsInvalid)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: a path cannot lead through a list, such as .spec.requests")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, claim(group, "listed"), client.DryRunAll)
+			require.ErrorContains(c, err, "a path cannot lead through a list, such as .spec.requests")
+		}, patience, 50*time.Millisecond, "We should say what is wrong, and write nothing that the API server refuses.")
 	})
 
 	t.Run("StoredVersion", func(t *testing.T) {
@@ -113,37 +149,62 @@ spec:
 		w.resources(t, "Class classes.versions.test Cluster")
 		first := fmt.Sprintf(crd, group, "classRef")
 		_, version, _ := strings.Cut(first, "  versions:\n")
-		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false", "classRef: {", "other: {").Replace(version)
-		w.apply(t, first+second)
+		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false")
+		w.apply(t, first+strings.ReplaceAll(second.Replace(version), "classRef: {", "other: {"))
 		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
-		w.awaitClasses(t, "classes.versions.test", 1)
-		w.awaitClaims(t, kind)
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonPathsInvalid)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
+
+		w.apply(t, first+second.Replace(version))
+		w.awaitClaims(t, kind)
+		w.awaitClasses(t, "classes.versions.test", 1)
 		bound, _, err := w.create(t, claim(group, "stored"))
 		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims that are stored with their reference.")
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims once the version that is read has the reference.")
 	})
 
 	t.Run("ReferenceRefused", func(t *testing.T) {
 		t.Parallel()
-		const group, kind = "require.test", "claims.require.test"
-		w.resources(t, "Class classes.require.test Cluster")
-		strict := strings.Replace(fmt.Sprintf(crd, group, "classRef"), "apiVersion: {type: string}, kind: {type: string}", "apiVersion: {type: string}, group: {type: string}, kind: {type: string, enum: [Other]}", 1)
-		strict = strings.Replace(strict, "classRef: {", "classRef: {required: [group, kind, name], ", 1)
-		w.apply(t, strict)
+		const group, kind = "refuse.test", "claims.refuse.test"
+		w.resources(t, "Class classes.refuse.test Cluster", "Other others.refuse.test Cluster")
+		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
 		w.awaitCRDs(t, kind)
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{}"))
-		w.awaitClasses(t, "classes.require.test", 1)
+		w.apply(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
+			classKind("classes.refuse.test", "{claimKinds: [claims.refuse.test]}")+classKind("others.refuse.test", "{claimKinds: [claims.refuse.test]}")+claimKind(kind, "{}"))
+		w.awaitClasses(t, "classes.refuse.test", 1)
+		w.awaitClasses(t, "others.refuse.test", 1)
 		w.awaitClaims(t, kind)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
-			`reference.form ObjectReference: the schema requires .spec.classRef.group, which the reference to a class of "classes.require.test" does not have; `+
-				`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
+			`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, claim(group, "refused"), client.DryRunAll)
-			require.ErrorContains(c, err, "spec.classRef.group: Required value")
+			_, _, err := w.create(t, strings.ReplaceAll(claim(group, "refused"), "{}", "{matchLabels: {of: class}}"), client.DryRunAll)
 			require.ErrorContains(c, err, `spec.classRef.kind: Unsupported value: "Class"`)
 		}, patience, 50*time.Millisecond, "We should be right.")
+		bound, _, err := w.create(t, strings.ReplaceAll(claim(group, "bound"), "{}", "{matchLabels: {of: other}}"))
+		require.NoError(t, err)
+		assert.Equal(t, "Other/taken", classOf(bound), "We should not have one class kind stop the claims that another serves.")
+	})
+
+	t.Run("Required", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "require.test", "claims.require.test"
+		w.resources(t, "Class classes.require.test Cluster")
+		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
+		w.awaitCRDs(t, kind)
+		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
+		w.awaitClaims(t, kind)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, warnings, err := w.create(t, claim(group, "unbound"), client.DryRunAll)
+			require.True(c, apierrors.IsForbidden(err), "%v", err)
+			require.ErrorContains(c, err, "create or label a class; the schema of its kind requires .spec.classRef")
+			require.NotContains(c, err.Error(), "Required value")
+			require.Empty(c, warnings)
+		}, patience, 50*time.Millisecond, "We should refuse the claim ourselves, and say what helps.")
+		w.apply(t, class(group, "Class", "only", ""))
+		bound, _, err := w.create(t, claim(group, "bound"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should have given the right advice.")
 	})
 
 	t.Run("ReferenceRemoved", func(t *testing.T) {

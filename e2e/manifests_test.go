@@ -103,8 +103,14 @@ func (w *world) overlay(t *testing.T, installation string, components ...string)
 // rendered are the objects of a folder.
 func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
+	return objectsOf(t, w.kubectl(t, "kustomize", dir))
+}
+
+// objectsOf a YAML stream.
+func objectsOf(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
 	var objects []*unstructured.Unstructured
-	for document := range strings.SplitSeq(w.kubectl(t, "kustomize", dir), "\n---\n") {
+	for document := range strings.SplitSeq(text, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 		objects = append(objects, object)

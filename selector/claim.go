@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,8 +29,6 @@ type ClaimKind struct {
 	BindLater bool
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
-	// KindPruned says that references are stored without the kind of their class.
-	KindPruned bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
 	// Tally counts the claims by class, where they are watched. Nil counts none.
@@ -43,6 +42,7 @@ type ClaimKind struct {
 	classRef      path
 	selector      path
 	selectorField *field.Path
+	required      []bool // by the schema of the claims, of the fields that lead to classRef and the name in it
 	settledBy     []path
 	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
@@ -57,6 +57,10 @@ type ClaimKind struct {
 	emptyIsUnset bool
 	// needsParent says that a claim without the parent of the reference is left alone.
 	needsParent bool
+	// allowsUnbind says that an update may remove the reference.
+	allowsUnbind bool
+	// referencePlan reads the whole reference.
+	referencePlan *readPlan
 }
 
 // NewClaimKind compiles a ClaimKind.
@@ -73,12 +77,11 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
 		reserved:   reservedBy(k),
-		fault:      cmp.Or(unknownValue(k), ReferenceFault(k)),
+		fault:      cmp.Or(unknownValue(k), PathsFault(k)),
 		form:       formOf(k.Spec.Reference.Form),
 		classRef:   k.Spec.Reference.Place().Names(),
 		selector:   newPath(k.Spec.ClassSelector.Path),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
-		KindPruned: KindPruned(k),
 	}
 	c.Strategy.Name = strategy
 	if c.Strategy.remember != nil {
@@ -93,8 +96,16 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for _, p := range k.Spec.SettledBy() {
 		c.settledBy = append(c.settledBy, p.Names())
 	}
+	for last := c.classRef.below("name"); len(c.required) < len(last); {
+		at := v1alpha1.FieldPath("." + last[:len(c.required)+1].String())
+		c.required = append(c.required, slices.Contains(k.Status.Required, at))
+	}
 	c.compileFilters()
 	c.plan = c.newReadPlan()
+	c.allowsUnbind = k.Spec.OnUnbind == v1alpha1.AllowUnbind
+	whole := &readPlan{}
+	whole.add(c.classRef, asWhole, v1alpha1.MaxReviewBytes)
+	c.referencePlan = whole.compiled(0)
 	return c
 }
 

@@ -21,6 +21,8 @@ func FuzzClaimKind(f *testing.F) {
 		`{}`, `null`, `{"reference":{"path":".spec.classRef","form":"ObjectReference"},"classSelector":{"path":".spec.classSelector"},"skipIfSet":[{"path":".spec.resourceRef"}],"strategy":"WeightedRandom","seed":"Claim","whenUnmatched":"Admit"}`,
 		`{"reference":{"path":".","form":"Name"},"classSelector":{"path":""},"strategy":"RoundRobin"}`, `{"reference":{"path":".spec.a.b.c"},"skipIfSet":[{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}],"strategy":"LeastClaims","whenUnmatched":"BindLater"}`,
 		`{"reference":{"form":"TypedLocalObjectReference"},"strategy":"HighestWeight","whenUnmatched":"Deny","seed":"Request"}`, `{"reference":{"form":"LocalObjectReference"},"strategy":"Random"}`,
+		`{"reference":{"label":"a.b/c","form":"Name"},"whenNoSelector":"Any"}`, `{"reference":{"annotation":"d","form":"Name","emptyIsUnset":true},"classSelector":{"annotation":"a.b"}}`,
+		`{"reference":{"path":".spec.a","emptyIsUnset":true}}`, `{"reference":{"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`, `{"whenNoSelector":"LeaveAlone"}`, `{"whenNoSelector":"Never"}`, `{"reference":{"whenParentAbsent":"Ask"}}`,
 		`{"reference":{"form":"Later"},"strategy":"Random"}`, `{"strategy":"External"}`, `{"strategy":"Random","whenUnmatched":"Ask"}`, `{"strategy":"Random","seed":"Lunar"}`, `{"classNamespaces":{"from":"Selector"}}`, `{"failurePolicy":"Retry"}`, `{"reference":{"path":".spec.c.\"x\u0000<"}}`,
 	} {
 		f.Add([]byte(spec), claim, byte(2))
@@ -78,8 +80,11 @@ func FuzzClaimKind(f *testing.F) {
 	})
 }
 
-// pathPattern is that of the schema.
-var pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
+// pathPattern and keyPattern are those of the schema.
+var (
+	pathPattern = regexp.MustCompile(`^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$`)
+	keyPattern  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+)
 
 // knownValues says whether this release knows all values of the enums. An absent value
 // is the default.
@@ -89,6 +94,8 @@ func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 	return (form || s.Reference.Form == "") && (strategy || s.Strategy == "") &&
 		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
 		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&
+		slices.Contains([]v1alpha1.WhenNoSelector{"", v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone}, s.WhenNoSelector) &&
+		slices.Contains([]v1alpha1.WhenParentAbsent{"", v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone}, s.Reference.WhenParentAbsent) &&
 		slices.Contains([]v1alpha1.ClassNamespacesFrom{"", v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames}, s.ClassNamespaces.From) &&
 		slices.Contains([]v1alpha1.FailurePolicy{"", v1alpha1.Fail, v1alpha1.Ignore}, s.FailurePolicy)
 }
@@ -96,5 +103,7 @@ func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 // admissible says whether the schema allows the path of the reference: only then is it
 // sure to fit into a patch.
 func admissible(s *v1alpha1.ClaimKindSpec) bool {
-	return pathPattern.MatchString(string(s.Reference.Path)) && pathPattern.MatchString(string(s.ClassSelector.Path))
+	place := s.Reference.Place()
+	key := (place.Path == "" && s.Reference.Form == v1alpha1.Name) && keyPattern.MatchString(string(place.Label+place.Annotation))
+	return (key || place.Label+place.Annotation == "" && pathPattern.MatchString(string(place.Path))) && pathPattern.MatchString(string(s.ClassSelector.Path))
 }

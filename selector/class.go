@@ -104,8 +104,9 @@ type Class struct {
 	// counts as false.
 	MarkErr *field.Error
 
-	// kindless is the place by which a reference without a kind finds the class.
-	kindless uint64
+	// groupless is the place by which a reference that names the Kind alone finds the class,
+	// and kindless that for one that names neither group nor Kind.
+	groupless, kindless uint64
 }
 
 // NewClass reads a class of this kind. The content is the whole object; a kind that
@@ -136,6 +137,7 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	// The version is left out, so that a new preferred version moves no claim.
 	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.groupless = placeOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = placeOf("", "", c.Namespace, c.Name)
 	return c
 }

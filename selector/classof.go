@@ -15,15 +15,12 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 	}
 	for _, s := range classes {
 		kind := s.Kind.GroupVersionKind
-		if k.form.namesKind && (kind.Group != to.group || kind.Kind != to.kind) {
+		if k.form.namesKind == groupAndKind && kind.Group != to.group || k.form.namesKind != noKind && kind.Kind != to.kind {
 			continue
 		}
 		in := ""
-		switch {
-		case s.Kind.Namespaced && k.form.namesNamespace:
-			in = to.namespace
-		case s.Kind.Namespaced:
-			in = k.looksIn(namespace)
+		if s.Kind.Namespaced {
+			in = cmp.Or(to.namespace, k.looksIn(namespace))
 		}
 		if class := s.find(className{in, to.name}); class != nil {
 			return class, ""

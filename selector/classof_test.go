@@ -35,6 +35,9 @@ func TestClassOf(t *testing.T) {
 		"Namespace":             {"We should look in the namespace of the reference.", v1alpha1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Near", "namespace": "other", "name": "near"}, "nears.example.org/other/near", false},
 		"ClusterScoped":         {"We should find a class without a namespace in whatever version.", v1alpha1.ObjectReference, nil, object{"apiVersion": "example.org/v1beta1", "kind": "Gold", "name": "gold"}, "", true},
 		"ClusterScopedAndGone":  {"We should name a class without a namespace.", v1alpha1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "silver"}, "golds.example.org/silver", false},
+		"KindAlone":             {"We should find a class by its Kind and name.", v1alpha1.KindReference, nil, object{"kind": "Near", "name": "near"}, "", true},
+		"OtherKindAlone":        {"We should miss a class that is there in another Kind alone.", v1alpha1.KindReference, nil, object{"kind": "Gold", "name": "near"}, "golds.example.org/near", false},
+		"NoNamespaceStored":     {"We should look in the claim's namespace where the reference has none.", v1alpha1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Near", "name": "near"}, "", true},
 		"KindThatIsNotKnown":    {"We should say nothing of a kind that we do not know.", v1alpha1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Iron", "name": "gold"}, "", false},
 		"ReferenceOfOtherShape": {"We should say nothing of a reference that names no class.", v1alpha1.ObjectReference, nil, "gold", "", false},
 	} {

@@ -85,6 +85,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
+	if err == nil && decision.Class == nil && mode != Later { // A claim that waits is stored without.
+		decision.Lacks = view.Kind.lacks(in.Parents)
+	}
 	return decision, err
 }
 
@@ -222,6 +225,9 @@ type Decision struct {
 	Claim Intake
 	// Class is nil if the claim is unmatched.
 	Class *Class
+	// Lacks is the field that the schema requires of a claim, and that this one goes without
+	// because it gets no class. It is empty if there is none.
+	Lacks string
 	// Candidates is how many classes the filters left.
 	Candidates int
 	// Dropped counts the classes that the claim asked for and the filters dropped, and
@@ -244,6 +250,12 @@ func (d *Decision) forgetDraw() {
 // Drawn says whether there was a draw, with or without a candidate.
 func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
+}
+
+// Denied says that the claim gets no class, and is not to be created without: its kind says
+// so, or the API server would refuse it with less to say.
+func (d *Decision) Denied() bool {
+	return d.Drawn() && d.Class == nil && (d.View.Kind.Deny || d.Lacks != "")
 }
 
 // asks is what the claim asks for: nil is the default class.

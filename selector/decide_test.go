@@ -2,10 +2,12 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -84,6 +86,49 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestLacks refuses a claim that would be stored without what its schema requires.
+func TestLacks(t *testing.T) {
+	bindLater := func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.BindLater }
+	for name, tc := range map[string]struct {
+		reason   string
+		required []v1alpha1.FieldPath
+		change   func(*v1alpha1.ClaimKind)
+		claim    string
+		mode     Mode
+		want     string
+		denied   bool
+		warning  string
+	}{
+		"Reference":     {reason: "We should refuse a claim without a reference that is required.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef", ".spec.classRef.name"}, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
+		"BindLater":     {reason: "We should not say that it will be bound.", required: []v1alpha1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
+		"Parent":        {reason: "We should name the first field that is absent.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef"}, claim: "{}", want: ".spec", denied: true, warning: "; the schema of its kind requires .spec"},
+		"ParentMayLack": {reason: "We should admit a claim that lacks a parent of what is required, which may lack.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "{}"},
+		"Optional":      {reason: "We should admit a claim whose reference may lack.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef.name"}, claim: "spec: {}"},
+		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Deny }, claim: "spec: {}", denied: true},
+		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
+		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
+		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1alpha1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class is marked default"},
+		"DryRun":        {reason: "We should refuse a dry run as well.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
+		"Explain":       {reason: "We should explain the same.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Status.Required = tc.required
+			if tc.change != nil {
+				tc.change(k)
+			}
+			view := newView(NewClaimKind(k), []*Classes{manyClasses("as.example.org", 1, 1)})
+			d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, d.Lacks, tc.reason)
+			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
+			if tc.warning != "" {
+				assert.Regexp(t, regexp.QuoteMeta(tc.warning)+"$", d.Warning(), tc.reason)
+			}
+		})
+	}
+}
+
 func TestViewDefaults(t *testing.T) {
 	kind := newKind("cloudsqlinstanceclasses.database.gcp.crossplane.io", "CloudSQLInstanceClass")
 	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, []*Class{
@@ -105,8 +150,10 @@ func TestViewLeavesOut(t *testing.T) {
 		reason  string
 		format  v1alpha1.ReferenceForm
 		created map[string]metav1.Time
-		want    []string // the class kinds that are offered
-		why     string   // why it is that one
+		kinds   map[string]string // where it is not Class
+		want    []string          // the class kinds that are offered
+		why     string            // why it is the first of them
+		forms   string            // that would help
 	}{
 		"ReferenceNamesTheKind": {
 			reason: "We should offer several class kinds where the reference can tell them apart",
@@ -119,12 +166,26 @@ func TestViewLeavesOut(t *testing.T) {
 		"Newcomer": {
 			reason: "We should go on offering the class kind that was registered first, whatever its name",
 			format: v1alpha1.Name, created: map[string]metav1.Time{as: late, bs: early, cs: late}, want: []string{bs},
-			why: "was registered first",
+			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"Together": {
 			reason: "We should have the same order in each replica where two were registered in one second",
 			format: v1alpha1.LocalObjectReference, created: map[string]metav1.Time{bs: early, as: early}, want: []string{as},
-			why: "was registered at the same time, and comes first by name",
+			why: "was registered at the same time, and comes first by name", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		},
+		"KindsAlone": {
+			reason: "We should offer class kinds that the Kind tells apart",
+			format: v1alpha1.KindReference, created: map[string]metav1.Time{as: early, bs: late}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
+		},
+		"SameKind": {
+			reason: "We should offer the first of those with the same Kind, and all others",
+			format: v1alpha1.KindReference, created: map[string]metav1.Time{as: late, bs: early, cs: late}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{bs, cs},
+			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		},
+		"OtherKinds": {
+			reason: "We should advise the Kind where that is enough",
+			format: v1alpha1.NamespacedReference, created: map[string]metav1.Time{as: early, bs: late}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
+			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
 	}
 	for name, tc := range cases {
@@ -133,7 +194,7 @@ func TestViewLeavesOut(t *testing.T) {
 			k.Spec.Reference.Form = tc.format
 			var all []*Classes
 			for name, created := range tc.created {
-				kind := newKind(name, "Class")
+				kind := newKind(name, cmp.Or(tc.kinds[name], "Class"))
 				kind.Created = created.Time
 				all = append(all, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
 			}
@@ -151,8 +212,8 @@ func TestViewLeavesOut(t *testing.T) {
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
 				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which %s: "+
-					"set spec.reference.form of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it",
-					leftOut.Name, k.Name, tc.format, tc.want[0], tc.why), fault.Text)
+					"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
+					leftOut.Name, k.Name, tc.format, tc.want[0], tc.why, tc.forms), fault.Text)
 			}
 			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
 		})

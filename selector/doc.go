@@ -5,10 +5,13 @@
 // # What a claim gets
 //
 //	the claim                                  the outcome
-//	has a class reference, or a skipIfSet path Untouched: classbind does not bind it
+//	has a class reference, or a skipIfSet      Untouched: classbind does not bind it
+//	lacks a parent or a selector, where its    the same
+//	  kind leaves such claims alone
 //	selector with labels and/or expressions    one of the classes, of every class kind, that match all of it
 //	selector {}                                one of all classes
-//	no selector                                one of the classes marked default, of its own namespace or else of all
+//	no selector                                one of the classes marked default, of its own namespace or else of all;
+//	                                           one of all classes, where its kind says so
 //	malformed selector                         an error that names the field
 //
 // If a class kind is namespaced, a claim is offered the classes of the namespaces that
@@ -16,7 +19,9 @@
 // claim's author may read, names or counts the others.
 //
 // A field that is null counts as absent, and any other value as set: the empty
-// storageClassName of a PersistentVolumeClaim says that it wants no class.
+// storageClassName of a PersistentVolumeClaim says that it wants no class. Where the kind
+// says so, an empty reference counts as absent, and what is [Given] of it drops the classes
+// that do not agree.
 //
 // The [filters] drop some of these candidates, in their order. Then:
 //

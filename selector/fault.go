@@ -13,38 +13,27 @@ type Fault struct{ Reason, Text string }
 
 func (f *Fault) Error() string { return f.Text }
 
-// Exclusive says that the claims of the kind take classes of one class kind alone: their
-// reference does not name the kind, or is stored without it.
-func (k *ClaimKind) Exclusive() bool { return !k.form.namesKind || k.KindPruned }
-
 // FaultOf a class kind is why its classes are left out, nil if they are not.
 func (v *View) FaultOf(classKind string) *Fault {
 	i := slices.IndexFunc(v.LeftOut, func(k *ClassKind) bool { return k.Name == classKind })
 	if i < 0 {
 		return nil
 	}
+	kind, first := v.LeftOut[i], v.insteadOf(v.LeftOut[i])
 	why := "which was registered first"
-	if v.LeftOut[i].Created.Equal(v.Classes[0].Kind.Created) {
+	if kind.Created.Equal(first.Created) {
 		why = "which was registered at the same time, and comes first by name"
 	}
-	reference := fmt.Sprintf("a reference of the form %s", v.Kind.form.name)
-	remedy := "set spec.reference.form of the ClaimKind to " + strings.Join(formsThatNameKinds(), " or ")
-	if v.Kind.form.namesKind {
-		reference = "a reference that is stored without its kind"
-		remedy = "correct spec.reference.form of the ClaimKind or the schema of its claims"
-	}
-	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
-		"the classes of %q are not offered to claims of %q: %s cannot tell them from those of %q, %s: %s, or let one class kind serve it",
-		classKind, v.Kind.Name, reference, v.Classes[0].Kind.Name, why, remedy)}
-}
-
-func formsThatNameKinds() (names []string) {
+	var forms []string
 	for _, f := range referenceForms {
-		if f.namesKind {
-			names = append(names, string(f.name))
+		if !f.confuses(kind, first) {
+			forms = append(forms, string(f.name))
 		}
 	}
-	return names
+	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
+		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, %s: "+
+			"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
+		classKind, v.Kind.Name, v.Kind.form.name, first.Name, why, strings.Join(forms, ", "))}
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not

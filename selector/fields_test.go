@@ -118,6 +118,8 @@ func FuzzDecode(f *testing.F) {
 		`{"spec":{"template":{"class":{"kind":"Gold","apiVersion":"v1/a","name":"a"}}},"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}`,
 		`{"metadata":{"generateName":"a","deletionTimestamp":"b","annotations":{"classbind.io/class-selector":"tier in (gold)"}}}`,
 		`{"spec":{"classSelector":{"matchLabels":{"a":8}}},"selector":{"matchLabels":{"a":1.5}}}`, `{"spec":{"source":"a","resourceRef":1}}`,
+		`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"a"},"annotations":{"example.org/class":"","kubernetes.io/ingress.class":null}},"spec":{"className":""}}`,
+		`{"spec":{"ref":{"name":"","kind":5,"apiVersion":"v1"},"topology":{"classRef":{}}}}`, `{"spec":{"ref":{"name":[],"namespace":"a"},"topology":1}}`,
 		`{"sp\u0065c":{"classRef":"\ud800"},"spec":{"classSelector":{}}}`, `{"spec":{"a":1,"a":2,"classRef":1,"classRef":null}}`, `{"selector":-0,"spec":1E2}`,
 	} {
 		f.Add([]byte(claim))
@@ -126,7 +128,13 @@ func FuzzDecode(f *testing.F) {
 	other.Spec.Reference = v1alpha1.Reference{Path: ".spec.template.class", Form: v1alpha1.TypedLocalObjectReference}
 	other.Spec.ClassSelector.Path = ".selector"
 	other.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
-	kinds := []*ClaimKind{NewClaimKind(postgres()), NewClaimKind(other)}
+	kinds := []*ClaimKind{
+		NewClaimKind(postgres()), NewClaimKind(other), kindOf(byLabel), kindOf(byAnnotation), kindOf(byName), kindOf(byObject), kindOf(belowTopology),
+		kindOf(func(s *v1alpha1.ClaimKindSpec) {
+			s.WhenNoSelector, s.ClassSelector.Annotation = v1alpha1.NoSelectorLeaveAlone, "example.org/class"
+			s.SkipIfSet = []v1alpha1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
+		}),
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range kinds {
 			got, err := k.Decode(raw)
@@ -138,6 +146,7 @@ func FuzzDecode(f *testing.F) {
 				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
 				continue // The error is in a part that we do not read.
 			}
+			assert.Equal(t, k.HasReference(whole), k.HasReference(got))
 			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
 			if len(want.GenerateName) > v1alpha1.MaxNameBytes {
 				want.GenerateName = "" // It is not read.

@@ -110,7 +110,7 @@ func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 	if len(reference) == 0 {
 		return nil, nil
 	}
-	texts, hasGroup := map[string]string{}, false
+	texts, hasGroup := map[string]any{}, false
 	for _, name := range k.form.fields {
 		at := func() *field.Path { return k.classRef.below(name).field() }
 		v, tooLong := reference[name].(unread)
@@ -130,6 +130,6 @@ func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	of := k.form.read("", func(name string) string { return texts[name] })
+	of := k.form.read(texts)
 	return &Given{hasGroup: hasGroup, group: of.group, kind: of.kind, namespace: of.namespace}, nil
 }

@@ -55,7 +55,7 @@ func TestAddReference(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
 			kind := &ClaimKind{classRef: tc.path, form: formOf(v1alpha1.Name)}
-			patch := Patch(kind.addReference(nil, kind.parents(object), nil, &Class{Kind: &ClassKind{}, Name: "gold"})...)
+			patch := Patch(kind.addReference(kind.parents(object), kind.Reference(&Class{Kind: &ClassKind{}, Name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)

@@ -12,6 +12,12 @@ import (
 // path is the names of nested fields, from the outermost in.
 type path []string
 
+// Limits of a FieldPath, as its schema has them.
+const (
+	maxPathNames = 10
+	maxPathBytes = 256
+)
+
 func newPath(p v1alpha1.FieldPath) path {
 	return p.Names()
 }

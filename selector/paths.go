@@ -2,7 +2,6 @@ package selector
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,20 +16,24 @@ import (
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
 type PathsCheck struct {
-	// Problems are what is wrong, whatever the classes.
+	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be
+	// bound.
 	Problems []string
 	// Unknown is the first thing that the schema does not tell.
 	Unknown string
 	// Absent are paths that claims do not have, and that are the defaults of a
 	// registration: nothing is wrong with them.
 	Absent []string
+	// Required are the fields without which the API server refuses a claim: of those that
+	// lead to the reference, and of those in it.
+	Required []v1alpha1.FieldPath
 
-	// pruned says that claims would be stored without their reference, or without the
-	// name in it; lost has the other fields of the reference that would be pruned.
-	pruned bool
-	lost   []string
-	// required are the fields without which the API server refuses a reference, and
-	// limited those of which it does not take every value.
+	// pruned is what the API server would remove, empty if it is nothing.
+	pruned string
+	// remedy says what would help against the problems.
+	remedy string
+	// required are the fields of the form without which the API server refuses a reference,
+	// and limited those of which it does not take every value.
 	required []string
 	limited  map[string]fieldSchema
 }
@@ -43,14 +46,21 @@ func (c *PathsCheck) add(setting string, f found) bool {
 		return true
 	case errors.Is(f.err, errUnknown):
 		c.Unknown = cmp.Or(c.Unknown, text)
-	case !slices.Contains(c.Problems, text):
-		c.Problems = append(c.Problems, text)
+	default:
+		c.problem(text)
 	}
 	return false
 }
 
+func (c *PathsCheck) problem(text string) {
+	if len(c.Problems) < v1alpha1.MaxErrors && !slices.Contains(c.Problems, text) {
+		c.Problems = append(c.Problems, text)
+	}
+}
+
 // CheckPaths compares a registration with the schema of its claims.
 func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
+	c.remedy = "correct the ClaimKind, or the schema"
 	k.checkReference(s, &c)
 	k.checkSelector(s, &c)
 	for _, p := range k.settledBy[1:] {
@@ -71,43 +81,114 @@ var (
 	defaultSkipIfSet = path{"spec", "resourceRef"}
 )
 
-// checkReference says whether a reference would be stored as it is written.
+// checkReference says whether a reference would be stored as it is written. Every object
+// may have labels and annotations, which are texts.
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
-	const setting = "reference.path"
-	f := s.at(k.classRef)
-	if c.pruned = s.prunes(k.classRef); c.pruned && f.err == nil {
-		f.err = errNotStored
-	}
-	if len(k.form.fields) == 0 {
-		f = f.is("string")
-	}
-	if !c.add(setting, f) {
+	if k.classRef.isKey() {
+		if len(k.form.fields) > 0 {
+			c.problem(fmt.Sprintf("reference.form %s: a label or an annotation is a text: set spec.reference.form to %s", k.form.name, v1alpha1.Name))
+		}
 		return
 	}
-	if len(k.form.fields) > 0 {
-		c.required = slices.DeleteFunc(slices.Clone(f.schema.Required), func(name string) bool {
-			return s.at(k.classRef.below(name)).schema.Default != nil
-		})
+	f, pruned := s.stores(k.classRef)
+	if pruned {
+		c.pruned, c.remedy = "the reference to its class", correctReference
 	}
-	for _, name := range k.form.fields {
-		f := s.at(k.classRef.below(name)).is("string")
-		if f.err == nil && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
+	if !c.add("reference.path", f) {
+		return
+	}
+	k.checkForm(k.form, s, c)
+	if len(c.Problems) > 0 {
+		c.remedy = k.fittingForm(s)
+	}
+	for i := range k.classRef {
+		c.require(s, k.classRef[:i+1])
+	}
+	for _, name := range c.required {
+		c.require(s, k.classRef.below(name))
+	}
+}
+
+// require the field at a path, if the schema does. The status takes no path that a
+// registration does not.
+func (c *PathsCheck) require(s *Schema, p path) {
+	at := v1alpha1.FieldPath("." + p.String())
+	if s.requires(p) && len(p) <= maxPathNames && len(at) <= maxPathBytes {
+		c.Required = append(c.Required, at)
+	}
+}
+
+// checkForm says whether a reference of this form would be stored as it is written. A
+// namespace is needed only where claims are offered the classes of others than their own.
+func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
+	setting := fmt.Sprintf("reference.form %s", form.name)
+	if len(form.fields) == 0 {
+		c.add(setting, s.at(k.classRef).is("string"))
+		return
+	}
+	for _, name := range s.at(k.classRef).schema.Required {
+		switch {
+		case !s.requires(k.classRef.below(name)):
+		case slices.Contains(form.fields, name):
+			c.required = append(c.required, name)
+		default:
+			c.problem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, k.shown(name)))
+		}
+	}
+	for _, name := range form.fields {
+		f, pruned := s.stores(k.classRef.below(name))
+		if name == "namespace" && k.own() && (pruned || errors.Is(f.err, errMissing)) {
+			continue
+		}
+		if pruned {
+			c.pruned = "fields of the reference to its class"
+		}
+		if c.add(setting, f.is("string")) && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
 			if c.limited == nil {
 				c.limited = map[string]fieldSchema{}
 			}
 			c.limited[name] = f.schema
 		}
-		if s.prunes(k.classRef.below(name)) {
-			if name != "name" {
-				c.lost = append(c.lost, name)
-				continue
-			}
-			if c.pruned = true; f.err == nil {
-				f.err = errNotStored
+	}
+}
+
+// fittingForm says which form of reference fits the schema, as what would help: of those
+// that do, the one that says the most, and asks for the least beside that.
+func (k *ClaimKind) fittingForm(s *Schema) string {
+	best, most := (*referenceForm)(nil), 0
+	for i := range referenceForms {
+		form, c := &referenceForms[i], PathsCheck{}
+		if !form.namesNamespace && (k.from == v1alpha1.FromAll || len(k.names) > 1) {
+			continue // No registration may have it.
+		}
+		if k.checkForm(form, s, &c); len(c.Problems) > 0 || c.Unknown != "" {
+			continue
+		}
+		stored := 0
+		for _, name := range form.fields {
+			if s.at(k.classRef.below(name)).err == nil {
+				stored++
 			}
 		}
-		c.add(fmt.Sprintf("reference.form %s", k.form.name), f)
+		if best == nil || stored > most || stored == most && len(form.fields) < len(best.fields) {
+			best, most = form, stored
+		}
 	}
+	switch {
+	case best != nil:
+		return fmt.Sprintf("set spec.reference.form to %s", best.name)
+	case k.own():
+		return correctReference
+	default:
+		return fmt.Sprintf("%s, or set spec.classNamespaces.from to %s", correctReference, v1alpha1.FromSameAsClaim)
+	}
+}
+
+const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
+
+// shown is a field of the reference in a text.
+func (k *ClaimKind) shown(name string) string {
+	return "." + brief.Text(k.classRef.below(name).String(), v1alpha1.MaxShownBytes)
 }
 
 // checkSelector says whether a selector would be stored. It may have one kind of
@@ -134,36 +215,19 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 }
 
 // PathsProblem says what is wrong with a registration, as the reason and the message of
-// PathsValid; both are empty if nothing is.
+// PathsValid; both are empty if nothing is. What is wrong for one class kind alone must not
+// stop the claims that others serve: see PathsFault.
 func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
-	if slices.Contains(c.lost, "kind") && len(v.Classes) > 1 { // It is about the classes that will be offered.
-		v = &View{Kind: v.Kind, Classes: v.Classes}
-		v.keepOldest()
-	}
-	namespaced := slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
-	problems, pruned, kindPruned := c.Problems, c.pruned, false
-	for _, name := range c.lost {
-		if name == "namespace" && !namespaced { // It is never written.
-			continue
-		}
-		problem := fmt.Sprintf("reference.form %s: %v .%s", v.Kind.form.name, errMissing, v.Kind.classRef.below(name))
-		problems = append(slices.Clip(problems), problem)
-		pruned = pruned || name == "namespace" && !v.Kind.own()
-		kindPruned = kindPruned || name == "kind"
+	problems := strings.Join(c.Problems, "; ")
+	switch {
+	case c.pruned != "":
+		return v1alpha1.ReasonReferencePruned, fmt.Sprintf(
+			"no claim is bound, because the API server would remove %s: %s: %s", c.pruned, problems, c.remedy)
+	case problems != "":
+		return v1alpha1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
 	}
 	if refused := v.refused(c); len(refused) > 0 {
-		problems = append(slices.Clip(problems), strings.Join(refused, "; ")+": the API server refuses claims with such a reference")
-	}
-	text = strings.Join(problems, "; ")
-	switch {
-	case pruned:
-		return v1alpha1.ReasonReferencePruned, "no claim is bound, because the API server would remove the reference to its class: " +
-			text + ": correct spec.reference.path and spec.reference.form, or the schema"
-	case kindPruned:
-		return v1alpha1.ReasonKindPruned, "claims are offered the classes of one class kind, because the API server would remove " +
-			"the kind from a reference: " + text
-	case text != "":
-		return v1alpha1.ReasonPathsInvalid, text
+		return v1alpha1.ReasonReferenceRefused, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 	}
 	return "", ""
 }
@@ -177,58 +241,45 @@ func (v *View) refused(c PathsCheck) (texts []string) {
 			texts = append(texts, text)
 		}
 	}
-	at := func(field string) string {
-		return "." + brief.Text(v.Kind.classRef.below(field).String(), v1alpha1.MaxShownBytes)
-	}
-	if len(v.Classes) == 0 {
-		for _, name := range c.required {
-			if !slices.Contains(v.Kind.form.fields, name) {
-				refuse("the schema requires %s, which the reference does not have", at(name))
-			}
-		}
-	}
 	for _, s := range v.Classes {
-		written := v.Kind.writes(s.Kind)
+		sample := sampleOf(s.Kind)
 		for _, name := range c.required {
-			if written[name] == "" {
-				refuse("the schema requires %s, which the reference to a class of %q does not have", at(name), s.Kind.Name)
+			if textIn(name, sample) == "" {
+				refuse("the schema requires %s, which the reference to a class of %q does not have", v.Kind.shown(name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
-			limited, value := c.limited[name], written[name]
+			limited, value := c.limited[name], textIn(name, sample)
 			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
-				refuse("the schema does not allow %q in %s", value, at(name))
+				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}
 		}
 	}
 	return texts
 }
 
-// writes returns the fields of the reference to a class of this kind.
-func (k *ClaimKind) writes(kind *ClassKind) (fields map[string]string) {
+// sampleOf a class of this kind is enough to say what a reference to one would have.
+func sampleOf(kind *ClassKind) *Class {
 	class := &Class{Kind: kind, Name: "name"}
 	if kind.Namespaced {
 		class.Namespace = "namespace"
 	}
-	_ = json.Unmarshal(k.Reference(class), &fields) // In the form Name, it has no fields.
-	return fields
+	return class
 }
 
-// ReferenceFault is the fault that the status of a ClaimKind tells, nil if there is none:
-// the API server would prune the references of claims. Only the leader reads the schema,
-// and all replicas the status. A changed registration keeps the fault until the leader has
+// PathsFault is the fault that the status of a ClaimKind tells, nil if there is none: the
+// registration does not fit the schema of its claims. Only the leader reads the schema, and
+// all replicas the status. A changed registration keeps the fault until the leader has
 // checked it: meanwhile, claims would be stored without a class.
-func ReferenceFault(k *v1alpha1.ClaimKind) *Fault {
+func PathsFault(k *v1alpha1.ClaimKind) *Fault {
 	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	if c == nil || c.Reason != v1alpha1.ReasonReferencePruned {
+	if c == nil || !OfPaths(c.Reason) {
 		return nil
 	}
 	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
 }
 
-// KindPruned says, by the status of a ClaimKind as well, that references lose the kind of
-// their class.
-func KindPruned(k *v1alpha1.ClaimKind) bool {
-	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	return c != nil && c.Reason == v1alpha1.ReasonKindPruned
+// OfPaths says whether a fault with this reason is a PathsFault.
+func OfPaths(reason string) bool {
+	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
 }

@@ -1,10 +1,11 @@
 package selector
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,7 @@ func TestCheckPaths(t *testing.T) {
 	cluster, namespaced := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	namespaced.Namespaced = true
 	selectable := "classSelector: " + aSelector
+	const whole, part = "the reference to its class", "fields of the reference to its class"
 	fits := specOf("classRef: "+aReference, selectable)
 	for name, tc := range map[string]struct {
 		reason  string
@@ -47,42 +49,44 @@ func TestCheckPaths(t *testing.T) {
 		spec    func(*v1alpha1.ClaimKindSpec)
 		kinds   []*ClassKind
 		problem string
-		pruned  bool
+		pruned  string
+		refused bool
+		remedy  string
 		unknown string
 		absent  []string
-
-		kindPruned bool
 	}{
 		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
 		"ReferenceMistyped": {
 			reason: "We should see that a reference would be removed for a typing error in its path",
 			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
-			problem: "reference.path: the schema has no field .spec.clasRef", pruned: true,
+			problem: "reference.path: the schema has no field .spec.clasRef", pruned: whole,
 		},
 		"ParentMistyped": {
 			reason: "We should name the field that is missing, not what would be below it",
 			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
-			problem: "reference.path: the schema has no field .sepc", pruned: true,
+			problem: "reference.path: the schema has no field .sepc", pruned: whole,
 		},
 		"NoSpec": {
 			reason: "We should see that a CRD without fields keeps none",
-			schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: true, absent: []string{".spec.classSelector"},
+			schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: whole, absent: []string{".spec.classSelector"},
 		},
 		"NameLost": {
 			reason:  "We should see that a reference would keep all but the name",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", id: "+aText+"}}", selectable),
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: part,
 		},
 		"KindLost": {
-			reason: "We should tell of a field that would be removed, though the reference is clear where there is one class kind",
+			reason: "We should bind no claim whose reference loses its kind, though it is clear where there is one class kind",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", pruned: part,
+			remedy: "set spec.reference.form to LocalObjectReference",
 		},
-		"KindLostAmongSeveral": {
-			reason: "We should not have a newcomer stop the claims of others, because their references lose the kind",
+		"KindAndNamespaceLost": {
+			reason: "We should name all that would be removed",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", kindPruned: true,
-			spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll }, // The newcomer's namespace would be lost, too.
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind; reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
+			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classNamespaces.from to SameAsClaim",
 		},
 		"NamespaceNotWritten": {
 			reason: "We should not miss the namespace of classes that have none",
@@ -92,33 +96,30 @@ func TestCheckPaths(t *testing.T) {
 			reason:  "We should bind no claim to a class of a namespace that its reference does not tell",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
 			spec:    func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
-			kinds:   []*ClassKind{namespaced},
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: true,
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
+			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classNamespaces.from to SameAsClaim",
 		},
 		"OwnNamespaceLost": {
-			reason:  "We should bind a claim to a class of its own namespace, which is the one that is meant",
-			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
-			kinds:   []*ClassKind{namespaced},
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace",
+			reason: "We should bind a claim to a class of its own namespace, which is the one that is meant",
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
+			kinds:  []*ClassKind{namespaced},
 		},
 		"FieldRequired": {
 			reason:  "We should see that the API server would refuse a reference for a field that no form has",
 			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
-			problem: "reference.form ObjectReference: the schema requires .spec.classRef.group, which the reference does not have: the API server refuses claims with such a reference",
+			problem: "reference.form ObjectReference: the schema requires .spec.classRef.group, which the reference does not have", remedy: "set spec.reference.form to GroupKindReference",
 		},
 		"NamespaceRequired": {
-			reason: "We should see which class kind has no namespace that the reference could tell",
-			schema: specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
-			kinds:  []*ClassKind{cluster, namespaced},
-			problem: `reference.form ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have: ` +
-				"the API server refuses claims with such a reference",
+			reason:  "We should see which class kind has no namespace that the reference could tell",
+			schema:  specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
+			kinds:   []*ClassKind{cluster, namespaced},
+			problem: `reference.form ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have`, refused: true,
 		},
 		"KindNotAllowed": {
-			reason: "We should see which values the API server would refuse",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
-			kinds:  []*ClassKind{cluster, namespaced},
-			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind: ` +
-				"the API server refuses claims with such a reference",
+			reason:  "We should see which values the API server would refuse",
+			schema:  specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
+			kinds:   []*ClassKind{cluster, namespaced},
+			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind`, refused: true,
 		},
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
@@ -132,21 +133,57 @@ func TestCheckPaths(t *testing.T) {
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
 			schema: specOf("classRef: "+aText, selectable), problem: "reference.form ObjectReference: must be of type object, and is of type string: .spec.classRef",
+			remedy: "set spec.reference.form to Name",
 		},
 		"ObjectForAName": {
 			reason: "We should see that the API server would refuse a text",
 			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.Name },
-			problem: "reference.path: must be of type string, and is of type object: .spec.classRef",
+			problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference",
 		},
 		"Name": {
 			reason: "We should take a text for a name",
 			schema: specOf("className: "+aText, selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1alpha1.Name, ".spec.className" },
 		},
 		"ListOnTheWay": {
-			reason:  "We should find nothing in a list",
+			reason:  "We should say that a path leads through a list",
 			schema:  specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
 			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.listeners.classRef" },
-			problem: "reference.path: must be of type object, and is of type array: .spec.listeners",
+			problem: "reference.path: a path cannot lead through a list, such as .spec.listeners",
+		},
+		"ListOnTheWayOfSkipIfSet": {
+			reason:  "We should look at every path",
+			schema:  specOf("classRef: "+aReference, selectable, "listeners: {type: array, items: {type: object, properties: {name: "+aText+"}}}"),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.listeners.name"}} },
+			problem: "skipIfSet: a path cannot lead through a list, such as .spec.listeners",
+		},
+		"ListOfReferences": {
+			reason:  "We should not take a list of references for one",
+			schema:  specOf("classRefs: {type: array, items: "+aReference+"}", selectable),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.classRefs" },
+			problem: "reference.form ObjectReference: a path cannot lead through a list, such as .spec.classRefs", remedy: correctReference,
+		},
+		"NumberInAReference": {
+			reason:  "We should see that the API server would refuse a text in a field of the form",
+			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: {type: integer}, namespace: "+aText+"}}", selectable),
+			problem: "reference.form ObjectReference: must be of type string, and is of type integer: .spec.classRef.name", remedy: correctReference,
+		},
+		"ExternalSecret": {
+			reason:  "We should bind no claim whose reference loses group and namespace, and say which form fits",
+			schema:  specOf("secretStoreRef: {type: object, properties: {kind: {type: string, enum: [A, ClusterA]}, name: "+aText+"}}", selectable),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.secretStoreRef" },
+			problem: "reference.form ObjectReference: the schema has no field .spec.secretStoreRef.apiVersion", pruned: part,
+			remedy: "set spec.reference.form to KindReference",
+		},
+		"Label": {
+			reason: "We should ask no schema for a label", schema: specOf(selectable),
+			spec: func(s *v1alpha1.ClaimKindSpec) {
+				s.Reference = v1alpha1.Reference{Label: "example.org/queue", Form: v1alpha1.Name}
+			},
+		},
+		"LabelOfAnotherForm": {
+			reason: "We should see that a label is no object", schema: specOf(selectable),
+			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference = v1alpha1.Reference{Annotation: "example.org/queue"} },
+			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
 		},
 		"Preserved": {
 			reason: "We should not know of what may be anything", schema: anything,
@@ -159,7 +196,7 @@ func TestCheckPaths(t *testing.T) {
 		"PreservedAround": {
 			reason:  "We should know a field that is described among others that are not",
 			schema:  "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {spec: {type: object, properties: {classSelector: " + aSelector + "}}}}",
-			problem: "reference.path: the schema has no field .spec.classRef", pruned: true,
+			problem: "reference.path: the schema has no field .spec.classRef", pruned: whole,
 		},
 		"AnyKey": {
 			reason: "We should find a field in a map",
@@ -239,18 +276,19 @@ func TestCheckPaths(t *testing.T) {
 			view := NewView(NewClaimKind(k), classes)
 			check := view.Kind.CheckPaths(schemaOfCRD(t, tc.schema))
 			reason, problem := view.PathsProblem(check)
+			want, wantText := "", ""
 			switch {
-			case tc.kindPruned:
-				assert.Equal(t, v1alpha1.ReasonKindPruned, reason, tc.reason)
-				tc.problem = "claims are offered the classes of one class kind, because the API server would remove the kind from a reference: " + tc.problem
-			case !tc.pruned:
-				assert.Equal(t, map[bool]string{true: v1alpha1.ReasonPathsInvalid}[tc.problem != ""], reason, tc.reason)
-			default:
-				assert.Equal(t, v1alpha1.ReasonReferencePruned, reason, tc.reason)
-				tc.problem = "no claim is bound, because the API server would remove the reference to its class: " + tc.problem +
-					": correct spec.reference.path and spec.reference.form, or the schema"
+			case tc.refused:
+				want, wantText = v1alpha1.ReasonReferenceRefused, tc.problem+": the API server refuses claims with such a reference"
+			case tc.pruned != "":
+				want = v1alpha1.ReasonReferencePruned
+				wantText = "no claim is bound, because the API server would remove " + tc.pruned + ": " + tc.problem + ": " + cmp.Or(tc.remedy, correctReference)
+			case tc.problem != "":
+				want = v1alpha1.ReasonPathsInvalid
+				wantText = "no claim is bound: " + tc.problem + ": " + cmp.Or(tc.remedy, "correct the ClaimKind, or the schema")
 			}
-			assert.Equal(t, tc.problem, problem, tc.reason)
+			assert.Equal(t, want, reason, tc.reason)
+			assert.Equal(t, wantText, problem, tc.reason)
 			assert.Equal(t, tc.unknown, check.Unknown, tc.reason)
 			assert.Equal(t, tc.absent, check.Absent, tc.reason)
 		})
@@ -344,12 +382,12 @@ func TestVersions(t *testing.T) {
 		reason, preferred, stored, conversion string
 		wantReason, wantText                  string
 	}{
-		"Kept":          {"We should bind claims that are stored with their reference.", without, with, "None", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
+		"Kept":          {"We should look at the version that the registration is written for.", without, with, "None", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
 		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1alpha1.ReasonReferencePruned, "reference.path: the schema of the version that is stored has no field .spec.classRef"},
 		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1alpha1.ReasonReferencePruned, "reference.form ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
-		"KindLost":      {"We should offer one class kind.", with, noKind, "None", v1alpha1.ReasonKindPruned, "the schema has no field .spec.classRef.kind"},
+		"KindLost":      {"We should bind none that are stored without the kind.", with, noKind, "None", v1alpha1.ReasonReferencePruned, "the schema of the version that is stored has no field .spec.classRef.kind"},
 		"Converted":     {"We should not guess what a webhook makes of a reference.", with, without, "Webhook", "", ""},
-		"ConvertedLost": {"We should tell of a path that leads nowhere, and go on.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
+		"ConvertedLost": {"We should bind none by a path that leads nowhere.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crd, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("spec: {conversion: {strategy: %s}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: %s}}, {name: v2, schema: {openAPIV3Schema: %s}}]}",
@@ -365,7 +403,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestReferenceFault(t *testing.T) {
+func TestPathsFault(t *testing.T) {
 	k := postgres()
 	k.Generation = 7
 	pruned := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "no field", ObservedGeneration: 7}
@@ -377,13 +415,89 @@ func TestReferenceFault(t *testing.T) {
 	k.Generation = 8
 	assert.NotNil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind none before somebody has checked the new registration.")
 	k.Status.Conditions[0].Reason = v1alpha1.ReasonPathsInvalid
-	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims that keep their reference.")
+	assert.NotNil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind none by a path that leads nowhere.")
+	k.Status.Conditions[0].Reason = v1alpha1.ReasonReferenceRefused
+	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims of other class kinds.")
+	k.Status.Conditions[0].Reason = v1alpha1.ReasonSchemaUnknown
+	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims whose schema nobody knows.")
+}
 
-	k.Status.Conditions[0].Reason = v1alpha1.ReasonKindPruned
-	older, newcomer := newKind("bs.example.org", "B"), newKind("as.example.org", "A")
-	newcomer.Created = older.Created.Add(time.Second)
-	view := NewView(NewClaimKind(k), []*Classes{NewClasses(older, nil), NewClasses(newcomer, nil)})
-	require.Len(t, view.Classes, 1, "We should offer the classes of one kind where references lose the kind.")
-	assert.Equal(t, older, view.Classes[0].Kind)
-	assert.ErrorContains(t, view.FaultOf(newcomer.Name), "a reference that is stored without its kind cannot tell them from those of \"bs.example.org\"")
+// TestFittingForm proposes a form of reference for a field that has none of the registration.
+func TestFittingForm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schema string
+		from   v1alpha1.ClassNamespacesFrom
+		want   v1alpha1.ReferenceForm
+	}{
+		"Object":              {"apiVersion kind name namespace", v1alpha1.FromAll, v1alpha1.ObjectReference},
+		"ObjectWithout":       {"apiVersion kind name", v1alpha1.FromSameAsClaim, v1alpha1.ObjectReference},
+		"Typed":               {"apiGroup kind name namespace", v1alpha1.FromAll, v1alpha1.TypedObjectReference},
+		"TypedLocal":          {"apiGroup kind name", v1alpha1.FromSameAsClaim, v1alpha1.TypedLocalObjectReference},
+		"GroupKind":           {"group kind name", v1alpha1.FromSameAsClaim, v1alpha1.GroupKindReference},
+		"Kind":                {"kind name", v1alpha1.FromSameAsClaim, v1alpha1.KindReference},
+		"Namespaced":          {"name namespace", v1alpha1.FromSameAsClaim, v1alpha1.NamespacedReference},
+		"NamespacedOfAll":     {"name namespace kind", v1alpha1.FromAll, v1alpha1.NamespacedReference},
+		"Local":               {"name other", v1alpha1.FromSameAsClaim, v1alpha1.LocalObjectReference},
+		"NoneWithANamespace":  {"name", v1alpha1.FromAll, ""},
+		"NoneWithoutTheOther": {"name other!", v1alpha1.FromSameAsClaim, ""},
+		"Name":                {"", v1alpha1.FromSameAsClaim, v1alpha1.Name},
+	} {
+		t.Run(name, func(t *testing.T) {
+			field := aText
+			if tc.schema != "" {
+				var properties, required []string
+				for _, name := range strings.Fields(tc.schema) {
+					name, isRequired := strings.CutSuffix(name, "!")
+					properties = append(properties, name+": "+aText)
+					if isRequired {
+						required = append(required, name)
+					}
+				}
+				field = fmt.Sprintf("{type: object, properties: {%s}, required: [%s]}", strings.Join(properties, ", "), strings.Join(required, ", "))
+			}
+			k := postgres()
+			k.Spec.ClassNamespaces.From = tc.from
+			got := NewClaimKind(k).fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
+			if tc.want == "" {
+				assert.Contains(t, got, "correct spec.reference.path")
+				return
+			}
+			assert.Equal(t, "set spec.reference.form to "+string(tc.want), got)
+		})
+	}
+}
+
+func TestRequired(t *testing.T) {
+	const deep = ".a.b.c.d.e.f.g.h.i.j"
+	inside := func(path v1alpha1.FieldPath, schema string) string {
+		for _, name := range slices.Backward(path.Names()) {
+			schema = fmt.Sprintf("{type: object, required: [%s], properties: {%s: %s}}", name, name, schema)
+		}
+		return schema
+	}
+	const reference = `{type: object, required: [name, scope], properties: {kind: {type: string}, name: {type: string}, scope: {type: string, default: all}}}`
+	for name, tc := range map[string]struct {
+		reason, schema string
+		reference      v1alpha1.Reference
+		want           []v1alpha1.FieldPath
+	}{
+		"Gateway": {"We should tell of each field on the way.", inside(".spec.gatewayClassName", aText), v1alpha1.Reference{Path: ".spec.gatewayClassName", Form: v1alpha1.Name}, []v1alpha1.FieldPath{".spec", ".spec.gatewayClassName"}},
+		"Fields":  {"We should tell of the fields of the form, but not of one that has a default.", specOf("ref: " + reference), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference}, []v1alpha1.FieldPath{".spec.ref.name"}},
+		"Default": {
+			"We should not tell of a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
+			v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference}, []v1alpha1.FieldPath{".spec.ref", ".spec.ref.name"},
+		},
+		"None":  {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}, nil},
+		"Label": {"We should know that a label may be absent.", inside(".spec.ref", aText), v1alpha1.Reference{Label: "ref", Form: v1alpha1.Name}, nil},
+		"Deep": {
+			"We should tell of no path that the status does not take.", inside(deep, reference), v1alpha1.Reference{Path: deep, Form: v1alpha1.KindReference},
+			[]v1alpha1.FieldPath{".a", ".a.b", ".a.b.c", ".a.b.c.d", ".a.b.c.d.e", ".a.b.c.d.e.f", ".a.b.c.d.e.f.g", ".a.b.c.d.e.f.g.h", ".a.b.c.d.e.f.g.h.i", deep},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Reference = tc.reference
+			assert.Equal(t, tc.want, NewClaimKind(k).CheckPaths(schemaOfCRD(t, tc.schema)).Required, tc.reason)
+		})
+	}
 }

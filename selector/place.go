@@ -7,8 +7,8 @@ import "hash/maphash"
 // would be searched one by one.
 var placeSeed = maphash.MakeSeed()
 
-// placeOf a class, whatever its version. For a reference without a kind, group and kind
-// are empty.
+// placeOf a class, whatever its version. What a form of reference does not name, group or
+// kind, is empty.
 func placeOf(group, kind, namespace, name string) uint64 {
 	return maphash.Comparable(placeSeed, [...]string{group, kind, namespace, name})
 }

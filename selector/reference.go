@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,58 +13,122 @@ import (
 // referenceForm is how a class reference is written and read.
 type referenceForm struct {
 	name v1alpha1.ReferenceForm
-	// namesKind says that a reference names the class's kind, and namesNamespace that it
-	// names its namespace.
-	namesKind, namesNamespace bool
-	write                     func(*Class) jsontext.Value
-	// fields of a claim's reference that read asks for.
+	// fields of the reference, in the order in which they are written. A reference without
+	// any is a text, the name of the class.
 	fields []string
-	// read a reference: its text, in the form Name, or its fields.
-	read func(text string, field func(string) string) named
+
+	namesKind      kindNaming
+	namesNamespace bool
 }
+
+// kindNaming is what a reference says of the kind of its class.
+type kindNaming int8
+
+const (
+	noKind kindNaming = iota
+	kindAlone
+	groupAndKind
+)
+
+// referenceForms has all of them, those that say more first. A new form is a new row. What
+// stands in a field follows from its name.
+var referenceForms = []referenceForm{
+	newForm(v1alpha1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
+	newForm(v1alpha1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
+	newForm(v1alpha1.TypedLocalObjectReference, "apiGroup", "kind", "name"),
+	newForm(v1alpha1.GroupKindReference, "group", "kind", "name"),
+	newForm(v1alpha1.KindReference, "kind", "name"),
+	newForm(v1alpha1.NamespacedReference, "namespace", "name"),
+	newForm(v1alpha1.LocalObjectReference, "name"),
+	newForm(v1alpha1.Name),
+}
+
+func newForm(name v1alpha1.ReferenceForm, fields ...string) referenceForm {
+	f := referenceForm{name: name, fields: fields}
+	var all named
+	for _, field := range fields {
+		*all.part(field) = field
+	}
+	switch {
+	case all.group != "":
+		f.namesKind = groupAndKind
+	case all.kind != "":
+		f.namesKind = kindAlone
+	}
+	f.namesNamespace = all.namespace != ""
+	return f
+}
+
+// apiVersion is the field that has a version, too. Which one does not matter.
+const apiVersion = "apiVersion"
 
 // named is what a reference says of its class.
 type named struct{ group, kind, namespace, name string }
 
-// referenceForms has all of them. A new form is a new row.
-var referenceForms = []referenceForm{
-	{
-		name: v1alpha1.ObjectReference, namesKind: true, namesNamespace: true,
-		write: func(c *Class) jsontext.Value {
-			gvk := c.Kind.GroupVersionKind
-			return texts("apiVersion", gvk.GroupVersion().String(), "kind", gvk.Kind, "namespace", c.Namespace, "name", c.Name)
-		},
-		fields: []string{"apiVersion", "kind", "namespace", "name"},
-		read: func(_ string, field func(string) string) named {
-			group, _, ok := strings.Cut(field("apiVersion"), "/")
-			if !ok { // It is a version of the core's.
-				group = ""
+// part that stands in a field of a reference. In an apiVersion, a version
+// follows the group.
+func (n *named) part(field string) *string {
+	switch field {
+	case apiVersion, "apiGroup", "group":
+		return &n.group
+	case "kind":
+		return &n.kind
+	case "namespace":
+		return &n.namespace
+	}
+	return &n.name
+}
+
+// textIn a field of the reference to a class.
+func textIn(field string, c *Class) string {
+	gvk := &c.Kind.GroupVersionKind
+	if field == apiVersion {
+		return gvk.GroupVersion().String()
+	}
+	all := named{gvk.Group, gvk.Kind, c.Namespace, c.Name}
+	return *all.part(field)
+}
+
+// write leaves out what is empty: the core's group, and the namespace of a cluster-scoped
+// class.
+func (f *referenceForm) write(c *Class) jsontext.Value {
+	if len(f.fields) == 0 {
+		return AppendText(nil, c.Name)
+	}
+	b := append(make([]byte, 0, 192), '{')
+	for _, field := range f.fields {
+		text := textIn(field, c)
+		if text == "" {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = AppendText(b, field)
+		b = append(b, ':')
+		b = AppendText(b, text)
+	}
+	return append(b, '}')
+}
+
+// read the value of a claim's reference.
+func (f *referenceForm) read(value any) (to named) {
+	if len(f.fields) == 0 {
+		to.name, _ = value.(string)
+		return to
+	}
+	object, _ := value.(map[string]any)
+	for _, field := range f.fields {
+		text, _ := object[field].(string)
+		if field == apiVersion {
+			group, _, ok := strings.Cut(text, "/")
+			if text = group; !ok { // It is a version of the core's.
+				text = ""
 			}
-			return named{group, field("kind"), field("namespace"), field("name")}
-		},
-	},
-	{
-		name: v1alpha1.TypedLocalObjectReference, namesKind: true,
-		write: func(c *Class) jsontext.Value {
-			gvk := c.Kind.GroupVersionKind
-			return texts("apiGroup", gvk.Group, "kind", gvk.Kind, "name", c.Name)
-		},
-		fields: []string{"apiGroup", "kind", "name"},
-		read: func(_ string, field func(string) string) named {
-			return named{group: field("apiGroup"), kind: field("kind"), name: field("name")}
-		},
-	},
-	{
-		name:   v1alpha1.LocalObjectReference,
-		write:  func(c *Class) jsontext.Value { return texts("name", c.Name) },
-		fields: []string{"name"},
-		read:   func(_ string, field func(string) string) named { return named{name: field("name")} },
-	},
-	{
-		name:  v1alpha1.Name,
-		write: func(c *Class) jsontext.Value { return AppendText(nil, c.Name) },
-		read:  func(text string, _ func(string) string) named { return named{name: text} },
-	},
+		}
+		*to.part(field) = text
+	}
+	return to
 }
 
 // formOf returns a form by its name, and ObjectReference for an unknown or empty name.
@@ -77,24 +140,6 @@ func formOf(name v1alpha1.ReferenceForm) *referenceForm {
 // Reference to a class, in the form that claims of this kind take. It has no uid,
 // because a class that is restored from a backup has another.
 func (k *ClaimKind) Reference(c *Class) jsontext.Value { return k.form.write(c) }
-
-// texts makes an object of field names, each followed by its text. It leaves out empty
-// texts: the core's group, and the namespace of a cluster-scoped class.
-func texts(fields ...string) jsontext.Value {
-	b := append(make([]byte, 0, 192), '{')
-	for i := 0; i < len(fields); i += 2 {
-		if fields[i+1] == "" {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = AppendText(b, fields[i])
-		b = append(b, ':')
-		b = AppendText(b, fields[i+1])
-	}
-	return append(b, '}')
-}
 
 // AppendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
 func AppendText(b []byte, text string) []byte {
@@ -114,10 +159,7 @@ func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2
 		return classes, false
 	}
 	classes[0] = placeOf(to.group, to.kind, to.namespace, to.name)
-	if k.form.namesNamespace {
-		return classes, true
-	}
-	if namespace = k.looksIn(namespace); namespace != "" {
+	if namespace = k.looksIn(namespace); to.namespace == "" && namespace != "" {
 		classes[1] = placeOf(to.group, to.kind, namespace, to.name)
 	}
 	return classes, true
@@ -135,18 +177,14 @@ func (k *ClaimKind) refersTo(object map[string]any) (to named, bound bool) {
 	if value == nil {
 		return named{}, false
 	}
-	text, _ := value.(string)
-	fields, _ := value.(map[string]any)
-	return k.form.read(text, func(name string) string {
-		s, _ := fields[name].(string)
-		return s
-	}), true
+	return k.form.read(value), true
 }
 
 // looksIn is the namespace of the namespaced class that a reference without a namespace
-// names, in a claim of the given namespace.
+// names, in a claim of the given namespace. Where the form has a namespace, one without
+// was stored without: the class is in the namespace of the claim.
 func (k *ClaimKind) looksIn(namespace string) string {
-	if len(k.names) > 0 { // It is one: see the schema.
+	if len(k.names) > 0 && !k.form.namesNamespace { // It is one: see the schema.
 		return k.names[0]
 	}
 	return namespace
@@ -154,10 +192,14 @@ func (k *ClaimKind) looksIn(namespace string) string {
 
 // countedAs is the value that BoundTo returns for a class.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
-	if k.form.namesKind {
+	switch k.form.namesKind {
+	case groupAndKind:
 		return c.place
+	case kindAlone:
+		return c.groupless
+	default:
+		return c.kindless
 	}
-	return c.kindless
 }
 
 // Operation of a JSON Patch. The path is in RFC 6901 form, and consists of names of fields
@@ -203,29 +245,43 @@ func (k *ClaimKind) parents(object map[string]any) int {
 	return len(k.classRef)
 }
 
+// lacks returns the field that the schema requires of a claim, if the claim with so many
+// parents goes without its reference; empty if there is none. An empty name counts as none.
+func (k *ClaimKind) lacks(parents int) string {
+	if !k.required[parents] {
+		return ""
+	}
+	if parents == len(k.classRef) {
+		return "." + k.classRef.below("name").String()
+	}
+	return "." + k.classRef[:parents+1].String()
+}
+
 // Patch gives the claim its class, after these tests.
 func (d *Decision) Patch(tests ...Operation) []byte {
 	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
-	return Patch(d.View.Kind.addReference(operations, d.Claim.Parents, d.Claim.Given, d.Class)...)
+	k, in := d.View.Kind, &d.Claim
+	if in.Parents == len(k.classRef) {
+		return Patch(k.addFields(operations, in.Given, func(field string) string { return textIn(field, d.Class) })...)
+	}
+	return Patch(append(operations, k.addReference(in.Parents, k.Reference(d.Class)))...)
 }
 
-// addReference appends what adds a reference to a class, and its missing parents; parents is
-// how many the claim has. If the reference itself is there, without a name, what its author
-// has set stays.
-func (k *ClaimKind) addReference(to []Operation, parents int, given *Given, c *Class) []Operation {
-	value := k.Reference(c)
-	if parents == len(k.classRef) {
-		var fields map[string]string
-		_ = json.Unmarshal(value, &fields) // It has texts alone.
-		for _, name := range k.form.fields {
-			if text := fields[name]; text != "" && !given.has(name) {
-				to = append(to, Operation{op: "add", path: k.classRef.below(name).pointer(), value: AppendText(nil, text)})
-			}
-		}
-		return to
-	}
+// addReference adds a reference, and its missing parents; parents is how many the claim has.
+func (k *ClaimKind) addReference(parents int, value jsontext.Value) Operation {
 	for i := len(k.classRef) - 1; i > parents; i-- {
 		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return append(to, Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value})
+	return Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value}
+}
+
+// addFields appends what completes a reference that is there without a name. What its author
+// has set stays.
+func (k *ClaimKind) addFields(to []Operation, given *Given, textIn func(field string) string) []Operation {
+	for _, field := range k.form.fields {
+		if text := textIn(field); text != "" && !given.has(field) {
+			to = append(to, Operation{op: "add", path: k.classRef.below(field).pointer(), value: AppendText(nil, text)})
+		}
+	}
+	return to
 }

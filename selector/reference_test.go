@@ -53,6 +53,36 @@ func TestReference(t *testing.T) {
 			class:  &Class{Kind: core, Name: "fast"},
 			want:   `{"kind":"Node","name":"fast"}`,
 		},
+		"TypedObjectReference": {
+			reason: "We should name the group without its version, and the namespace",
+			format: v1alpha1.TypedObjectReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`,
+		},
+		"GroupKindReference": {
+			reason: "We should name the group in a field of that name",
+			format: v1alpha1.GroupKindReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
+		},
+		"KindReference": {
+			reason: "We should name the Kind alone",
+			format: v1alpha1.KindReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"kind":"QueueClass","name":"fast"}`,
+		},
+		"NamespacedReference": {
+			reason: "We should name the namespace without the kind",
+			format: v1alpha1.NamespacedReference,
+			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			want:   `{"namespace":"team","name":"fast"}`,
+		},
+		"NamespacedReferenceOfAClassWithoutNamespace": {
+			reason: "We should leave out what the class does not have",
+			format: v1alpha1.NamespacedReference,
+			class:  &Class{Kind: cluster, Name: "fast"},
+			want:   `{"name":"fast"}`,
+		},
 		"LocalObjectReference": {
 			reason: "We should name the class alone",
 			format: v1alpha1.LocalObjectReference,
@@ -93,6 +123,33 @@ func TestReferencesAreReadBack(t *testing.T) {
 			classes, bound := kind.BoundTo("team", object)
 			assert.True(t, bound, "We should see that %s is bound.", claim)
 			assert.Contains(t, classes, kind.countedAs(gold), "We should count %s for its class.", claim)
+			class, missing := kind.ClassOf([]*Classes{NewClasses(classKind, []*Class{gold})}, "team", object)
+			assert.Equal(t, gold, class, "We should find the class that %s names.", claim)
+			assert.Empty(t, missing)
+			assert.True(t, kind.NamesClass(object), "We should see a name in %s.", claim)
 		}
 	}
+}
+
+// TestFormsAreThoseOfTheAPI has a row for each form that a ClaimKind may have.
+func TestFormsAreThoseOfTheAPI(t *testing.T) {
+	type says struct {
+		kind      kindNaming
+		namespace bool
+	}
+	want := map[v1alpha1.ReferenceForm]says{
+		v1alpha1.ObjectReference:           {groupAndKind, true},
+		v1alpha1.TypedObjectReference:      {groupAndKind, true},
+		v1alpha1.TypedLocalObjectReference: {groupAndKind, false},
+		v1alpha1.GroupKindReference:        {groupAndKind, false},
+		v1alpha1.KindReference:             {kindAlone, false},
+		v1alpha1.NamespacedReference:       {noKind, true},
+		v1alpha1.LocalObjectReference:      {noKind, false},
+		v1alpha1.Name:                      {noKind, false},
+	}
+	got := map[v1alpha1.ReferenceForm]says{}
+	for _, f := range referenceForms {
+		got[f.name] = says{f.namesKind, f.namesNamespace}
+	}
+	assert.Equal(t, want, got)
 }

@@ -148,6 +148,8 @@ var (
 	errMissing = errors.New("the schema has no field")
 	// errNotStored says so of the version in which the API server stores claims.
 	errNotStored = errors.New("the schema of the version that is stored has no field")
+	// errList says that it is in a list. A claim has one class.
+	errList = errors.New("a path cannot lead through a list, such as")
 	// errUnknown says that the schema does not tell.
 	errUnknown = errors.New("the schema does not say what may be in")
 )
@@ -161,10 +163,14 @@ func (e *typeError) Error() string {
 
 // read the schema of a field, and follow its references.
 func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
+	var preset json.RawMessage // The default stands beside a reference.
 	for range v1alpha1.MaxSchemaReferences {
 		var n fieldSchema
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return n, errUnknown
+		}
+		if preset == nil {
+			preset = n.Default
 		}
 		switch {
 		case n.Ref != "":
@@ -172,6 +178,7 @@ func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
 		case n.Type == "" && n.Properties == nil && len(n.AllOf) == 1:
 			raw = n.AllOf[0]
 		default:
+			n.Default = preset
 			return n, nil
 		}
 		if raw == nil {
@@ -193,6 +200,8 @@ func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
 	switch {
 	case n.Preserve, n.IntOrString:
 		return fieldSchema{}, errUnknown
+	case n.Type == "array":
+		return fieldSchema{}, errList
 	case n.Type != "" && n.Type != "object":
 		return fieldSchema{}, &typeError{n.Type, "object"}
 	case allowed && n.AdditionalProperties[0] == '{':
@@ -227,7 +236,7 @@ func (s *Schema) at(p path) found {
 		f.schema, f.err = s.read(s.root)
 	} else if f = s.at(p[:len(p)-1]); f.err == nil {
 		f.schema, f.err = s.child(f.schema, p[len(p)-1])
-		if mistyped := (*typeError)(nil); !errors.As(f.err, &mistyped) {
+		if mistyped := (*typeError)(nil); !errors.As(f.err, &mistyped) && !errors.Is(f.err, errList) {
 			f.upTo = p
 		}
 	}
@@ -247,6 +256,22 @@ func (s *Schema) prunes(p path) bool {
 		s = s.stored
 	}
 	return errors.Is(s.at(p).err, errMissing)
+}
+
+// stores is the schema of the field at a path, with an error if a claim would be stored
+// without it.
+func (s *Schema) stores(p path) (f found, pruned bool) {
+	f, pruned = s.at(p), s.prunes(p)
+	if pruned && !errors.Is(f.err, errMissing) {
+		f = found{upTo: p, err: errNotStored}
+	}
+	return f, pruned
+}
+
+// requires says that the API server refuses an object at the parent of a path without the
+// field. One with a default is never absent.
+func (s *Schema) requires(p path) bool {
+	return slices.Contains(s.at(p[:len(p)-1]).schema.Required, p[len(p)-1]) && s.at(p).schema.Default == nil
 }
 
 // is the field of this type?

@@ -210,6 +210,14 @@ func TestBoundTo(t *testing.T) {
 		"ObjectElsewhere":    {"We should tell namespaces apart.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
 		"Typed":              {"We should count a cluster-scoped class.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
 		"TypedOfANamespace":  {"We should count a class of the claim's namespace.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"ObjectPruned":       {"We should count a class of the claim's namespace, where the API server does not store it.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"ObjectPrunedOfNone": {"We should not count a class of another namespace than the claim's.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-b", true, false},
+		"GroupKind":          {"We should read the group from its field.", v1alpha1.GroupKindReference, object{"group": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
+		"OtherGroup":         {"We should tell groups apart.", v1alpha1.GroupKindReference, object{"group": "example.net", "kind": "Gold", "name": "gold"}, "", true, false},
+		"Kind":               {"We should count a class by its Kind.", v1alpha1.KindReference, object{"kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"OtherKind":          {"We should tell Kinds apart.", v1alpha1.KindReference, object{"kind": "Silver", "name": "gold"}, "team-a", true, false},
+		"Namespaced":         {"We should count a class by namespace and name.", v1alpha1.NamespacedReference, object{"namespace": "other", "name": "gold"}, "other", true, true},
+		"NamespacedPruned":   {"We should look in the claim's namespace where none is stored.", v1alpha1.NamespacedReference, object{"name": "gold"}, "team-a", true, true},
 		"Local":              {"We should count a class that is named alone.", v1alpha1.LocalObjectReference, object{"name": "gold"}, "", true, true},
 		"Name":               {"We should count a class that is named as text.", v1alpha1.Name, "gold", "team-a", true, true},
 		"EmptyName":          {"We should take a claim that wants no class for one that does not wait.", v1alpha1.Name, "", "", true, false},
@@ -227,6 +235,47 @@ func TestBoundTo(t *testing.T) {
 			classes, bound := kind.BoundTo("team-a", claim)
 			assert.Equal(t, tc.bound, bound, tc.reason)
 			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.countedAs(class)), tc.reason)
+		})
+	}
+}
+
+// TestLeastClaimsOfStoredReferences has 30 claims on one of three stores, with references as
+// the API server stores them, and gives 30 new claims a store.
+func TestLeastClaimsOfStoredReferences(t *testing.T) {
+	for name, tc := range map[string]struct {
+		form   v1alpha1.ReferenceForm
+		stored string
+	}{
+		"KindReference":                     {v1alpha1.KindReference, `{"kind":"Store","name":"store-0"}`},
+		"GroupKindReference":                {v1alpha1.GroupKindReference, `{"group":"example.org","kind":"Store","name":"store-0"}`},
+		"NamespacedReference":               {v1alpha1.NamespacedReference, `{"namespace":"team","name":"store-0"}`},
+		"ObjectReferenceWithoutANamespace":  {v1alpha1.ObjectReference, `{"apiVersion":"example.org/v1","kind":"Store","name":"store-0"}`},
+		"TypedObjectReferenceWithNamespace": {v1alpha1.TypedObjectReference, `{"apiGroup":"example.org","kind":"Store","namespace":"team","name":"store-0"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.LeastClaims, tc.form
+			stores, classes := newKind("stores.example.org", "Store"), make([]*Class, 3)
+			stores.Namespaced = true
+			for i := range classes {
+				classes[i] = stores.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("store-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
+			}
+			v := newView(NewClaimKind(k), []*Classes{NewClasses(stores, classes)})
+			v.Kind.Tally = &Tally{}
+			object, err := v.Kind.Decode([]byte(`{"spec":{"classRef":` + tc.stored + `}}`))
+			require.NoError(t, err)
+			bound, _ := v.Kind.BoundTo("team", object)
+			for range 30 {
+				for _, class := range bound {
+					v.Kind.Tally.Bind(class)
+				}
+			}
+			got := map[string]int{}
+			for i := range 30 {
+				got[decide(v, Claim{Namespace: "team", Name: fmt.Sprint("new-", i), Selector: gold}, 0, time.Time{}).Class.Name]++
+			}
+			assert.Equal(t, map[string]int{"store-1": 15, "store-2": 15}, got, "We should count the claims that are stored, and give the others their share.")
+			assert.EqualValues(t, 30, v.Kind.BoundClaims(classes[0]), "We should tell how many claims a class has.")
 		})
 	}
 }

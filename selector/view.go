@@ -15,7 +15,7 @@ type View struct {
 	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
 	// Kinds whose classes are not known are left out.
 	Classes []*Classes
-	// LeftOut are the class kinds whose classes no reference can tell from Classes.
+	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
 	LeftOut []*ClassKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
@@ -30,26 +30,50 @@ type View struct {
 // NewView puts the classes of several kinds together. It has no index, so the time to
 // choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
-	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
+	slices.SortFunc(classes, byKind)
 	v := &View{Kind: kind, Classes: classes, Fault: kind.fault}
-	if kind.Exclusive() && len(classes) > 1 {
-		v.keepOldest()
+	if kind.ConfusesKinds() && len(classes) > 1 {
+		v.leaveOut()
 	}
 	return v
 }
 
-// keepOldest leaves out all class kinds but the one that was created first, so that one
-// that is created later changes nothing for the claims of others.
-func (v *View) keepOldest() {
-	oldest := slices.MinFunc(v.Classes, func(a, b *Classes) int {
+func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) }
+
+// ConfusesKinds says that the references of claims cannot tell all class kinds apart.
+func (k *ClaimKind) ConfusesKinds() bool { return k.form.namesKind != groupAndKind }
+
+// confuses says that no reference can tell the classes of two kinds apart.
+func (f *referenceForm) confuses(a, b *ClassKind) bool {
+	return f.namesKind == noKind || f.namesKind == kindAlone && a.GroupVersionKind.Kind == b.GroupVersionKind.Kind
+}
+
+// leaveOut those of the class kinds that no reference can tell from one that was created
+// before, so that one that is created later changes nothing for the claims of others.
+func (v *View) leaveOut() {
+	oldestFirst := slices.SortedFunc(slices.Values(v.Classes), func(a, b *Classes) int {
 		return cmp.Or(a.Kind.Created.Compare(b.Kind.Created), strings.Compare(a.Kind.Name, b.Kind.Name))
 	})
-	for _, s := range v.Classes {
-		if s != oldest {
+	v.Classes = nil
+	for _, s := range oldestFirst {
+		if v.insteadOf(s.Kind) == nil {
+			v.Classes = append(v.Classes, s)
+		} else {
 			v.LeftOut = append(v.LeftOut, s.Kind)
 		}
 	}
-	v.Classes = []*Classes{oldest}
+	slices.SortFunc(v.Classes, byKind)
+}
+
+// insteadOf a class kind, claims are offered the classes of the one that it returns, nil
+// if no reference confuses it with another.
+func (v *View) insteadOf(kind *ClassKind) *ClassKind {
+	for _, s := range v.Classes {
+		if v.Kind.form.confuses(s.Kind, kind) {
+			return s.Kind
+		}
+	}
+	return nil
 }
 
 // Len is the number of classes that claims of the kind are offered, in all namespaces.

@@ -46,9 +46,12 @@ func (d *Decision) unmatched() string {
 		what, remedy, later = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name),
 			"create a class", "when a class can be had"
 	}
-	if kind.BindLater {
+	switch {
+	case d.Lacks != "":
+		later = "; the schema of its kind requires " + d.Lacks
+	case kind.BindLater:
 		later = "; it will be bound " + later
-	} else {
+	default:
 		later = ""
 	}
 	if len(d.View.Classes) == 0 {

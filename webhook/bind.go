@@ -46,10 +46,11 @@ type Binder struct {
 	Metrics *Metrics
 }
 
-// Review binds a claim that is being created, by the ClaimKind of this name. It leaves alone
-// any other operation, and a claim kind that is not registered any more, or for which an
-// older one is served; fails before all classes are known; waits for a kind that this
-// replica has not heard of yet; and leaves the rest to the Decider.
+// Review binds a claim that is being created, by the ClaimKind of this name, and keeps one
+// bound that is updated. It leaves alone any other operation, and a claim kind that is not
+// registered any more, or for which an older one is served; fails before all classes are
+// known; waits for a kind that this replica has not heard of yet; and leaves the rest to the
+// Decider.
 // It reads the claim first: that cannot fail for a claim from an API server.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
@@ -64,7 +65,8 @@ func (b *Binder) Review(
 	}
 	defer func() { metrics.reviewed(view, &decision, response, err) }()
 
-	if request.Operation != admissionv1.Create || request.SubResource != "" {
+	isUpdate := request.Operation == admissionv1.Update
+	if request.Operation != admissionv1.Create && !isUpdate || request.SubResource != "" {
 		return untouched("NotACreation"), nil
 	}
 	if view, err = b.view(ctx, claimKind, request.Resource); err != nil {
@@ -78,6 +80,9 @@ func (b *Binder) Review(
 	}
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")
+	}
+	if isUpdate {
+		return restored(ctx, request, view.Kind)
 	}
 	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {
@@ -142,7 +147,7 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	warning := d.Warning()
 	switch {
-	case d.Class == nil && d.View.Kind.Deny:
+	case d.Denied():
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 		response = denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
 	case warning != "":

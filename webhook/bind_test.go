@@ -55,9 +55,9 @@ func TestReviewGuards(t *testing.T) {
 		want       want
 	}{
 		"NotACreation": {
-			reason:    "We should leave an update alone, even before we know any class.",
+			reason:    "We should leave a deletion alone, even before we know any class.",
 			inventory: closed,
-			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
+			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
 			want:      want{untouched: "NotACreation"},
 		},
 		"Subresource": {

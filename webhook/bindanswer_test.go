@@ -46,6 +46,8 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
 	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }
+	requiring := newRegistration(bindLater)
+	requiring.Status.Required = []v1alpha1.FieldPath{".spec.classRef"}
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
@@ -92,6 +94,11 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			reason: "We should refuse the claim with what would have been the warning.",
 			kind:   newClaimKind(deny), object: `{}`,
 			want: want{false, noDefault, map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
+		},
+		"RequiredNoMatch": {
+			reason: "We should refuse a claim that the API server would refuse, and say more than it.",
+			kind:   selector.NewClaimKind(requiring), object: wantsGold,
+			want: want{false, noMatch + "; the schema of its kind requires .spec.classRef", map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

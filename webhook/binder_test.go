@@ -22,6 +22,10 @@ const claimKindName = "postgresqlinstances.database.example.org"
 
 // newClaimKind has the defaults that the schema gives it, but for what is changed.
 func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
+	return selector.NewClaimKind(newRegistration(change...))
+}
+
+func newRegistration(change ...func(*v1alpha1.ClaimKindSpec)) *v1alpha1.ClaimKind {
 	k := &v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
 		Spec: v1alpha1.ClaimKindSpec{
@@ -33,7 +37,7 @@ func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
 	for _, f := range change {
 		f(&k.Spec)
 	}
-	return selector.NewClaimKind(k)
+	return k
 }
 
 func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {

@@ -21,6 +21,7 @@ const (
 	unmatchedAdmitted
 	unmatchedWaiting
 	unmatchedDenied
+	restoredReference
 	leftAlone
 	malformedClaim
 	unavailableForClaim
@@ -28,7 +29,7 @@ const (
 )
 
 var outcomeNames = [outcomes]string{
-	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "untouched", "malformed", "unavailable",
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable",
 }
 
 var readOutcomes = map[selector.LiveRead]string{
@@ -82,7 +83,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
 			Help: "Claims that were decided on, by claim kind, strategy and outcome: " +
-				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, untouched, malformed or unavailable.",
+				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, restored (an update that removed the reference), untouched, malformed or unavailable.",
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",
@@ -202,6 +203,8 @@ func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, er
 	switch {
 	case err != nil:
 		return unavailableForClaim
+	case d.View == nil && response.Patch != nil:
+		return restoredReference
 	case d.View == nil || d.Claim.LeftAlone != "":
 		return leftAlone
 	case len(d.Claim.Problems) > 0:

@@ -26,6 +26,10 @@ const (
 	// by side in memory, and cost several times the CPU. Beyond it, the claim is refused
 	// (422).
 	MaxSelectorComparisons = 8
+	// MaxReferenceBytes limits a class reference that is put back after an update removed
+	// it, as JSON. It protects the memory for answers. Beyond it, the update is left alone,
+	// and its author is warned.
+	MaxReferenceBytes = 16 << 10
 	// MaxShownBytes limits a text from outside in an error, such as the wrong value of a
 	// field. It protects the length of answers, logs and events. Beyond it, the text ends
 	// in three dots.

@@ -209,14 +209,15 @@ const (
 
 	// ReasonPathsValid says that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
-	// ReasonReferencePruned says that claims would be stored without their reference, so
-	// none is bound, or that they were.
+	// ReasonReferencePruned says that claims would be stored without their reference, or
+	// without fields of it, so none is bound, or that they were.
 	ReasonReferencePruned = "ReferencePruned"
-	// ReasonKindPruned says that claims would be stored without the kind of their class, so
-	// they are offered the classes of one class kind.
-	ReasonKindPruned = "KindPruned"
-	// ReasonPathsInvalid says what else is wrong with a path or the form of reference.
+	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no
+	// claim is bound.
 	ReasonPathsInvalid = "PathsInvalid"
+	// ReasonReferenceRefused says that the schema refuses the references to classes of some
+	// kinds. Other claims are bound.
+	ReasonReferenceRefused = "ReferenceRefused"
 	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.
 	ReasonSchemaUnknown = "SchemaUnknown"
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/kinds"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 	"github.com/classbind/classbind/cmd/classbind/status"
 )
@@ -65,7 +66,7 @@ reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newServeCommand(), explain.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
+	c.AddCommand(newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
 }
 

@@ -29,7 +29,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Status": {"status", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")
@@ -177,6 +177,7 @@ func TestPluginCompletion(t *testing.T) {
 		"Flag":    {[]string{"explain", "-o", ""}, "json\n"},
 		"Version": {[]string{"version", ""}, ":4\n"},
 		"Serve":   {[]string{"serve", ""}, ":4\n"},
+		"Kinds":   {[]string{"kinds", ""}, "gateway-api\t"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,15 +132,15 @@ func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 }
 
 // FaultChanged ignores updates of claim kinds that change neither the registration, nor the
-// version that the leader pinned, nor the faults that it found.
+// version that the leader pinned, nor what it found by comparing it with the schema.
 var FaultChanged = builder.WithPredicates(faultChanged)
 
 var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
 	return ok && also && (before.Status.Version != after.Status.Version ||
-		selector.KindPruned(before) != selector.KindPruned(after) ||
-		!reflect.DeepEqual(selector.ReferenceFault(before), selector.ReferenceFault(after)))
+		!slices.Equal(before.Status.Required, after.Status.Required) ||
+		!reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after)))
 }})
 
 // OnChange calls a function with each class kind whose state or classes changed, until

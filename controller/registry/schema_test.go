@@ -71,9 +71,9 @@ func TestSchema(t *testing.T) {
 }
 
 func TestFaultChanged(t *testing.T) {
-	kind := func(generation int64, reason string) *v1alpha1.ClaimKind {
+	kind := func(generation int64, reason string, required ...v1alpha1.FieldPath) *v1alpha1.ClaimKind {
 		k := controllertest.NewClaimKind("claims.example.org")
-		k.Generation = generation
+		k.Generation, k.Status.Required = generation, required
 		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: reason, ObservedGeneration: 1}}
 		return k
 	}
@@ -87,11 +87,12 @@ func TestFaultChanged(t *testing.T) {
 		want          bool
 	}{
 		"Pruned":     {"We should bind no more claims where the leader sees that their reference is removed.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferencePruned), true},
-		"KindPruned": {"We should bind to one class kind where the leader sees that the kind is removed.", kind(1, v1alpha1.ReasonPathsInvalid), kind(1, v1alpha1.ReasonKindPruned), true},
+		"Invalid":    {"We should bind no more claims where the leader sees that a path leads nowhere.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), true},
+		"Required":   {"We should refuse claims that stay without what the schema requires now.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsValid, ".spec"), true},
 		"Mended":     {"We should bind claims again.", kind(1, v1alpha1.ReasonReferencePruned), kind(1, v1alpha1.ReasonPathsValid), true},
 		"Pinned":     {"We should read claims of the version that the leader pins.", kind(1, ""), pinned(kind(1, ""), "v1"), true},
 		"Registered": {"We should follow a new registration.", kind(1, v1alpha1.ReasonPathsValid), kind(2, v1alpha1.ReasonPathsValid), true},
-		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), false},
+		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferenceRefused), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, faultChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)

@@ -41,7 +41,7 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 	late := func(name string) error {
 		now := *k
 		now.Status = *status
-		if fault := selector.ReferenceFault(&now); fault != nil {
+		if fault := selector.PathsFault(&now); fault != nil {
 			return fault
 		}
 		if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonConflict {

@@ -38,7 +38,7 @@ func (s *Writer) namedKinds(ctx context.Context, k *v1alpha1.ClassKind) (named n
 			return named, false, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 		}
 		view := s.Snapshot()[name]
-		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) || view.Kind.KindPruned != selector.KindPruned(claimKind) {
+		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) {
 			return named, false, nil
 		}
 		if fault := view.FaultOf(k.Name); fault != nil {
@@ -93,7 +93,7 @@ func (s *Writer) rivals(k *selector.ClassKind) []string {
 	snapshot := s.Snapshot()
 	for _, name := range k.ClaimKinds {
 		view := snapshot[name]
-		if view == nil || !view.Kind.Exclusive() {
+		if view == nil || !view.Kind.ConfusesKinds() {
 			continue
 		}
 		for _, classes := range view.Classes {

@@ -20,7 +20,7 @@ import (
 func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
 	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "olds.example.org", ` +
-		`which was registered first: set spec.reference.form of the ClaimKind to ObjectReference or TypedLocalObjectReference, or let one class kind serve it`
+		`which was registered first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
 	register := func(name string, format v1alpha1.ReferenceForm) *v1alpha1.ClaimKind {
 		k := controllertest.NewClaimKind(name)
 		k.Spec.Reference.Form = format

@@ -87,16 +87,18 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// describe writes into the status whether the paths are valid. Until they are checked,
-// the condition stays: it may be the last leader's. That a reference or its kind would be
-// pruned stays, too, while the schema cannot be read: only another schema mends it.
+// describe writes into the status whether the paths are valid, and what the schema requires.
+// Until they are checked, this stays: it may be the last leader's. That no claim can be
+// bound stays, too, while the schema cannot be read: only another schema mends it.
 func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
-	pruned := selector.ReferenceFault(k) != nil || selector.KindPruned(k)
 	unread := checked.err != nil && !errors.Is(checked.err, selector.ErrNoSchema)
-	if !ok || checked.revision != selector.RevisionOf(k) || unread && pruned {
+	if !ok || checked.revision != selector.RevisionOf(k) || unread && selector.PathsFault(k) != nil {
 		return
+	}
+	if !unread {
+		status.Required = checked.check.Required
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)
 }

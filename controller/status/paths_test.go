@@ -24,61 +24,82 @@ import (
 func TestPaths(t *testing.T) {
 	const name = "claims.example.org"
 	const (
-		fitting = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
-		empty   = `{"type":"object"}`
-		open    = `{"x-kubernetes-preserve-unknown-fields":true}`
-		pruned  = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
+		fitting  = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
+		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
+		empty    = `{"type":"object"}`
+		open     = `{"x-kubernetes-preserve-unknown-fields":true}`
+		pruned   = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
 			"skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"
 	)
+	const allButSelector = "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"
 	type want struct {
 		again         time.Duration
 		status        metav1.ConditionStatus
 		reason, ready string // of the conditions
 		message       string
+		required      []v1alpha1.FieldPath
 	}
 	for tcName, tc := range map[string]struct {
 		reason string
 		schema string
 		err    error
 		before string // reason of PathsValid
-		spec   v1alpha1.FieldPath
-		want   want
+		// required before
+		required []v1alpha1.FieldPath
+		spec     v1alpha1.FieldPath
+		want     want
 	}{
 		"Fits": {
 			reason: "We should say that all is there, but for what no claim needs.", schema: fitting,
-			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"},
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, nil},
 		},
 		"Pruned": {
 			reason: "We should not be ready where no claim would keep its reference.", schema: empty,
-			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, pruned},
+			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, pruned, nil},
 		},
 		"Mended": {
 			reason: "We should be ready as soon as the schema has the field, before the inventory hears of it.", schema: fitting, before: v1alpha1.ReasonReferencePruned,
-			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"},
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, nil},
+		},
+		"Required": {
+			reason: "We should tell what no claim may be stored without.", schema: requires,
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, []v1alpha1.FieldPath{".spec.class"}},
+		},
+		"RequiredNoMore": {
+			reason: "We should forget what the schema requires no more.", schema: fitting, before: v1alpha1.ReasonPathsValid, required: []v1alpha1.FieldPath{".spec.class"},
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, nil},
+		},
+		"RequiredBefore": {
+			reason: "We should not forget it because the API server does not answer.", err: errors.New("connection refused"), before: v1alpha1.ReasonPathsValid, required: []v1alpha1.FieldPath{".spec.class"},
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", []v1alpha1.FieldPath{".spec.class"}},
 		},
 		"Invalid": {
-			reason: "We should say what is wrong, and be ready: claims keep their reference.", schema: fitting, spec: ".spec.ckass",
-			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonServed, "classSelector.path: the schema has no field .spec.ckass"},
+			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
+			want: want{recheckPaths, metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonPathsInvalid, "no claim is bound: classSelector.path: the schema has no field .spec.ckass: correct the ClaimKind, or the schema", nil},
+		},
+		"InvalidAndMended": {
+			reason: "We should be ready as soon as the path is mended.", schema: fitting, before: v1alpha1.ReasonPathsInvalid,
+			want: want{recheckPaths, metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, nil},
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: open,
-			want: want{recheckPaths, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "reference.path: the schema does not say what may be in .spec"},
+			want: want{recheckPaths, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "reference.path: the schema does not say what may be in .spec", nil},
 		},
 		"NotServed": {
 			reason: "We should say why there is no schema, and look again soon.", err: registry.ErrCRDNotServed,
-			want: want{registry.RetryCRDAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: " + registry.ErrCRDNotServed.Error()},
+			want: want{registry.RetryCRDAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: " + registry.ErrCRDNotServed.Error(), nil},
 		},
 		"NoAnswer": {
 			reason: "We should say why there is no schema, and look again.", err: errors.New("connection refused"),
-			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused"},
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", nil},
 		},
 		"NoAnswerAnyMore": {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", err: errors.New("connection refused"), before: v1alpha1.ReasonReferencePruned,
-			want: want{registry.RetryAfter, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, "before"},
+			want: want{registry.RetryAfter, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, "before", nil},
 		},
 		"NoSchemaAnyMore": {
 			reason: "We should bind claims of a kind for which there is no schema any more.", err: selector.ErrNoSchema, before: v1alpha1.ReasonReferencePruned,
-			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: there is no schema for it"},
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: there is no schema for it", nil},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
@@ -91,6 +112,7 @@ func TestPaths(t *testing.T) {
 			if tc.before != "" {
 				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: tc.before, Message: "before", ObservedGeneration: 7}}
 			}
+			k.Status.Required = tc.required
 			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
 			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
 			p := &Paths{Client: c, Schema: func(context.Context, *v1alpha1.ClaimKind) (*selector.Schema, error) {
@@ -115,10 +137,11 @@ func TestPaths(t *testing.T) {
 			_, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
-			conditions := c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions
+			status := c.Updated[0].(*v1alpha1.ClaimKind).Status
+			conditions := status.Conditions
 			valid, ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionPathsValid), meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 			require.NotNil(t, valid, tc.reason)
-			assert.Equal(t, tc.want, want{tc.want.again, valid.Status, valid.Reason, ready.Reason, valid.Message}, tc.reason)
+			assert.Equal(t, tc.want, want{tc.want.again, valid.Status, valid.Reason, ready.Reason, valid.Message, status.Required}, tc.reason)
 			assert.Equal(t, tc.want.ready == v1alpha1.ReasonServed, ready.Status == metav1.ConditionTrue, tc.reason)
 		})
 	}

@@ -280,9 +280,9 @@ func (s *Writer) claimsReady(
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	now := *k
 	now.Status = *status
-	fault := selector.ReferenceFault(&now)
-	// The inventory may not have heard yet that the reference is not pruned any more.
-	if fault == nil && view.Fault != nil && view.Fault.Reason != v1alpha1.ReasonReferencePruned {
+	fault := selector.PathsFault(&now)
+	// The inventory may not have heard yet that the registration fits the schema now.
+	if fault == nil && view.Fault != nil && !selector.OfPaths(view.Fault.Reason) {
 		fault = view.Fault
 	}
 	if fault != nil {

@@ -27,11 +27,17 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		add("parent-of-class-reference-is-set", isSet("object", parent))
 	}
 	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
-		add("class-selector-is-set", isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
+		add("class-selector-is-set", `request.operation == "UPDATE" || `+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
+	}
+	if restores(k) {
+		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+referenceIsSet(k, "oldObject"))
 	}
 	return conditions
 }
+
+// restores says that a class reference is put back that an update removes.
+func restores(k *v1alpha1.ClaimKind) bool { return k.Spec.OnUnbind != v1alpha1.AllowUnbind }
 
 // referenceIsUnset is the CEL expression that says that a claim has no class reference, as
 // selector.ClaimKind.HasReference does.

@@ -164,10 +164,14 @@ func validatingEntry(c *admissionregistrationv1.ValidatingWebhookConfiguration, 
 func (w *Configurator) claimEntry(
 	k *v1alpha1.ClaimKind, r *rule, ca []byte,
 ) *admissionregistrationac.MutatingWebhookApplyConfiguration {
+	asked := *r
+	if restores(k) {
+		asked.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	}
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
 		WithClientConfig(w.server(v1alpha1.BindPath+k.Name, ca)).
-		WithRules(r).
+		WithRules(&asked).
 		WithMatchConditions(claimConditions(k)...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
 		WithFailurePolicy(failurePolicy(k)).

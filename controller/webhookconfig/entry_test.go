@@ -22,13 +22,14 @@ func TestClaimEntry(t *testing.T) {
 		entry = `{
 			"name": "claims.example.org.bind.classbind.io",
 			"clientConfig": {%s, "caBundle": "UEVN"},
-			"rules": [{"operations": ["CREATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"}],
+			"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"}],
 			"failurePolicy": %q,
 			"matchPolicy": "Equivalent",
 			"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}]},
 			"matchConditions": [
 				{"name": "class-reference-is-not-set", "expression": %q},
-				{"name": "skip-if-set-0-is-not-set", "expression": %q}],
+				{"name": "skip-if-set-0-is-not-set", "expression": %q},
+				{"name": "is-created-or-unbound", "expression": %q}],
 			"reinvocationPolicy": "Never",
 			"sideEffects": "None",
 			"timeoutSeconds": 3,
@@ -36,6 +37,8 @@ func TestClaimEntry(t *testing.T) {
 		}`
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
 		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
+		loses       = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
+			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)`
 	)
 	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind/claims.example.org", "port": 443}`
 	for name, tc := range map[string]struct {
@@ -81,7 +84,7 @@ func TestClaimEntry(t *testing.T) {
 			if policy == "Retry" {
 				policy = v1alpha1.Fail
 			}
-			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, policy, noReference, noResource), string(got), tc.reason)
+			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, policy, noReference, noResource, loses), string(got), tc.reason)
 		})
 	}
 }
@@ -120,6 +123,7 @@ func TestClaimConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []condition
+			tc.spec.OnUnbind = v1alpha1.AllowUnbind
 			for _, c := range claimConditions(&v1alpha1.ClaimKind{Spec: tc.spec}) {
 				got = append(got, condition{*c.Name, *c.Expression})
 			}

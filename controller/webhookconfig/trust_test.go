@@ -289,6 +289,10 @@ func TestBundles(t *testing.T) {
 			}}},
 			want: []string{"a"},
 		},
+		"First": {
+			reason: "We should not pass over the entries of claims that we are asked about first.",
+			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes("c")}, want: []string{"a", "b", "c"},
+		},
 		"Empty": {
 			reason: "We should not pass over an entry without a bundle, whose calls fail.",
 			reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"},

@@ -207,6 +207,9 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 	if after == "" {
 		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	}
+	if d.Denied() {
+		after = "it is refused"
+	}
 	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+"; "+after)
 }

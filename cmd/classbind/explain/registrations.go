@@ -232,14 +232,16 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 	if s == nil {
 		return
 	}
-	reason, problem := v.PathsProblem(v.Kind.CheckPaths(s.paths))
+	check := v.Kind.CheckPaths(s.paths)
+	reason, problem := v.PathsProblem(check)
 	checked := k.DeepCopy()
+	checked.Status.Required = check.Required
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
 	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
-	if reason != "" && reason != v1alpha1.ReasonReferencePruned {
+	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }

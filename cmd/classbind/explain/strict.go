@@ -72,13 +72,13 @@ func (i *Item) check(
 	}
 	paths := [][]string{k.Spec.ClassSelector.AnnotationPlace().Names()}
 	var errs []FieldError
+	if s == nil || k.Spec.Reference.Path == "" { // No schema has the key of a label or an annotation.
+		paths = append(paths, k.Spec.Reference.Place().Names())
+	}
 	if s != nil {
 		errs = s.decode(object)
 	} else {
 		paths = append(paths, k.Spec.ClassSelector.Path.Names())
-	}
-	if s == nil || k.Spec.Reference.Path == "" { // No schema has the key of a label or an annotation.
-		paths = append(paths, k.Spec.Reference.Place().Names())
 	}
 	for _, path := range paths {
 		e := nearPath(object, path)
@@ -109,7 +109,7 @@ func (i *Item) asStored(
 		}
 		s.decode(object) // The reference may have fields that the schema does not have, or lack some that have a default.
 	case Unmatched:
-		if warning = d.Warning(); k.Spec.WhenUnmatched == v1alpha1.Deny {
+		if warning = d.Warning(); d.Denied() {
 			return i
 		}
 	case LeftAlone:
@@ -143,7 +143,8 @@ func patched(object map[string]any, patch []byte) (after map[string]any, err err
 	if err != nil {
 		return nil, err
 	}
-	return after, json.Unmarshal(raw, &after)
+	err = json.Unmarshal(raw, &after)
+	return after, err
 }
 
 // nearPath returns an error if an object has no field at a path, but one whose name resembles it.

@@ -149,7 +149,7 @@ func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) 
 // nil if they are.
 func (r *registry) faultOf(kind *selector.ClassKind, claimKind string) *selector.Fault {
 	k := r.claimKinds[claimKind]
-	if k == nil || !k.Exclusive() {
+	if k == nil || !k.ConfusesKinds() {
 		return nil
 	}
 	var serving []*selector.Classes

@@ -161,7 +161,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
 	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
-	case in.Selector == nil:
+	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:
 		if c.excluded[namespace] == nil {

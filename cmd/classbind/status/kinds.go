@@ -10,6 +10,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
 )
 
 // checkKinds says which registered kinds are not ready, and why. All that is known of
@@ -81,7 +82,7 @@ func following(conditions []metav1.Condition) []string {
 	switch {
 	case ready == nil || ready.Status != metav1.ConditionFalse:
 		return nil
-	case ready.Reason == v1alpha1.ReasonReferencePruned && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid):
+	case selector.OfPaths(ready.Reason) && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid):
 		return []string{v1alpha1.ConditionReady}
 	}
 	return []string{v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}

@@ -1,0 +1,82 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestExplainReferences explains claims whose reference is elsewhere, empty or not wanted.
+func TestExplainReferences(t *testing.T) {
+	const queue = `{"label": "kueue.x-k8s.io/queue-name", "form": "Name"}`
+	usual := `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`
+	for name, tc := range map[string]struct {
+		reason         string
+		spec           string // of the ClaimKind
+		metadata       string // of the claim, beside its name
+		claim          string // its spec
+		args           []string
+		outcome, code  string
+		message, notes string
+	}{
+		"Label": {
+			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,
+			outcome: "LeftAlone", code: "Settled", message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains", notes: `its class "fastclasses.example.org/mine" is not there`,
+		},
+		"LabelUnbound": {
+			reason: "We should explain the claim without its label.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`, args: []string{"--unbound"},
+			outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default",
+		},
+		"LabelMisspelt": {
+			reason: "We should look for a misspelt label, which no schema can find.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`,
+			outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?",
+		},
+		"SkipIfSet": {
+			reason: "We should say which annotation is set.", spec: `{"skipIfSet": [{"annotation": "kubernetes.io/ingress.class"}]}`, metadata: `, "annotations": {"kubernetes.io/ingress.class": "nginx"}`,
+			outcome: "LeftAlone", code: "Settled", message: "metadata.annotations[kubernetes.io/ingress.class] is set",
+		},
+		"Annotation": {
+			reason: "We should name the annotation that the kind has.", spec: `{"classSelector": {"annotation": "example.org/select"}}`, claim: `{}`, metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
+			outcome: "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
+		},
+		"Given": {
+			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "emptyIsUnset": true}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
+			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
+		},
+		"Parent": {
+			reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`,
+			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
+		},
+		"NoSelector": {
+			reason: "We should say what is absent.", spec: `{"whenNoSelector": "LeaveAlone"}`, claim: `{}`,
+			outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and whenNoSelector is LeaveAlone",
+		},
+		"Any": {
+			reason: "We should say why the claim gets any class.", spec: `{"whenNoSelector": "Any"}`, claim: `{}`,
+			outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because whenNoSelector is Any",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.claim == "" {
+				tc.claim = "{}"
+			}
+			t.Chdir(write(t, map[string]string{
+				"claim.yaml": fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, tc.claim),
+				"classes.yaml": documents(fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": %s}`, tc.spec),
+					classKind, usual),
+			}))
+			got := run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json"}, tc.args...)...)
+			var report Report
+			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
+			require.Len(t, report.Items, 1)
+			item := report.Items[0]
+			assert.Equal(t, tc.outcome, string(item.Outcome), tc.reason)
+			assert.Equal(t, tc.code, item.Reason, tc.reason)
+			assert.Contains(t, item.Message, tc.message, tc.reason)
+			assert.Contains(t, fmt.Sprint(item.Notes), tc.notes, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package kinds
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/deploy/kinds"
+)
+
+// folder of the presets.
+const folder = "../../../deploy/kinds"
+
+func execute(t *testing.T, c *cobra.Command, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestList(t *testing.T) {
+	out, err := execute(t, NewCommand())
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	assert.Regexp(t, `^NAME +SUMMARY +CLAIM KINDS$`, lines[0])
+	var names []string
+	for _, line := range lines[1:] {
+		columns := regexp.MustCompile(` {3,}`).Split(line, -1)
+		require.Len(t, columns, 3, "We should align three columns: %s", line)
+		names = append(names, columns[0])
+		assert.LessOrEqual(t, len(columns[1]), 70, "We should say what %s does in a short line.", columns[0])
+	}
+	assert.Equal(t, []string{
+		"cert-manager", "cluster-api", "crossplane-v1", "crossplane-v2", "external-secrets", "gateway-api", "ingress", "karpenter", "kubevirt",
+		"kueue", "object-storage", "persistent-volumes", "service-fabrik", "volume-snapshots",
+	}, names, "We should list every preset.")
+	assert.Contains(t, out, " A Gateway gets a GatewayClass  ", "We should say it in the words of its README.")
+	assert.Contains(t, out, " volumesnapshots.snapshot.storage.k8s.io,volumegroupsnapshots.groupsnapshot.storage.k8s.io\n", "We should name all claim kinds.")
+}
+
+func TestPrint(t *testing.T) {
+	file := func(name string) string {
+		text, err := kinds.Files.ReadFile(name)
+		require.NoError(t, err)
+		return string(text)
+	}
+	const gateways, ingress = "gateway-api/", "ingress/"
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   []string
+	}{
+		"One": {
+			reason: "We should print what the kustomization has, comments included.",
+			args:   []string{"gateway-api"},
+			want:   []string{file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"), file(gateways + "clusterrole.yaml")},
+		},
+		"Several": {
+			reason: "We should print several as one stream, each of them once.",
+			args:   []string{"ingress", "gateway-api", "ingress"},
+			want: []string{
+				file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"), file(gateways + "clusterrole.yaml"),
+				file(ingress + "claimkinds.yaml"), file(ingress + "classkinds.yaml"), file(ingress + "clusterrole.yaml"),
+			},
+		},
+		"Examples": {
+			reason: "We should print classes before claims, and no registration.",
+			args:   []string{"gateway-api", "--examples"},
+			want:   []string{file(gateways + "example/classes.yaml"), file(gateways + "example/claims.yaml")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := execute(t, NewCommand(), tc.args...)
+			require.NoError(t, err)
+			assert.Equal(t, strings.Join(tc.want, "---\n"), out, tc.reason)
+		})
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Unknown": {
+			reason: "We should name what there is.",
+			args:   []string{"gateways"}, want: `there is no preset "gateways": name one of cert-manager, cluster-api, `,
+		},
+		"OneOfThree": {
+			reason: "We should name all that are wrong, and print no part.",
+			args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
+		},
+		"ExamplesOfNone": {
+			reason: "We should not print all examples, of which nobody needs all.",
+			args:   []string{"--examples"}, want: "--examples: name a preset",
+		},
+		"OneObjectOfTwo": {
+			reason: "We should not print two objects, of which kubectl would keep the second.",
+			args:   []string{"crossplane-v1", "crossplane-v2"},
+			want:   `crossplane-v1 and crossplane-v2 both have the ClassKind "compositions.apiextensions.crossplane.io": print them into files, and join`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := execute(t, NewCommand(), tc.args...)
+			require.ErrorContains(t, err, tc.want, tc.reason)
+			assert.Empty(t, out, "We should print nothing that could be applied.")
+		})
+	}
+}
+
+func TestPrintFails(t *testing.T) {
+	for _, args := range [][]string{nil, {"ingress"}} {
+		c := NewCommand()
+		c.SetOut(broken{})
+		c.SetArgs(args)
+		c.SilenceErrors, c.SilenceUsage = true, true
+		require.ErrorContains(t, c.ExecuteContext(t.Context()), "cannot print: broken pipe", "We should not succeed with half of it.")
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestComplete(t *testing.T) {
+	offered, directive := complete(nil, []string{"gateway-api"}, "")
+	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive, "We should offer no files.")
+	assert.Contains(t, offered, "ingress\tAn Ingress gets an IngressClass")
+	assert.Len(t, offered, 13, "We should offer those that are not named yet.")
+}
+
+// TestPresets reads every preset as the API server and kubectl would.
+func TestPresets(t *testing.T) {
+	presets, err := readPresets()
+	require.NoError(t, err)
+	require.NotEmpty(t, presets)
+	for _, p := range presets {
+		t.Run(p.name, func(t *testing.T) {
+			readable(t, p)
+			hasFiles(t, p)
+			registers(t, p)
+			exemplifies(t, p)
+		})
+	}
+}
+
+// hasFiles checks that each file is used.
+func hasFiles(t *testing.T, p preset) {
+	t.Helper()
+	var got []string
+	require.NoError(t, fs.WalkDir(kinds.Files, p.name, func(file string, d fs.DirEntry, err error) error {
+		if !d.IsDir() {
+			got = append(got, strings.TrimPrefix(file, p.name+"/"))
+		}
+		return err
+	}))
+	assert.Equal(t, []string{
+		"README.md", "claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml", "example/claims.yaml", "example/classes.yaml", "kustomization.yaml",
+	}, got)
+}
+
+// readable checks the README.
+func readable(t *testing.T, p preset) {
+	t.Helper()
+	text, err := kinds.Files.ReadFile(path.Join(p.name, "README.md"))
+	require.NoError(t, err)
+	readme := string(text)
+	assert.True(t, strings.HasPrefix(readme, "# "+p.summary+"\n\n    classbind kinds "+p.name+" "), "We should begin with what it does and the command.")
+	assert.Contains(t, readme, "\nNot bound", "We should say what is not bound.")
+}
+
+// registers checks the registrations and the role.
+func registers(t *testing.T, p preset) {
+	t.Helper()
+	text, err := p.manifest(false)
+	require.NoError(t, err)
+	claimKinds := map[string]v1alpha1.ClaimKind{}
+	var classKinds []v1alpha1.ClassKind
+	var role *rbacv1.ClusterRole
+	for document := range strings.SplitSeq(string(text), "---\n") {
+		meta := metav1.TypeMeta{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &meta))
+		switch meta.Kind {
+		case "ClaimKind":
+			k := v1alpha1.ClaimKind{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
+			claimKinds[k.Name] = k
+		case "ClassKind":
+			k := v1alpha1.ClassKind{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
+			classKinds = append(classKinds, k)
+		case "ClusterRole":
+			require.Nil(t, role, "We should need one role.")
+			role = &rbacv1.ClusterRole{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), role))
+		default:
+			t.Errorf("We should have no %s.", meta.Kind)
+		}
+	}
+	require.NotEmpty(t, classKinds)
+	require.NotNil(t, role)
+	assert.Equal(t, "classbind-"+p.name, role.Name)
+	assert.Equal(t, map[string]string{"classbind.io/aggregate-to-classbind": "true"}, role.Labels)
+
+	want := map[string][]string{}
+	served := map[string]bool{}
+	for _, k := range classKinds {
+		want[k.Name] = []string{"get", "list", "watch"}
+		for _, name := range k.Spec.ClaimKinds {
+			assert.Contains(t, claimKinds, name, "We should have the claim kinds of %s.", k.Name)
+			served[name] = true
+		}
+	}
+	for name, k := range claimKinds {
+		assert.True(t, served[name], "We should have classes for %s.", name)
+		switch {
+		case k.Spec.WhenUnmatched == v1alpha1.BindLater:
+			want[k.Resource()] = []string{"list", "watch", "patch"}
+		case k.Spec.Strategy == v1alpha1.LeastClaims:
+			want[k.Resource()] = []string{"list", "watch"}
+		}
+	}
+	got := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				got[schema.GroupResource{Group: group, Resource: resource}.String()] = rule.Verbs
+			}
+		}
+	}
+	assert.Equal(t, want, got, "We should let classbind do what these kinds need, and no more.")
+
+	// explain reads registrations as the API server does, with the schema and the rules of our CRDs.
+	_, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
+	require.NoError(t, err, "The API server should take the registrations.")
+}
+
+// exemplifies checks the objects of the example.
+func exemplifies(t *testing.T, p preset) {
+	t.Helper()
+	text, err := p.manifest(true)
+	require.NoError(t, err)
+	objects, err := objectsIn(text)
+	require.NoError(t, err)
+	for _, name := range []string{"by-selector", "by-default"} {
+		assert.True(t, slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return o.Name == name }),
+			"We should have a claim %s.", name)
+	}
+}

@@ -1,0 +1,124 @@
+package webhookconfig
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// TestOrder has the claim kinds a, with an order, and b, which comes last.
+func TestOrder(t *testing.T) {
+	const a, b = "a.example.org" + v1alpha1.BindSuffix, "b.example.org" + v1alpha1.BindSuffix
+	configuration := func(name string, entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, e := range entries {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{Name: e})
+		}
+		return c
+	}
+	last := func(entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		return configuration(v1alpha1.LastConfiguration, entries...)
+	}
+	first := func(entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		return configuration(v1alpha1.FirstConfiguration, entries...)
+	}
+	for name, tc := range map[string]struct {
+		reason      string
+		order       v1alpha1.Order
+		last, first *admissionregistrationv1.MutatingWebhookConfiguration
+		want        map[string][]string // the entries of each configuration that is written
+		removed     []string
+		problem     string
+	}{
+		"Last": {
+			reason: "We should write both into the last one, and leave alone the one that has none.", order: v1alpha1.OrderLast, last: last(), first: first(),
+			want: map[string][]string{v1alpha1.LastConfiguration: {a, b}},
+		},
+		"NoOrder": {
+			reason: "We should take no order for the last.", last: last(), first: first(),
+			want: map[string][]string{v1alpha1.LastConfiguration: {a, b}},
+		},
+		"First": {
+			reason: "We should write each into that of its order.", order: v1alpha1.OrderFirst, last: last(), first: first(),
+			want: map[string][]string{v1alpha1.FirstConfiguration: {a}, v1alpha1.LastConfiguration: {b}},
+		},
+		"BecomesFirst": {
+			reason: "We should keep the old entry until the new one is seen.", order: v1alpha1.OrderFirst, last: last(a, b), first: first(),
+			want: map[string][]string{v1alpha1.FirstConfiguration: {a}, v1alpha1.LastConfiguration: {a, b}},
+		},
+		"IsFirst": {
+			reason: "We should remove the old entry once the new one is seen.", order: v1alpha1.OrderFirst, last: last(a, b), first: first(a),
+			want: map[string][]string{v1alpha1.FirstConfiguration: {a}, v1alpha1.LastConfiguration: {b}}, removed: []string{a},
+		},
+		"BecomesLast": {
+			reason: "We should do the same the other way round.", order: v1alpha1.OrderLast, last: last(b), first: first(a),
+			want: map[string][]string{v1alpha1.FirstConfiguration: {a}, v1alpha1.LastConfiguration: {a, b}},
+		},
+		"IsLast": {
+			reason: "We should do the same the other way round.", order: v1alpha1.OrderLast, last: last(a, b), first: first(a),
+			want: map[string][]string{v1alpha1.FirstConfiguration: nil, v1alpha1.LastConfiguration: {a, b}}, removed: []string{a},
+		},
+		"NoFirst": {
+			reason: "We should go on without a configuration that nobody needs.", order: v1alpha1.OrderLast, last: last(),
+			want: map[string][]string{v1alpha1.LastConfiguration: {a, b}},
+		},
+		"FirstIsMissing": {
+			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1alpha1.OrderFirst, last: last(a),
+			want:    map[string][]string{v1alpha1.LastConfiguration: {a, b}},
+			problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &controllertest.Cached{Configuration: tc.last, First: tc.first}
+			inventory := selector.NewInventory()
+			for _, name := range []string{"a.example.org", "b.example.org"} {
+				k := controllertest.NewClaimKind(name)
+				if name == "a.example.org" {
+					k.Spec.Order = tc.order
+				}
+				c.ClaimKinds = append(c.ClaimKinds, *k)
+				inventory.SetClaimKind(selector.NewClaimKind(k))
+			}
+			inventory.Open()
+			ca := newCA(t)
+			w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
+			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.problem, w.claims.Problem(), tc.reason)
+			again := time.Duration(0)
+			if tc.problem != "" {
+				again = registry.RetryAfter
+			}
+			assert.Equal(t, again, result.RequeueAfter, tc.reason)
+			got := map[string][]string{}
+			for _, applied := range c.Applied {
+				got[*applied.Name] = nil
+				for _, e := range applied.Webhooks {
+					got[*applied.Name] = append(got[*applied.Name], *e.Name)
+				}
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Equal(t, tc.removed, c.Removed, tc.reason)
+		})
+	}
+}
+
+func TestEntryOf(t *testing.T) {
+	entry := admissionregistrationv1.MutatingWebhook{Name: "a.example.org" + v1alpha1.BindSuffix}
+	c := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{entry}}
+	for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+		all := ClaimConfigurations{name: c}
+		assert.Same(t, &c.Webhooks[0], all.EntryOf("a.example.org"), "We should find it in either.")
+		assert.Nil(t, all.EntryOf("b.example.org"))
+		assert.Len(t, all.Entries(), 1)
+	}
+}

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// crdModules are the modules that publish CRDs, which e2e/crds requires, with the folder
+// of the CRDs in each.
+var crdModules = map[string]string{
+	"github.com/cert-manager/cert-manager":                     "deploy/crds",
+	"github.com/kubernetes-csi/external-snapshotter/client/v8": "config/crd",
+	"sigs.k8s.io/cluster-api":                                  "core/config/crd/bases",
+	"sigs.k8s.io/gateway-api":                                  "config/crd/standard",
+	"sigs.k8s.io/karpenter":                                    "pkg/apis/crds",
+}
+
+// The versions of a CRD that is not a module's. Those of modules begin with a v.
+const (
+	commitVersion = "commit " // and the commit
+	ourVersion    = "a CRD of ours"
+)
+
+// crd is the CRD of a kind: the project's own, or one of ours of the same shape.
+type crd struct {
+	version  string // of the project
+	manifest string
+}
+
+// crdSource finds CRDs by their names.
+type crdSource struct {
+	modules map[string]string // the version of each folder
+	folder  string            // of the CRDs that no module publishes, or empty
+	shapes  map[string]string // CRDs of ours by their names
+}
+
+func newCRDSource(t *testing.T) *crdSource {
+	t.Helper()
+	s := &crdSource{modules: map[string]string{}, shapes: map[string]string{}}
+	download := []string{"mod", "download", "-json"}
+	for module := range crdModules {
+		download = append(download, module)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", download...) //nolint:gosec // The test names the modules.
+	cmd.Dir = "crds"
+	out, err := cmd.Output()
+	require.NoError(t, err, "We should get the modules that publish CRDs: %s", out)
+	for modules := json.NewDecoder(bytes.NewReader(out)); modules.More(); {
+		var module struct{ Path, Version, Dir string }
+		require.NoError(t, modules.Decode(&module))
+		s.modules[filepath.Join(module.Dir, filepath.FromSlash(crdModules[module.Path]))] = module.Version
+	}
+	require.Len(t, s.modules, len(crdModules))
+
+	s.folder = os.Getenv("CRDS")
+	if beside := filepath.Join("..", "..", "shared", "crds"); s.folder == "" {
+		if _, err := os.Stat(beside); err == nil {
+			s.folder = beside
+		}
+	}
+	shapes, err := filepath.Glob(filepath.Join("crds", "shapes", "*.yaml"))
+	require.NoError(t, err)
+	for _, file := range shapes {
+		for _, object := range objectsOf(t, file) {
+			s.shapes[object.GetName()] = manifestOf(t, object)
+		}
+	}
+	return s
+}
+
+// find the CRD of a kind, <plural>.<group>: in a module, in the folder, or else among ours. The
+// project is one of the table in the folder's README. Kubernetes' own kinds have none.
+func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool) {
+	t.Helper()
+	plural, group, _ := strings.Cut(name, ".")
+	file := group + "_" + plural + ".yaml"
+	for dir, version := range s.modules {
+		if found := readCRD(t, filepath.Join(dir, file)); found != "" {
+			return crd{version, found}, true
+		}
+	}
+	if s.folder != "" {
+		if found := readCRD(t, filepath.Join(s.folder, file)); found != "" {
+			return crd{s.commit(t, project), found}, true
+		}
+	}
+	if s.shapes[name] == "" {
+		return crd{}, false
+	}
+	t.Logf("%s: neither a module nor the folder has its CRD: it is one of ours of the same shape", name)
+	return crd{ourVersion, s.shapes[name]}, true
+}
+
+// commit of the project from which the folder has its CRDs.
+func (s *crdSource) commit(t *testing.T, project string) string {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(s.folder, "README.md"))
+	require.NoError(t, err)
+	row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(project) + ` \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
+	require.NotNil(t, row, "We should find %s in the folder's README.", project)
+	return commitVersion + row[1] + " of " + row[2]
+}
+
+// readCRD without the webhook that converts its objects, which is not there. It is empty
+// where there is no such file.
+func readCRD(t *testing.T, file string) string {
+	t.Helper()
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	objects := objectsOf(t, file)
+	require.Len(t, objects, 1, file)
+	unstructured.RemoveNestedField(objects[0].Object, "spec", "conversion")
+	return manifestOf(t, objects[0])
+}
+
+// objectsOf a file of YAML documents.
+func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(file) //nolint:gosec // The test names the file.
+	require.NoError(t, err)
+	return documents(t, string(text))
+}
+
+func documents(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+func manifestOf(t *testing.T, object *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := yaml.Marshal(object.Object)
+	require.NoError(t, err)
+	return string(text)
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// registrationsAtOnce is how many are made at once, and registrationTime until all are served.
+const (
+	registrationsAtOnce = 60
+	registrationTime    = 10 * time.Second
+)
+
+// TestPresetsAtOnce registers all presets, the samples and made-up kinds at once, and two kinds
+// that are not there. It is not parallel, because it measures.
+func TestPresetsAtOnce(t *testing.T) {
+	w := newWorld(t, controlplane.Options{Audit: true})
+	w.serve(t)
+	source := newCRDSource(t)
+
+	var crds, others []string
+	registrations := map[string]*unstructured.Unstructured{}
+	add := func(objects []*unstructured.Unstructured) {
+		for _, object := range objects {
+			switch object.GetKind() {
+			case "ClaimKind", "ClassKind":
+				register(t, registrations, object)
+			case "ClusterRole":
+				others = append(others, manifestOf(t, object))
+			}
+		}
+	}
+	for _, p := range presets() {
+		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
+		add(objects)
+		for _, k := range all[v1alpha1.ClaimKind](t, objects, "ClaimKind") {
+			if found, ok := source.find(t, k.Resource(), p.project); ok {
+				crds = append(crds, found.manifest)
+			}
+		}
+		for _, k := range all[v1alpha1.ClassKind](t, objects, "ClassKind") {
+			if found, ok := source.find(t, k.Name, p.project); ok {
+				crds = append(crds, found.manifest)
+			}
+		}
+	}
+	samples := filepath.Join(w.deploy, "samples", "crossplane")
+	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
+	add(w.rendered(t, samples))
+	slices.Sort(crds)
+	_, _, err := w.Kubectl(t.Context(), strings.NewReader(strings.Join(slices.Compact(crds), "---\n")), "apply", "--server-side", "-f", "-")
+	require.NoError(t, err)
+	others = append(others, vendor("made-up.test"), vendor("absent.test"))
+	for n := 0; len(registrations) < registrationsAtOnce; n++ {
+		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
+		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
+		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: ["+claims+"]}")))
+	}
+	w.awaitCRDs(t, "--all")
+	w.apply(t, strings.Join(others, "---\n"))
+
+	manifests := claimKind("claims.absent.test", "{}") + classKind("classes.absent.test", "{claimKinds: [claims.absent.test]}")
+	for _, object := range registrations {
+		manifests += "---\n" + manifestOf(t, object)
+	}
+	start := time.Now()
+	w.apply(t, manifests)
+	applied := time.Since(start)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		claimKinds, classKinds := v1alpha1.ClaimKindList{}, v1alpha1.ClassKindList{}
+		require.NoError(c, w.List(t.Context(), &claimKinds))
+		require.NoError(c, w.List(t.Context(), &classKinds))
+		require.Equal(c, len(registrations)+2, len(claimKinds.Items)+len(classKinds.Items))
+		for i := range claimKinds.Items {
+			k := &claimKinds.Items[i]
+			require.True(c, k.Name == "claims.absent.test" || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%s: %v", k.Name, k.Status.Conditions)
+		}
+		for i := range classKinds.Items {
+			k := &classKinds.Items[i]
+			require.True(c, k.Name == "classes.absent.test" || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%s: %v", k.Name, k.Status.Conditions)
+		}
+	}, 3*registrationTime, 100*time.Millisecond)
+	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
+	assert.Less(t, time.Since(start), registrationTime, "We should serve all registrations soon.")
+
+	w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.absent.test", v1alpha1.ReasonNotInstalled)
+	w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.absent.test", v1alpha1.ReasonNotInstalled)
+	w.absent(t, "absent.test", time.Since(start))
+}
+
+// register adds a registration, or to one that is there: a class kind may serve claims of several presets.
+func register(t *testing.T, registrations map[string]*unstructured.Unstructured, object *unstructured.Unstructured) {
+	t.Helper()
+	key := object.GetKind() + "/" + object.GetName()
+	if former := registrations[key]; former != nil {
+		served, _, err := unstructured.NestedStringSlice(former.Object, "spec", "claimKinds")
+		require.NoError(t, err)
+		more, _, err := unstructured.NestedStringSlice(object.Object, "spec", "claimKinds")
+		require.NoError(t, err)
+		require.NoError(t, unstructured.SetNestedStringSlice(object.Object, append(served, more...), "spec", "claimKinds"))
+	}
+	registrations[key] = object
+}
+
+// absent kinds of a group cost nothing: they have no webhook, and are looked up now and then.
+func (w *world) absent(t *testing.T, group string, since time.Duration) {
+	t.Helper()
+	mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	require.NoError(t, w.List(t.Context(), &mutating))
+	require.NoError(t, w.List(t.Context(), &validating))
+	for _, list := range []any{mutating, validating} {
+		text, err := json.Marshal(list)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), `"`+group+`"`, "We should have no webhook.")
+	}
+	log, err := os.Open(w.plane.AuditLog)
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	requests := map[string]int{}
+	for events := json.NewDecoder(log); events.More(); {
+		e := auditv1.Event{}
+		require.NoError(t, events.Decode(&e))
+		// The status of a registration is not about the kind.
+		if e.User.Username == classbind.User && strings.Contains(e.RequestURI, group) && !strings.Contains(e.RequestURI, "/classbind.io/") {
+			requests[e.Verb+" "+e.RequestURI]++
+		}
+	}
+	t.Logf("Requests in %s: %v", since, requests)
+	for request, times := range requests {
+		assert.Regexp(t, "^get ", request, "We should neither list nor watch.")
+		assert.LessOrEqual(t, times, 4, "We should look up %s now and then.", request)
+	}
+}

@@ -1,0 +1,124 @@
+package selector
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// Reasons for what is done about the update of a claim, beside those to leave a claim alone.
+const (
+	// Restored says that the update removed the class reference, and gets it back.
+	Restored = "Restored"
+	// UnbindAllowed says that the claim kind allows that.
+	UnbindAllowed = "UnbindAllowed"
+	// NotBound says that there was no class reference before, either.
+	NotBound = "NotBound"
+	// OtherReference says that the update sets a part of the reference, without the name, to
+	// something else.
+	OtherReference = "OtherReference"
+	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
+	ReferenceTooLong = "ReferenceTooLong"
+	// Malformed says that something on the way to the reference is not an object.
+	Malformed = "Malformed"
+)
+
+// Restoration is what is done about an update of a claim.
+type Restoration struct {
+	// Reason is Restored, or why the update is left alone.
+	Reason string
+	// Class is the name in the class reference that was restored.
+	Class string
+	// Patch puts the reference back; nil leaves the update alone.
+	Patch []byte
+}
+
+// Restore puts the class reference back that an update has removed from a claim: the whole
+// value that was stored. Of a reference that the update has without a name, it puts back the
+// fields of its form. The old and the new object are valid JSON.
+func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
+	before, err := k.DecodeValid(stored)
+	if err != nil {
+		return r, fmt.Errorf("oldObject: %w", err)
+	}
+	object, err := k.DecodeValid(updated)
+	if err != nil {
+		return r, fmt.Errorf("object: %w", err)
+	}
+	if r.Reason = k.keeps(before, object); r.Reason != "" {
+		return r, nil
+	}
+	value := k.storedReference(stored)
+	if len(value) > v1alpha1.MaxReferenceBytes {
+		return Restoration{Reason: ReferenceTooLong}, nil
+	}
+	given, problems := k.given(object)
+	to, _ := k.refersTo(before)
+	if len(problems) > 0 || given != nil && !given.agreesWith(to) {
+		return Restoration{Reason: OtherReference}, nil
+	}
+	r = Restoration{Reason: Restored, Class: to.name}
+	if parents := k.parents(object); parents < len(k.classRef) {
+		r.Patch = Patch(k.addReference(parents, value))
+		return r, nil
+	}
+	reference, _ := k.classRef.lookup(before)
+	fields, _ := reference.(map[string]any)
+	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
+		text, _ := fields[field].(string)
+		return text
+	})...)
+	return r, nil
+}
+
+// keeps says why an update is left alone; empty, it is not.
+func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
+	if k.allowsUnbind {
+		return UnbindAllowed
+	}
+	// What the claim asks for does not matter: it has its class.
+	if in := k.Read("", "", object); in.LeftAlone != "" && in.LeftAlone != NoSelector {
+		return in.LeftAlone
+	}
+	if _, err := k.classRef.lookup(object); err != nil {
+		return Malformed
+	}
+	if !k.HasReference(before) {
+		return NotBound
+	}
+	return ""
+}
+
+// storedReference is the whole class reference, as it stands in JSON.
+func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
+	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, k.referencePlan.size)}
+	d.read(k.referencePlan)
+	if _, ok := d.parent[d.name].(postponed); !ok {
+		return nil
+	}
+	return d.whole
+}
+
+// agreesWith says whether a reference has what is given.
+func (g *Given) agreesWith(to named) bool {
+	return (!g.hasGroup || g.group == to.group) && (g.kind == "" || g.kind == to.kind) &&
+		(g.namespace == "" || g.namespace == to.namespace)
+}
+
+// Warning tells the author of an update what became of the reference, and what helps. It is
+// empty if the update is left alone.
+func (r *Restoration) Warning(k *ClaimKind) string {
+	switch r.Reason {
+	case Restored:
+		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
+			"to unbind the claim, delete it and create it again; to allow such updates, set spec.onUnbind of claimkind/%s to Allow",
+			k.classRef, brief.Text(r.Class, v1alpha1.MaxShownBytes), k.Name)
+	case ReferenceTooLong:
+		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
+			k.classRef, v1alpha1.MaxReferenceBytes)
+	}
+	return ""
+}

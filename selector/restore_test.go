@@ -1,0 +1,117 @@
+package selector
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func TestRestore(t *testing.T) {
+	const (
+		gold  = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
+		bound = `{"spec":{"classRef":` + gold + `}}`
+	)
+	add := func(path, value string) string { return `[{"op":"add","path":"` + path + `","value":` + value + `}]` }
+	for name, tc := range map[string]struct {
+		reason     string
+		change     func(*v1alpha1.ClaimKindSpec)
+		before     string
+		now        string
+		want       string
+		patch      string
+		isMistaken bool
+	}{
+		"Removed":      {reason: "We should put back what the update removes.", before: bound, now: `{"spec":{}}`, want: Restored, patch: add("/spec/classRef", gold)},
+		"Null":         {reason: "We should put back what the update sets to null.", before: bound, now: `{"spec":{"classRef":null}}`, want: Restored, patch: add("/spec/classRef", gold)},
+		"NoParent":     {reason: "We should create the parents that the update removes.", before: bound, now: `{}`, want: Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+		"OtherFields":  {reason: "We should put back the whole value, whatever is in it.", before: `{"spec":{"classRef":{"name":"gold","uid":"1","more":[{"a":null}]}}}`, now: `{"spec":{"size":1}}`, want: Restored, patch: add("/spec/classRef", `{"name":"gold","uid":"1","more":[{"a":null}]}`)},
+		"NoName":       {reason: "We should put back anything that counts as a reference.", before: `{"spec":{"classRef":{}}}`, now: `{"spec":{}}`, want: Restored, patch: add("/spec/classRef", `{}`)},
+		"Twice":        {reason: "We should take the last of several fields of a name, as the API server does.", before: `{"spec":{"classRef":{"name":"silver"}},"spec":{"classRef":` + gold + `}}`, now: `{}`, want: Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+		"Selector":     {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: Restored, patch: add("/spec/classRef", gold)},
+		"Changed":      {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: Settled},
+		"Kept":         {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: Settled},
+		"Static":       {reason: "We should leave alone a claim that is settled otherwise now.", before: bound, now: `{"spec":{"resourceRef":{}}}`, want: Settled},
+		"NotBound":     {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: NotBound},
+		"BeingDeleted": {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: BeingDeleted},
+		"SpecIsText":   {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: Malformed},
+		"Allowed": {
+			reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: UnbindAllowed,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind },
+		},
+		"Name": {
+			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: Restored, patch: add("/spec/classRef", `"g\u006fld"`),
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.Name },
+		},
+		"EmptyName": {
+			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: Restored, patch: add("/spec/classRef", `"gold"`),
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.EmptyIsUnset = v1alpha1.Name, true },
+		},
+		"Label": {
+			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: Restored,
+			patch: add("/metadata/labels/example.org~1class", `"gold"`),
+			change: func(s *v1alpha1.ClaimKindSpec) {
+				s.Reference = v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}
+			},
+		},
+		"MissingFields": {
+			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: Restored,
+			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+		},
+		"OtherKind": {
+			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: OtherReference,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+		},
+		"WasEmpty": {
+			reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: NotBound,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+		},
+		"ParentWanted": {
+			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: ParentAbsent,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1alpha1.LeaveClaimAlone },
+		},
+		"NoSelector": {
+			reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: Restored, patch: add("/spec/classRef", gold),
+			change: func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = v1alpha1.NoSelectorLeaveAlone },
+		},
+		"Longest": {
+			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: Restored,
+			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1alpha1.MaxReferenceBytes-2)+`"`),
+		},
+		"TooLong":     {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: ReferenceTooLong},
+		"OldIsNone":   {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
+		"ThisIsNone":  {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
+		"NothingLeft": {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1alpha1.ClaimKindSpec{
+				Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
+				SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+			}}
+			if tc.change != nil {
+				tc.change(&k.Spec)
+			}
+			kind := NewClaimKind(k)
+			got, err := kind.Restore([]byte(tc.before), []byte(tc.now))
+			if tc.isMistaken {
+				require.ErrorIs(t, err, errNotObject, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got.Reason, tc.reason)
+			if tc.patch == "" {
+				assert.Empty(t, got.Patch, tc.reason)
+			} else {
+				assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
+			}
+			warned := got.Reason == Restored || got.Reason == ReferenceTooLong
+			assert.Equal(t, warned, got.Warning(kind) != "", "We should tell the author what he may not expect, and nothing else.")
+			assert.Less(t, len(got.Warning(kind)), 512, "We should be brief.")
+		})
+	}
+}
