@@ -100,7 +100,11 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 		names[i] = kinds.Items[i].Name
 	}
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
-		return w.claimRule(ctx, &kinds.Items[i], current)
+		k := &kinds.Items[i]
+		if selector.ConflictOf(k, kinds.Items) != nil {
+			return nil, nil // The older one has the entry.
+		}
+		return w.claimRule(ctx, k, current)
 	})
 	due, sizes := claimEntries{}, map[string][]sizedEntry{}
 	for i := range kinds.Items {
