@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // claimConfigurations are the names of those that have the entries of claim kinds.
