@@ -26,7 +26,7 @@ func TestKinds(t *testing.T) {
 		printed, stderr, _, err := w.classbind(t.Context(), "kinds", e.Name())
 		require.NoError(t, err)
 		require.Empty(t, stderr, "We should print %s.", e.Name())
-		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), objectsOf(t, printed),
+		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),
 			"We should print the objects of %s.", e.Name())
 	}
 	list, _, _, err := w.classbind(t.Context(), "kinds")

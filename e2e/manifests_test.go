@@ -103,19 +103,7 @@ func (w *world) overlay(t *testing.T, installation string, components ...string)
 // rendered are the objects of a folder.
 func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	return objectsOf(t, w.kubectl(t, "kustomize", dir))
-}
-
-// objectsOf a YAML stream.
-func objectsOf(t *testing.T, text string) []*unstructured.Unstructured {
-	t.Helper()
-	var objects []*unstructured.Unstructured
-	for document := range strings.SplitSeq(text, "\n---\n") {
-		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
-		objects = append(objects, object)
-	}
-	return objects
+	return documents(t, w.kubectl(t, "kustomize", dir))
 }
 
 // all of a kind among rendered objects.
