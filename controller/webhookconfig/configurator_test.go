@@ -175,7 +175,7 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 		"Unsuitable": {
 			reason: "We should write no entry for what the API server decides before it asks us.",
 			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{ofResource("priorities", "pods", ".spec.priorityClassName")}},
-			want:   want{applied: true, again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
+			want:   want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
 		},
 		"NotHeardOf": {
 			reason:       "We should write no entry for a kind that this replica would not know, and look again soon.",

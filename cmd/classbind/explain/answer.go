@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,6 +60,8 @@ func (i *Item) notRegistered(r *registrations, kind schema.GroupVersionKind) *It
 		}
 	}
 	switch {
+	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
+		return i.leftAlone(reason, why)
 	case len(unknown) > 0 && strings.Contains(kind.Group, "."): // Kubernetes' own plurals are regular.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: put the CRD among the files, which says of which kind it is",
 			why, selector.List(unknown)))

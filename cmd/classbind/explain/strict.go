@@ -26,11 +26,7 @@ func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.G
 		registered = append(registered, r.claimKinds[i].Resource())
 	}
 	of := nearestKind(kind, registered)
-	isClass := func(k v1alpha1.ClassKind) bool {
-		name := schema.ParseGroupResource(k.Name)
-		return name.Group == kind.Group && isPlural(name.Resource, kind.Kind)
-	}
-	if of == "" || slices.ContainsFunc(r.classKinds, isClass) {
+	if of == "" || slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }) {
 		return nil
 	}
 	switch s, err := r.schemaOf(ctx, kind); {

@@ -39,6 +39,12 @@ func nearestKind(kind schema.GroupVersionKind, registered []string) string {
 	return names[nearest(plural.Resource, maps.Keys(names))]
 }
 
+// isOf says whether a resource, <plural>.<group>, may be that of a kind.
+func isOf(resource string, kind schema.GroupVersionKind) bool {
+	name := schema.ParseGroupResource(resource)
+	return name.Group == kind.Group && isPlural(name.Resource, kind.Kind)
+}
+
 // isPlural says whether a resource may be that of a kind: English has three plurals.
 func isPlural(resource, kind string) bool {
 	kind = strings.ToLower(kind)
