@@ -58,7 +58,9 @@ func (all ClaimConfigurations) Entry(configuration, claimKind string) *admission
 	if c == nil {
 		return nil
 	}
-	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool { return e.Name == claimKind+v1alpha1.BindSuffix })
+	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
+		return e.Name == claimKind+v1alpha1.BindSuffix
+	})
 	if i < 0 {
 		return nil
 	}
