@@ -140,8 +140,18 @@ func TestGuard(t *testing.T) {
 		refused(t, err, http.StatusUnprocessableEntity, "metadata.annotations[resourceclass.crossplane.io/weight]", "must be an integer from 0 to 1000000")
 		_, _, err = w.create(t, blue("malformed", "{weight: much}"))
 		refused(t, err, http.StatusUnprocessableEntity, "spec.weight")
-		_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight=1.5")
-		require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update, too.")
+		for _, weight := range []string{"-1", "-0", "+5", "010", "1e3", " 5", "1.5"} {
+			_, _, err := w.create(t, class("guard.test", "Red", "malformed", fmt.Sprintf("annotations: {resourceclass.crossplane.io/weight: %q}, ", weight)))
+			refused(t, err, http.StatusUnprocessableEntity, fmt.Sprintf("metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: %q: must be an integer from 0 to 1000000, in plain digits", weight))
+			_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight="+weight)
+			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update, too.")
+		}
+		for _, weight := range []string{"-1", "1.5", "-0.5", "1000001", `"+5"`, "true"} {
+			_, _, err := w.create(t, blue("malformed", "{weight: "+weight+"}"))
+			refused(t, err, http.StatusUnprocessableEntity, "spec.weight: Invalid value: ", "must be an integer from 0 to 1000000")
+			_, _, err = w.Kubectl(t.Context(), nil, "patch", "blue", "weighted", "--type=merge", "-p", `{"spec":{"weight":`+weight+`}}`)
+			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update of a field, too.")
+		}
 	})
 
 	t.Run("DryRun", func(t *testing.T) {

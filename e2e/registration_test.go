@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -242,18 +243,23 @@ spec:
 		// A malformed weight is from before anybody refused it.
 		w.apply(t, class("field.test", "Class", "light", "")+"default: true\nspec: {weight: 2}\n"+
 			class("field.test", "Class", "heavy", "")+"default: false\nspec: {weight: 1000000}\n"+
-			class("field.test", "Class", "huge", "")+"spec: {weight: 99999999999999999999999, note: whatever}\n")
+			class("field.test", "Class", "huge", "")+"spec: {weight: 99999999999999999999999, note: whatever}\n"+
+			class("field.test", "Class", "less", "labels: {less: 'yes'}, ")+"spec: {weight: -1}\n")
 		w.apply(t, vendor("field.test")+claimKind("claims.field.test", "{strategy: HighestWeight}")+
 			classKind("classes.field.test", "{claimKinds: [claims.field.test], default: {path: .default}, weight: {path: .spec.weight}}"))
 		w.awaitClaims(t, "claims.field.test")
-		w.awaitClasses(t, "classes.field.test", 3)
+		w.awaitClasses(t, "classes.field.test", 4)
 		bound, _, err := w.create(t, claim("field.test", "default"))
 		require.NoError(t, err)
 		assert.Equal(t, "Class/heavy", classOf(bound), "We should weigh by the field.")
 		bound, _, err = w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}")
 		require.NoError(t, err)
 		assert.Equal(t, "Class/light", classOf(bound), "We should find the default by the field.")
-		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `1 class counts as weight 1, the first of them "Class/huge": spec.weight: Invalid value: 1e+23: must be an integer from 0 to 1000000`)
+		unbound, warnings, err := w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: less}\nspec: {classSelector: {matchLabels: {less: 'yes'}}}")
+		require.NoError(t, err)
+		assert.Empty(t, classOf(unbound), "We should give no claim to a class whose author writes less than nothing.")
+		assert.Contains(t, fmt.Sprint(warnings), "of weight 0")
+		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `2 classes have a malformed weight: Class/huge counts as 1, Class/less counts as 0; the first: spec.weight: Invalid value: 1e+23: must be an integer from 0 to 1000000`)
 	})
 
 	t.Run("MalformedWeight", func(t *testing.T) {
@@ -267,7 +273,7 @@ spec:
 				require.Contains(c, w.condition(t, "classes.weight.test", v1alpha1.ConditionWeightsValid), want)
 			}, patience, 100*time.Millisecond)
 		}
-		says(`"Class/one": metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: "-3": must be an integer from 0 to 1000000`)
+		says(`1 class has a malformed weight: Class/one counts as 0; the first: metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: "-3": must be an integer from 0 to 1000000`)
 		w.kubectl(t, "annotate", "--overwrite", "classes.weight.test", "one", "resourceclass.crossplane.io/weight=1000000")
 		says("every weight can be read")
 	})
@@ -352,6 +358,46 @@ func TestSchema(t *testing.T) {
 		"CSINodes":            {claimKind("csinodes.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"VolumeAttachments":   {claimKind("volumeattachments.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"FlowSchemas":         {claimKind("flowschemas.flowcontrol.apiserver.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"Events":              {claimKind("events", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"EventsOfGroup":       {claimKind("events.events.k8s.io", "{}"), "spec.resource: Invalid value"},
+		"ConfigMaps":          {claimKind("configmaps", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"ReplicaSets":         {claimKind("replicasets.apps", "{}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceSecrets":     {claimKind("mine", "{resource: secrets}"), "spec.resource: Invalid value"},
+		"ResourceOwnKind":     {claimKind("mine", "{resource: claimkinds.classbind.io}"), "classbind itself needs this resource to work"},
+		"ResourceWebhooks":    {claimKind("mine", "{resource: validatingwebhookconfigurations.admissionregistration.k8s.io}"), "classbind itself needs this resource to work"},
+		"ResourceEvents":      {claimKind("mine", "{resource: events}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceEventsGroup": {claimKind("mine", "{resource: events.events.k8s.io}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceConfigMaps":  {claimKind("mine", "{resource: configmaps}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceReplicaSets": {claimKind("mine", "{resource: replicasets.apps}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceReviews":     {claimKind("mine", "{resource: tokenreviews.authentication.k8s.io}"), "spec.resource: Invalid value"},
+		"Resource":            {claimKind("a.test", "{resource: Gateways.example.org}"), "spec.resource: Invalid value"},
+		"ResourceLong":        {claimKind("a.test", "{resource: "+strings.Repeat("a", 254)+"}"), "spec.resource: Too long"},
+		"Version":             {claimKind("a.test", "{version: example.org/v1}"), "spec.version: Invalid value"},
+		"VersionLong":         {claimKind("a.test", "{version: v"+strings.Repeat("1", 63)+"}"), "spec.version: Too long"},
+		"ReferenceNowhere":    {claimKind("a.test", "{reference: {form: Name}}"), "spec.reference: Invalid value"},
+		"ReferenceTwoPlaces":  {claimKind("a.test", "{reference: {path: .spec.class, label: class, form: Name}}"), "name one of path, label and annotation"},
+		"ReferenceKeys":       {claimKind("a.test", "{reference: {label: class, annotation: class, form: Name}}"), "name one of path, label and annotation"},
+		"LabelKey":            {claimKind("a.test", "{reference: {label: 'a b', form: Name}}"), "spec.reference.label: Invalid value"},
+		"LabelKeyLong":        {claimKind("a.test", "{reference: {label: "+strings.Repeat("a", 318)+", form: Name}}"), "spec.reference.label: Too long"},
+		"LabelForm":           {claimKind("a.test", "{reference: {label: class, form: ObjectReference}}"), "spec.reference.form: Invalid value"},
+		"LabelDefaultForm":    {claimKind("a.test", "{reference: {label: class}}"), "a label or an annotation is a string: set form to Name"},
+		"LabelParent":         {claimKind("a.test", "{reference: {label: class, form: Name, whenParentAbsent: LeaveAlone}}"), "spec.reference.whenParentAbsent: Invalid value"},
+		"AnnotationKey":       {claimKind("a.test", "{reference: {annotation: /class, form: Name}}"), "spec.reference.annotation: Invalid value"},
+		"AnnotationForm":      {claimKind("a.test", "{reference: {annotation: class, form: LocalObjectReference}}"), "a label or an annotation is a string: set form to Name"},
+		"AnnotationParent":    {claimKind("a.test", "{reference: {annotation: class, form: Name, whenParentAbsent: LeaveAlone}}"), "a label or an annotation has no parent that could be absent"},
+		"AnnotationsEqual":    {claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, classSelector: {annotation: e.org/a}}"), "reference.annotation and classSelector.annotation must not be the same annotation"},
+		"AnnotationOfDefault": {claimKind("a.test", "{reference: {annotation: classbind.io/class-selector, form: Name}}"), "spec.reference: Invalid value"},
+		"EmptyIsUnset":        {claimKind("a.test", "{reference: {path: .spec.classRef, emptyIsUnset: Maybe}}"), "spec.reference.emptyIsUnset"},
+		"WhenParentAbsent":    {claimKind("a.test", "{reference: {path: .spec.classRef, whenParentAbsent: Deny}}"), `spec.reference.whenParentAbsent: Unsupported value: "Deny"`},
+		"WhenNoSelector":      {claimKind("a.test", "{whenNoSelector: None}"), `spec.whenNoSelector: Unsupported value: "None"`},
+		"OnUnbind":            {claimKind("a.test", "{onUnbind: Deny}"), `spec.onUnbind: Unsupported value: "Deny"`},
+		"Order":               {claimKind("a.test", "{order: Middle}"), `spec.order: Unsupported value: "Middle"`},
+		"SelectorAnnotation":  {claimKind("a.test", "{classSelector: {annotation: 'a b'}}"), "spec.classSelector.annotation: Invalid value"},
+		"SkipTwoPlaces":       {claimKind("a.test", "{skipIfSet: [{path: .spec.a, annotation: a}]}"), "spec.skipIfSet[0]: Invalid value"},
+		"SkipNowhere":         {claimKind("a.test", "{skipIfSet: [{}]}"), "name one of path, label and annotation"},
+		"SkipLabelKey":        {claimKind("a.test", "{skipIfSet: [{label: a/b/c}]}"), "spec.skipIfSet[0].label: Invalid value"},
+		"SkipsAnnotation":     {claimKind("a.test", "{skipIfSet: [{annotation: classbind.io/class-selector}]}"), "skipIfSet must not name classSelector.annotation"},
+		"SkipMany":            {claimKind("a.test", "{skipIfSet: ["+strings.Repeat("{label: a}, ", 17)+"]}"), "spec.skipIfSet: Too many"},
 		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
 		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [a."+strings.Repeat("a", 177)+"]}"), "spec.claimKinds[0]: Too long"},
 		"NamespacesFrom":      {claimKind("a.test", "{classNamespaces: {from: Selector}}"), `spec.classNamespaces.from: Unsupported value: "Selector"`},
@@ -387,10 +433,14 @@ func TestSchema(t *testing.T) {
 		})
 	}
 	for name, spec := range map[string]string{
-		"All":     "{classNamespaces: {from: All}}",
-		"Names":   "{classNamespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}",
-		"OneName": "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: Names, names: [a]}}",
-		"Nothing": "{classNamespaces: {}}",
+		"All":         "{classNamespaces: {from: All}}",
+		"Names":       "{classNamespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}",
+		"OneName":     "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: Names, names: [a]}}",
+		"Nothing":     "{classNamespaces: {}}",
+		"Label":       "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}",
+		"Annotation":  "{reference: {annotation: e.org/class, form: Name}, classSelector: {annotation: e.org/selector}}",
+		"Forms":       "{reference: {path: .spec.a, form: NamespacedReference, emptyIsUnset: true, whenParentAbsent: LeaveAlone}, classNamespaces: {from: All}}",
+		"OtherFields": "{resource: a.test, version: v1beta2, whenNoSelector: LeaveAlone, onUnbind: Allow, order: First}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
 			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
@@ -408,6 +458,23 @@ func TestSchema(t *testing.T) {
 			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
 			WhenUnmatched: v1alpha1.Admit, WhenNoSelector: v1alpha1.NoSelectorDefault, OnUnbind: v1alpha1.RestoreReference, Order: v1alpha1.OrderLast, FailurePolicy: v1alpha1.Fail,
 		}, got.Spec, "We should have a default for everything.")
+		for spec, want := range map[string]v1alpha1.ClaimKindSpec{
+			"{reference: {path: .spec.x}, classSelector: {path: .spec.s}}": {
+				Reference:     v1alpha1.Reference{Path: ".spec.x", Form: v1alpha1.ObjectReference, WhenParentAbsent: v1alpha1.CreateParent},
+				ClassSelector: v1alpha1.ClassSelector{Path: ".spec.s", Annotation: v1alpha1.ClassSelectorAnnotation},
+			},
+			"{reference: {label: l, form: Name}, classSelector: {annotation: a}}": {
+				Reference:     v1alpha1.Reference{Label: "l", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.CreateParent},
+				ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector", Annotation: "a"},
+			},
+		} {
+			stored, _, err := w.create(t, claimKind("b.test", spec), client.DryRunAll)
+			require.NoError(t, err)
+			got := &v1alpha1.ClaimKind{}
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, got))
+			assert.Equal(t, want.Reference, got.Spec.Reference, "We should have a default for what is left out of %s.", spec)
+			assert.Equal(t, want.ClassSelector, got.Spec.ClassSelector, "We should have a default for what is left out of %s.", spec)
+		}
 	})
 }
 

@@ -210,7 +210,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 				w.kubectl(t, "annotate", "--overwrite", sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/weight=3")
 			},
 			want: "weights: " + sampleRDS + "/gitlab-experimental: its weight counts as 1: metadata.annotations[resourceclass.crossplane.io/weight]: " +
-				`Invalid value: "much": must be an integer from 0 to 1000000` + "\n  Do: write an integer from 0 to 1000000: kubectl edit " + sampleRDS + "/gitlab-experimental",
+				`Invalid value: "much": must be an integer from 0 to 1000000, in plain digits` + "\n  Do: write an integer from 0 to 1000000: kubectl edit " + sampleRDS + "/gitlab-experimental",
 		},
 		{
 			name: "ClassGone", mends: apply("classes.yaml"), readme: true,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,8 +97,8 @@ type Class struct {
 
 	Namespace, Name string
 	Labels          Labels
-	// WeightErr says why the weight is malformed, which then counts as 1. It shows no
-	// more than the beginning of the weight.
+	// WeightErr says why the weight is malformed, which then counts as 1, or as 0 if it is
+	// negative. It shows no more than the beginning of the weight.
 	WeightErr *field.Error
 
 	// MarkErr says which mark, for cordoned or default, is neither true nor false. It
@@ -194,34 +195,48 @@ func compare(a, b *Class) int {
 	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func parseWeight(value any) (int64, error) {
+// parseWeight returns what a weight counts as, and an error if it is malformed. A negative
+// one counts as 0: its author wants no claims for the class.
+func parseWeight(value any) (weight int64, _ error) {
 	var (
-		weight int64
-		err    error
+		valid, negative bool
+		how             string
 	)
 	switch v := value.(type) {
 	case nil:
 		return defaultWeight, nil
 	case int64:
-		weight = v
+		weight, valid, negative = v, v >= 0 && v <= maxWeight, v < 0
 	case float64: // JSON's 3.0, and integers that are too large for an int64
-		if v != math.Trunc(v) || math.Abs(v) > maxWeight {
-			weight = -1
-		} else {
+		if valid, negative = v == math.Trunc(v) && v >= 0 && v <= maxWeight, v < 0; valid {
 			weight = int64(v)
 		}
 	case string:
-		if weight = -1; len(v) <= v1alpha1.MaxShownBytes { // The parser would copy it into its error.
-			weight, err = strconv.ParseInt(v, 10, 64)
-		}
+		weight, valid = plainWeight(v)
+		negative, how = negativeText.MatchString(cut(v)), ", in plain digits"
+	}
+	switch {
+	case valid:
+		return weight, nil
+	case negative:
+		weight = 0
 	default:
-		weight = -1
+		weight = defaultWeight
 	}
-	if err != nil || weight < 0 || weight > maxWeight {
-		return defaultWeight, fmt.Errorf("must be an integer from 0 to %d", maxWeight)
-	}
-	return weight, nil
+	return weight, fmt.Errorf("must be an integer from 0 to %d%s", maxWeight, how)
 }
+
+// plainWeight reads a text that is a weight, and not one as "+5" or "010".
+func plainWeight(text string) (weight int64, ok bool) {
+	if len(text) > len(strconv.Itoa(maxWeight)) { // The parser would copy it into its error.
+		return 0, false
+	}
+	weight, err := strconv.ParseInt(text, 10, 64)
+	return weight, err == nil && weight >= 0 && weight <= maxWeight && strconv.FormatInt(weight, 10) == text
+}
+
+// negativeText is how a text begins that is a negative number.
+var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 
 // source is where a value of a class is found.
 type source struct {

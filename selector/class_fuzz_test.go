@@ -26,6 +26,8 @@ func FuzzClass(f *testing.F) {
 		`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"weight":" 1","default":"TRUE"}},"spec":{"default":"true","weight":1e6}}`,
 		`{"metadata":{"annotations":{"weight":"1000001"}},"spec":{"weight":-0.0}}`, `{"metadata":{"annotations":{"weight":"+007"}},"spec":{"weight":9223372036854775808}}`,
 		`{"metadata":{"annotations":{"weight":"1_000"}},"spec":{"weight":1.5}}`, `{"metadata":{"annotations":{"weight":"-0"}},"spec":{"weight":[1]}}`,
+		`{"metadata":{"annotations":{"weight":" -1"}},"spec":{"weight":-1}}`, `{"metadata":{"annotations":{"weight":"-.5"}},"spec":{"weight":-0.5}}`,
+		`{"metadata":{"annotations":{"weight":"010"}},"spec":{"weight":-1e23}}`, `{"metadata":{"annotations":{"weight":"-much"}},"spec":{"weight":"-7"}}`,
 		`{"metadata":{"labels":{"a":"1","a":"2"},"annotations":{"a":1}},"spec":[]}`, `{"metadata":{"deletionTimestamp":"never"},"spec":{"weight":{"a":1}}}`,
 	} {
 		f.Add([]byte(class))
@@ -109,41 +111,41 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	}
 }
 
-// referenceWeight of what is written: an integer from 0 to a million, otherwise 1.
+// referenceWeight of what is written: an integer from 0 to a million. What is malformed
+// counts as 0 if it is negative, and else as 1.
 func referenceWeight(value any) (weight int64, readable bool) {
-	digits := ""
 	switch v := value.(type) {
 	case nil:
 		return 1, true
 	case string:
-		digits = strings.TrimPrefix(v, "+")
-		if digits != v && strings.HasPrefix(digits, "-") {
-			return 1, false
+		if v == "1000000" || v == "0" {
+			weight, _ = strconv.ParseInt(v, 10, 64)
+			return weight, true
+		}
+		if v != "" && len(v) <= 6 && v[0] != '0' && strings.Trim(v, "0123456789") == "" {
+			weight, _ = strconv.ParseInt(v, 10, 64)
+			return weight, true
+		}
+		begin := strings.TrimLeft(v[:min(len(v), v1alpha1.MaxShownBytes+1)], " \t\n\f\r")
+		digits, negative := strings.CutPrefix(begin, "-")
+		digits = strings.TrimPrefix(digits, ".")
+		if negative && digits != "" && digits[0] >= '0' && digits[0] <= '9' {
+			return 0, false
 		}
 	case int64:
-		digits = strconv.FormatInt(v, 10)
+		if v >= 0 && v <= 1_000_000 {
+			return v, true
+		}
+		if v < 0 {
+			return 0, false
+		}
 	case float64:
-		if v != math.Trunc(v) || v < 0 || v > 1_000_000 {
-			return 1, false
+		if v == math.Trunc(v) && v >= 0 && v <= 1_000_000 {
+			return int64(v), true
 		}
-		return int64(v), true
-	default:
-		return 1, false
-	}
-	if rest, negative := strings.CutPrefix(digits, "-"); negative {
-		if digits = rest; strings.Trim(digits, "0") != "" {
-			return 1, false
+		if v < 0 {
+			return 0, false
 		}
 	}
-	if digits == "" || strings.Trim(digits, "0123456789") != "" {
-		return 1, false
-	}
-	digits = strings.TrimLeft(digits, "0")
-	if len(digits) > 7 {
-		return 1, false
-	}
-	if weight, _ = strconv.ParseInt("0"+digits, 10, 64); weight > 1_000_000 {
-		return 1, false
-	}
-	return weight, true
+	return 1, false
 }

@@ -34,7 +34,17 @@ func TestNewClassWeightByAnnotation(t *testing.T) {
 		"Largest":       {reason: "We should take the largest weight", annotations: weight("1000000"), want: 1_000_000},
 		"TooLarge":      {reason: "We should say that there is a largest", annotations: weight("1000001"), want: 1, malformed: true},
 		"Huge":          {reason: "We should not overflow", annotations: weight("99999999999999999999999"), want: 1, malformed: true},
-		"Negative":      {reason: "We should refuse a share below nothing", annotations: weight("-3"), want: 1, malformed: true},
+		"Negative":      {reason: "We should give nothing to a class whose author wants less", annotations: weight("-3"), want: 0, malformed: true},
+		"NegativeHuge":  {reason: "We should not overflow", annotations: weight("-99999999999999999999999"), want: 0, malformed: true},
+		"NegativePart":  {reason: "We should tell that a fraction is negative", annotations: weight("-.5"), want: 0, malformed: true},
+		"NegativeBlank": {reason: "We should tell that it is negative", annotations: weight(" -1"), want: 0, malformed: true},
+		"NegativeLong":  {reason: "We should tell by the beginning", annotations: weight("-1" + strings.Repeat("0", 50)), want: 0, malformed: true},
+		"NegativeZero":  {reason: "We should take no sign, and the zero for what is meant", annotations: weight("-0"), want: 0, malformed: true},
+		"NegativeWord":  {reason: "We should take no word for a number", annotations: weight("-much"), want: 1, malformed: true},
+		"Signed":        {reason: "We should take no sign", annotations: weight("+5"), want: 1, malformed: true},
+		"Padded":        {reason: "We should take no leading zero: it may be meant as octal", annotations: weight("010"), want: 1, malformed: true},
+		"PaddedZero":    {reason: "We should take no leading zero", annotations: weight("00"), want: 1, malformed: true},
+		"Underscore":    {reason: "We should take digits alone", annotations: weight("1_000"), want: 1, malformed: true},
 		"Fraction":      {reason: "We should not round", annotations: weight("1.5"), want: 1, malformed: true},
 		"Exponent":      {reason: "We should take integers alone", annotations: weight("1e3"), want: 1, malformed: true},
 		"Hexadecimal":   {reason: "We should take decimals alone", annotations: weight("0x10"), want: 1, malformed: true},
@@ -48,7 +58,7 @@ func TestNewClassWeightByAnnotation(t *testing.T) {
 			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: tc.annotations}, nil)
 			assert.Equal(t, tc.want, got.Weight, tc.reason)
 			if tc.malformed {
-				assert.EqualError(t, got.WeightErr, fmt.Sprintf("metadata.annotations[%s]: Invalid value: %q: must be an integer from 0 to 1000000", weightAnnotation, tc.annotations[weightAnnotation]), tc.reason)
+				assert.EqualError(t, got.WeightErr, fmt.Sprintf("metadata.annotations[%s]: Invalid value: %q: must be an integer from 0 to 1000000, in plain digits", weightAnnotation, tc.annotations[weightAnnotation]), tc.reason)
 			} else {
 				assert.Nil(t, got.WeightErr, tc.reason)
 			}
@@ -121,8 +131,11 @@ func TestNewClassWeightByPath(t *testing.T) {
 		"String":           {reason: "We should take a string as an annotation has it", class: `{spec: {weight: "7"}}`, want: 7},
 		"Fraction":         {reason: "We should not round", class: `{spec: {weight: 1.5}}`, want: 1, malformed: true},
 		"Huge":             {reason: "We should not overflow", class: `{spec: {weight: 1e23}}`, want: 1, malformed: true},
-		"HugeNegative":     {reason: "We should not overflow", class: `{spec: {weight: -1e23}}`, want: 1, malformed: true},
-		"Negative":         {reason: "We should refuse a share below nothing", class: `{spec: {weight: -1}}`, want: 1, malformed: true},
+		"HugeNegative":     {reason: "We should not overflow", class: `{spec: {weight: -1e23}}`, want: 0, malformed: true},
+		"Negative":         {reason: "We should give nothing to a class whose author wants less", class: `{spec: {weight: -1}}`, want: 0, malformed: true},
+		"NegativePart":     {reason: "We should tell that a fraction is negative", class: `{spec: {weight: -0.5}}`, want: 0, malformed: true},
+		"NegativeString":   {reason: "We should read a string as an annotation has it", class: `{spec: {weight: "-1"}}`, want: 0, malformed: true},
+		"PaddedString":     {reason: "We should read a string as an annotation has it", class: `{spec: {weight: "007"}}`, want: 1, malformed: true},
 		"TooLarge":         {reason: "We should say that there is a largest", class: `{spec: {weight: 1000001}}`, want: 1, malformed: true},
 		"Bool":             {reason: "We should not take true for 1", class: `{spec: {weight: true}}`, want: 1, malformed: true},
 		"Object":           {reason: "We should refuse an object", class: `{spec: {weight: {value: 3}}}`, want: 1, malformed: true},
@@ -183,7 +196,7 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.sum, want.place, want.kindless = got.sum, got.place, got.kindless
+	want.sum, want.place, want.groupless, want.kindless = got.sum, got.place, got.groupless, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
@@ -248,9 +261,9 @@ func TestNewClassOfAHostileAuthor(t *testing.T) {
 		"MostLabels":     {reason: "We should hold as many labels as may be", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes)},
 		"TooManyLabels":  {reason: "We should hold none of too many labels", labels: labelled(v1alpha1.MaxClassLabels+1, 650), tooMany: true},
 		"TooLongLabels":  {reason: "We should hold none of too long labels", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes+v1alpha1.MaxClassLabels), tooMany: true},
-		"LongWeight":     {reason: "We should hold the beginning of a weight", spec: map[string]any{"weight": long}, malformed: `spec.weight: Invalid value: "` + long[:v1alpha1.MaxShownBytes-3] + `...": must be an integer from 0 to 1000000`},
-		"LongOne":        {reason: "We should not read a weight to its end", spec: map[string]any{"weight": strings.Repeat("0", 1<<20) + "1"}, malformed: `spec.weight: Invalid value: "` + strings.Repeat("0", v1alpha1.MaxShownBytes-3) + `...": must be an integer from 0 to 1000000`},
-		"CutCharacter":   {reason: "We should not cut a character in two", spec: map[string]any{"weight": "x" + strings.Repeat("é", 100)}, malformed: `spec.weight: Invalid value: "x` + strings.Repeat("é", 48) + `...": must be an integer from 0 to 1000000`},
+		"LongWeight":     {reason: "We should hold the beginning of a weight", spec: map[string]any{"weight": long}, malformed: `spec.weight: Invalid value: "` + long[:v1alpha1.MaxShownBytes-3] + `...": must be an integer from 0 to 1000000, in plain digits`},
+		"LongOne":        {reason: "We should not read a weight to its end", spec: map[string]any{"weight": strings.Repeat("0", 1<<20) + "1"}, malformed: `spec.weight: Invalid value: "` + strings.Repeat("0", v1alpha1.MaxShownBytes-3) + `...": must be an integer from 0 to 1000000, in plain digits`},
+		"CutCharacter":   {reason: "We should not cut a character in two", spec: map[string]any{"weight": "x" + strings.Repeat("é", 100)}, malformed: `spec.weight: Invalid value: "x` + strings.Repeat("é", 48) + `...": must be an integer from 0 to 1000000, in plain digits`},
 		"ObjectAsWeight": {reason: "We should hold nothing of an object", spec: map[string]any{"weight": object}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
 		"ListAsWeight":   {reason: "We should hold nothing of a list", spec: map[string]any{"weight": []any{long}}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
 		"LongDefault":    {reason: "We should take nothing but true for the mark", spec: map[string]any{"default": long}},

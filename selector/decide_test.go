@@ -235,7 +235,27 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		"ReferenceForm": {
 			reason: "We should write no reference of another form",
 			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
-			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
+			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
+		},
+		"WhenParentAbsent": {
+			reason: "We should not create what the author may have left out on purpose",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.WhenParentAbsent = "Deny" },
+			want:   `has the reference.whenParentAbsent "Deny", which this release of classbind does not know: set spec.reference.whenParentAbsent to one of Create, LeaveAlone, or upgrade classbind`,
+		},
+		"WhenNoSelector": {
+			reason: "We should give no claim the default class that may be meant to get none",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = "Deny" },
+			want:   `has the whenNoSelector "Deny", which this release of classbind does not know: set spec.whenNoSelector to one of Any, Default, LeaveAlone, or upgrade classbind`,
+		},
+		"OnUnbind": {
+			reason: "We should not put back what may have to be refused or left out",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = "Deny" },
+			want:   `has the onUnbind "Deny", which this release of classbind does not know: set spec.onUnbind to one of Allow, Restore, or upgrade classbind`,
+		},
+		"Order": {
+			reason: "We should not bind a claim before or after another program has had its turn",
+			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Order = "Middle" },
+			want:   `has the order "Middle", which this release of classbind does not know: set spec.order to one of First, Last, or upgrade classbind`,
 		},
 		"ClassNamespacesFrom": {
 			reason: "We should offer no classes of other namespaces",

@@ -35,11 +35,10 @@ const (
 )
 
 // unread stands for a value of which only the length is known.
-type unread struct {
-	length int64
-	// tooLong says that it is a text, and was not read because of its length.
-	tooLong bool
-}
+type unread struct{ length int64 }
+
+// longText stands for a text that was not read because of its length.
+type longText struct{ length int64 }
 
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
 const escapeFactor = 6

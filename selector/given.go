@@ -87,7 +87,7 @@ func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
 	case len(k.form.fields) == 0, !ok: // What is no text or no object, the schema refuses.
 		return found, nil
 	}
-	if v, tooLong := object["name"].(unread); tooLong && v.tooLong {
+	if _, isLong := object["name"].(longText); isLong {
 		return found, nil
 	}
 	name, isText := orZero[string](object["name"])
@@ -113,10 +113,10 @@ func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 	texts, hasGroup := map[string]any{}, false
 	for _, name := range k.form.fields {
 		at := func() *field.Path { return k.classRef.below(name).field() }
-		v, tooLong := reference[name].(unread)
+		_, isLong := reference[name].(longText)
 		text, isText := orZero[string](reference[name])
 		switch {
-		case tooLong && v.tooLong, len(text) > v1alpha1.MaxNameBytes:
+		case isLong, len(text) > v1alpha1.MaxNameBytes:
 			return nil, field.ErrorList{{
 				Type: field.ErrorTypeTooLong, Field: at().String(), Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
 			}}

@@ -183,7 +183,7 @@ func (d *fieldReader) read(r *readPlan) any {
 	case kind == '{' && r.fields != nil:
 		return d.readObject(r)
 	case kind == '{', kind == '[', r.as < asScalar && kind != 'n':
-		return unread{length: int64(len(d.value()))}
+		return unread{int64(len(d.value()))}
 	}
 	return readScalar(d.value(), r.maxBytes)
 }
@@ -231,7 +231,7 @@ func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
 func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
 	whole := d.value()
 	if int64(len(whole)) > r.maxBytes {
-		return unread{length: int64(len(whole))}
+		return unread{int64(len(whole))}
 	}
 	d.whole, d.parent, d.name = whole, parent, r.name
 	return postponed{}
@@ -250,8 +250,10 @@ func readScalar(value jsontext.Value, maxBytes int64) any {
 	switch kind := value.Kind(); {
 	case kind == jsontext.KindNull:
 		return nil
+	case int64(len(value)) > maxBytes && kind == jsontext.KindString:
+		return longText{int64(len(value))}
 	case int64(len(value)) > maxBytes:
-		return unread{int64(len(value)), kind == jsontext.KindString}
+		return unread{int64(len(value))}
 	case kind == jsontext.KindString:
 		return unquoted(value)
 	case kind == jsontext.KindNumber:
@@ -279,7 +281,7 @@ func readNumber(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		return n
 	}
-	return unread{length: int64(len(text))}
+	return unread{int64(len(text))}
 }
 
 // maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or

@@ -267,7 +267,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	switch v := value.(type) {
 	case string:
 		text = v
-	case unread:
+	case unread, longText:
 		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))}
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be a string")}

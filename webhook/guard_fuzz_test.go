@@ -167,6 +167,8 @@ func guardSeeds() []fuzzedClass {
 			fuzzedClass{name: "gold", mark: "TRUE", weight: "7", which: which},
 			fuzzedClass{name: "gold", weight: "much", oldWeight: "more", which: which},
 			fuzzedClass{name: "gold", mark: "true", weight: "much", oldWeight: "much", which: which},
+			fuzzedClass{name: "gold", weight: "+5", oldWeight: "-1", which: which},
+			fuzzedClass{name: "gold", weight: "010", oldWeight: "10", which: which},
 			fuzzedClass{name: "class-00001", mark: "true", which: which},
 			fuzzedClass{name: "class-00001", namespace: "team-b", mark: "true", which: which},
 			fuzzedClass{name: "gold", mark: "true", weight: strings.Repeat("m", 200), oldWeight: strings.Repeat("m", 201), which: which},
@@ -188,7 +190,7 @@ func (c *fuzzedClass) named() bool {
 
 func badWeight(weight string) bool {
 	n, err := strconv.Atoi(weight)
-	return weight != "" && (err != nil || n < 0 || n > 1_000_000 || len(weight) > v1alpha1.MaxShownBytes)
+	return weight != "" && (err != nil || n < 0 || n > 1_000_000 || strconv.Itoa(n) != weight)
 }
 
 // sameWeight says that both look the same in an error: it shows the beginning of a long

@@ -117,7 +117,7 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 				return
 			}
 			message := map[string]string{
-				annotation: `SQLClass.example.org "silver" is invalid: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000`,
+				annotation: `SQLClass.example.org "silver" is invalid: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
 				field:      `PathClass.example.org "path" is invalid: spec.weight: Invalid value: 1.5: must be an integer from 0 to 1000000`,
 			}[tc.want]
 			assert.Equal(t, message, response.Result.Message, tc.reason)
@@ -126,6 +126,35 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 			require.Len(t, response.Result.Details.Causes, 1, tc.reason)
 			assert.Equal(t, tc.want, response.Result.Details.Causes[0].Field, tc.reason)
 			assert.Equal(t, map[string]string{"reason": "MalformedWeight"}, response.AuditAnnotations, tc.reason)
+		})
+	}
+}
+
+// TestGuardRefusesWeightsThatLookRight has every way to write a number that is no weight.
+func TestGuardRefusesWeightsThatLookRight(t *testing.T) {
+	texts := []string{"-1", "-0", "+5", "010", "1e3", " 5", "5 ", "1.0", "0x10", "1_000", "1000001", ""}
+	fields := []string{"-1", "-1e23", "1.5", "-0.5", "1000001", "1e23", `"+5"`, `"010"`, "true", "{}", "[5]"}
+	refused := func(t *testing.T, where string, request *admissionv1.AdmissionRequest) {
+		t.Helper()
+		response, err := newAPIServer().guard(selector.NewInventory()).Review(t.Context(), request)
+		require.NoError(t, err)
+		require.False(t, response.Allowed, "We should refuse it, although it counts as something where it stands.")
+		assert.EqualValues(t, http.StatusUnprocessableEntity, response.Result.Code)
+		assert.Contains(t, response.Result.Message, "must be an integer from 0 to 1000000")
+		assert.Equal(t, where, response.Result.Details.Causes[0].Field)
+	}
+	for _, weight := range texts {
+		t.Run("Annotation"+weight, func(t *testing.T) {
+			weighing := object("silver", fmt.Sprintf(`,"annotations":{"weight":%q}`, weight), "")
+			refused(t, "metadata.annotations[weight]", newGuardRequest(sqlClasses, "", weighing))
+			refused(t, "metadata.annotations[weight]", newGuardRequest(sqlClasses, silver, weighing))
+		})
+	}
+	for _, weight := range fields {
+		t.Run("Field"+weight, func(t *testing.T) {
+			weighing := object("path", "", `,"spec":{"weight":`+weight+`}`)
+			refused(t, "spec.weight", newGuardRequest(pathClasses, "", weighing))
+			refused(t, "spec.weight", newGuardRequest(pathClasses, path, weighing))
 		})
 	}
 }

@@ -24,9 +24,9 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="[(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name)].all(r, !(r in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !r.endsWith('.classbind.io') && !r.endsWith('.admissionregistration.k8s.io'))",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
-// +kubebuilder:validation:XValidation:rule="!((has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io', 'events', 'events.events.k8s.io', 'bindings', 'configmaps', 'controllerrevisions.apps', 'replicasets.apps', 'leasecandidates.coordination.k8s.io', 'resourceslices.resource.k8s.io', 'csistoragecapacities.storage.k8s.io', 'podcertificaterequests.certificates.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
-// +kubebuilder:validation:XValidation:rule="['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].all(group, !(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name).endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="[(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name)].all(r, !(r in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !r.endsWith('.classbind.io') && !r.endsWith('.admissionregistration.k8s.io'))",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".spec.resource"
+// +kubebuilder:validation:XValidation:rule="!((has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) in ['nodes', 'namespaces', 'serviceaccounts', 'endpoints', 'endpointslices.discovery.k8s.io', 'certificatesigningrequests.certificates.k8s.io', 'csinodes.storage.k8s.io', 'volumeattachments.storage.k8s.io', 'ipaddresses.networking.k8s.io', 'servicecidrs.networking.k8s.io', 'priorityclasses.scheduling.k8s.io', 'apiservices.apiregistration.k8s.io', 'events', 'events.events.k8s.io', 'bindings', 'configmaps', 'controllerrevisions.apps', 'replicasets.apps', 'leasecandidates.coordination.k8s.io', 'resourceslices.resource.k8s.io', 'csistoragecapacities.storage.k8s.io', 'podcertificaterequests.certificates.k8s.io'])",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".spec.resource"
+// +kubebuilder:validation:XValidation:rule="['.authorization.k8s.io', '.authentication.k8s.io', '.apiserver.k8s.io'].all(group, !(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name).endsWith(group))",message="a cluster cannot work while this resource cannot be created, so it cannot be registered as a claim",fieldPath=".spec.resource"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.resource) ? self.spec.resource : self.metadata.name) == (has(oldSelf.spec) && has(oldSelf.spec.resource) ? oldSelf.spec.resource : oldSelf.metadata.name)",message="the resource cannot be changed: delete the ClaimKind, and create one for the other resource",fieldPath=".spec.resource"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",fieldPath=".metadata"
 type ClaimKind struct {
@@ -54,33 +54,33 @@ type ClaimKind struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="All needs a reference that carries a namespace: set reference.form to ObjectReference, TypedObjectReference or NamespacedReference, or name one namespace",fieldPath=".classNamespaces.from"
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="a reference that carries no namespace needs exactly one name: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classNamespaces.names"
 type ClaimKindSpec struct {
-	// Resource is the kind of the claims, <plural>.<group>, such as
-	// gateways.gateway.networking.k8s.io, or persistentvolumeclaims in the core group.
+	// Resource is the kind of the claims, <plural>.<group>, or <plural> in the core group.
 	// Without it, the name of the ClaimKind is the kind. A kind of claim with two class
 	// references has two ClaimKinds, and at least one of them names it here. Of two
 	// ClaimKinds with the same resource and reference, the older is served.
+	// Example: gateways.gateway.networking.k8s.io
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	Resource string `json:"resource,omitempty"`
 
-	// Version of the claims for which the paths are written, such as v1beta2. The API
-	// server converts claims of other versions before classbind reads them. Without it,
-	// it is the version that the API server prefers when the ClaimKind is registered; the
-	// status has it.
+	// Version of the claims for which the paths are written. The API server converts
+	// claims of other versions before classbind reads them. Without it, it is the version
+	// that the API server prefers when the ClaimKind is registered; the status has it.
+	// Example: v1beta2
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Reference is where a claim has the reference to its class, and in which form. Example:
-	// {path: .spec.gatewayClassName, form: Name}
+	// Reference is where a claim has the reference to its class, and in which form.
+	// Example: {path: .spec.gatewayClassName, form: Name}
 	// +kubebuilder:default={path: ".spec.classRef"}
 	// +optional
 	Reference Reference `json:"reference,omitzero"`
 
-	// ClassSelector is where a claim has its selector over the labels of classes. Example:
-	// {path: .spec.crossplane.compositionSelector}
+	// ClassSelector is where a claim has its selector over the labels of classes.
+	// Example: {path: .spec.crossplane.compositionSelector}
 	// +kubebuilder:default={}
 	// +optional
 	ClassSelector ClassSelector `json:"classSelector,omitzero"`
@@ -96,6 +96,7 @@ type ClaimKindSpec struct {
 
 	// ClassNamespaces are the namespaces whose classes of a namespaced kind are
 	// offered to a claim. Classes without a namespace are offered to every claim.
+	// Example: {from: Names, names: [platform]}
 	// +kubebuilder:default={}
 	// +optional
 	ClassNamespaces ClassNamespaces `json:"classNamespaces,omitzero"`
@@ -106,7 +107,7 @@ type ClaimKindSpec struct {
 	// class with the fewest bound claims of this kind, with weighted shares among
 	// ties; classbind needs to list and watch the claims for it. RoundRobin takes the
 	// class that was given to a claim of this kind the longest ago, and ignores
-	// weights; each replica of classbind takes its own turns.
+	// weights; each replica of classbind takes its own turns. Example: LeastClaims
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -114,7 +115,7 @@ type ClaimKindSpec struct {
 	// Seed of the draw. With Claim, it is the claim's identity: the same claim
 	// always gets the same class from the same classes. With Request, it is new for
 	// each request. A claim with generateName has no identity yet when it is bound,
-	// so it always gets a new seed.
+	// so it always gets a new seed. Example: Request
 	// +kubebuilder:default=Claim
 	// +optional
 	Seed Seed `json:"seed,omitempty"`
@@ -123,14 +124,14 @@ type ClaimKindSpec struct {
 	// creates it without a class and warns its author. Deny refuses it (403).
 	// BindLater creates it as Admit does, and binds it, like every other claim of
 	// this kind without a class, once a class matches. For BindLater, classbind
-	// needs to list, watch and patch the claims.
+	// needs to list, watch and patch the claims. Example: BindLater
 	// +kubebuilder:default=Admit
 	// +optional
 	WhenUnmatched WhenUnmatched `json:"whenUnmatched,omitempty"`
 
 	// WhenNoSelector says what a claim without a selector gets. Default is the default
 	// class, Any is any class that the claim is offered, as if its selector were empty.
-	// LeaveAlone leaves the claim alone.
+	// LeaveAlone leaves the claim alone. Example: Any
 	// +kubebuilder:default=Default
 	// +optional
 	WhenNoSelector WhenNoSelector `json:"whenNoSelector,omitempty"`
@@ -138,25 +139,27 @@ type ClaimKindSpec struct {
 	// OnUnbind says what happens when an update of a claim removes the reference to its
 	// class, as kubectl replace does with a file that has none. Restore puts the
 	// reference back, Allow does not. An update to another reference is always allowed.
+	// Example: Allow
 	// +kubebuilder:default=Restore
 	// +optional
 	OnUnbind OnUnbind `json:"onUnbind,omitempty"`
 
 	// Order is Last or First among the mutating webhooks of all programs. Last lets
 	// others say first what they want of a claim. First is for claims that the webhook of
-	// another program refuses without a class, such as those of Cluster API.
+	// another program refuses without a class, such as those of Cluster API. Example: First
 	// +kubebuilder:default=Last
 	// +optional
 	Order Order `json:"order,omitempty"`
 
 	// FailurePolicy says what happens to a claim when classbind cannot answer:
-	// Fail refuses it, Ignore admits it without a class.
+	// Fail refuses it, Ignore admits it without a class. Example: Ignore
 	// +kubebuilder:default=Fail
 	// +optional
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
 	// NamespaceSelector selects the namespaces whose claims are bound; an empty one
 	// selects all. kube-system and classbind's own namespace are always left out.
+	// Example: {matchLabels: {team: payments}}
 	// +kubebuilder:default={}
 	// +optional
 	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`

@@ -34,6 +34,7 @@ type ClassKind struct {
 type ClassKindSpec struct {
 	// ClaimKinds that the classes can satisfy, each by the name of its ClaimKind,
 	// <plural>.<group>. The ClaimKind need not exist yet.
+	// Example: [gateways.gateway.networking.k8s.io]
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=178
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -42,14 +43,16 @@ type ClassKindSpec struct {
 	ClaimKinds []string `json:"claimKinds,omitempty"`
 
 	// Default is where a class is marked as the default: an annotation or a field
-	// with the value true.
+	// with the value true. Example: {annotation: storageclass.kubernetes.io/is-default-class}
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
 	// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path != '.status' && !self.path.startsWith('.status.')",message="must not be in the status of a class: an update of its status is not guarded",fieldPath=".path"
 	// +optional
 	Default Source `json:"default,omitzero"`
 
-	// Weight is where a class has its weight, an integer from 0 to 1000000. A class
-	// without a weight has weight 1.
+	// Weight is where a class has its weight, an integer from 0 to 1000000 in plain
+	// digits. A class without a weight has weight 1. A malformed weight is refused; one
+	// that a class had before counts as 1, or as 0 if it is negative.
+	// Example: {path: .spec.weight}
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/weight}
 	// +optional
 	Weight Source `json:"weight,omitzero"`
@@ -60,11 +63,11 @@ type ClassKindSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.path)",message="name either an annotation or a path"
 type Source struct {
-	// Annotation is the key of an annotation.
+	// Annotation is the key of an annotation. Example: example.org/weight
 	// +optional
 	Annotation MetadataKey `json:"annotation,omitempty"`
 
-	// Path is the path of a field.
+	// Path is the path of a field. Example: .spec.weight
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
 }

@@ -112,7 +112,7 @@ const (
 	// stores a default class of it.
 	ConditionGuarded = "Guarded"
 	// ConditionWeightsValid is False for a ClassKind if a class has a malformed
-	// weight, which counts as 1.
+	// weight, which counts as 1, or as 0 if it is negative.
 	ConditionWeightsValid = "WeightsValid"
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
 	// and so is offered to no claim.

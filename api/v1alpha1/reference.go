@@ -31,21 +31,21 @@ type Reference struct {
 	// ({name}) or Name (a string). The namespace is that of a namespaced class. The last
 	// three carry no kind, so claims are offered the classes of one class kind, the one
 	// that was registered first. KindReference carries no group, so of class kinds with
-	// the same Kind, the same applies.
+	// the same Kind, the same applies. Example: Name
 	// +kubebuilder:default=ObjectReference
 	// +optional
 	Form ReferenceForm `json:"form,omitempty"`
 
 	// EmptyIsUnset says that an empty string, or an object whose name is empty or absent,
-	// is no reference. classbind then writes only the fields that are empty or absent. Those that
-	// the author has set, such as the kind, select among the classes. Typed clients
-	// send empty references.
+	// is no reference. classbind then writes only the fields that are empty or absent.
+	// Those that the author has set, such as the kind, select among the classes. Typed
+	// clients send empty references. Example: true
 	// +optional
 	EmptyIsUnset bool `json:"emptyIsUnset,omitempty"`
 
 	// WhenParentAbsent says what happens if the object that has the reference is absent,
 	// such as .spec.topology of .spec.topology.classRef. Create creates it with the
-	// reference, LeaveAlone leaves the claim alone.
+	// reference, LeaveAlone leaves the claim alone. Example: LeaveAlone
 	// +kubebuilder:default=Create
 	// +optional
 	WhenParentAbsent WhenParentAbsent `json:"whenParentAbsent,omitempty"`
@@ -88,7 +88,7 @@ const (
 // has it in one of the two places.
 type ClassSelector struct {
 	// Path of a field with matchLabels and matchExpressions. A claim kind need not have it.
-	// Example: .spec.classSelector
+	// Example: .spec.crossplane.compositionSelector
 	// +kubebuilder:default=".spec.classSelector"
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
@@ -110,7 +110,7 @@ func (s *ClassSelector) AnnotationPlace() Place {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation"
 type Place struct {
-	// Path of a field. Example: .spec.resourceRef
+	// Path of a field. Example: .spec.volumeName
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
 

@@ -9,23 +9,26 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// weightsValid says whether the weights of all classes can be read.
+// weightsValid says whether the weights of all classes can be read, and what they count as otherwise.
 func weightsValid(classes *selector.Classes) metav1.Condition {
 	malformed := classes.Malformed()
-	count := len(malformed)
-	if count == 0 {
+	if len(malformed) == 0 {
 		return metav1.Condition{
 			Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid,
 			Message: "every weight can be read",
 		}
 	}
-	counted := "1 class counts"
-	if count > 1 {
-		counted = fmt.Sprintf("%d classes count", count)
+	have := "1 class has"
+	if len(malformed) > 1 {
+		have = fmt.Sprintf("%d classes have", len(malformed))
+	}
+	counts := make([]string, len(malformed))
+	for i, c := range malformed {
+		counts[i] = fmt.Sprintf("%s counts as %d", c, c.Weight)
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%s as weight 1, the first of them %q: %v", counted, malformed[0], malformed[0].WeightErr),
+		Message: fmt.Sprintf("%s a malformed weight: %s; the first: %v", have, selector.List(counts), malformed[0].WeightErr),
 	}
 }
 

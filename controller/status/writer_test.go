@@ -173,11 +173,11 @@ func TestWeightsValid(t *testing.T) {
 			want:    metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
 		},
 		"Malformed": {
-			reason:  "We should count the malformed weights, and say what is wrong with the first.",
+			reason:  "We should say what malformed weights count as, and what is wrong with the first.",
 			classes: map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}},
 			want: metav1.Condition{
 				Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-				Message: `3 classes count as weight 1, the first of them "Gold/b": metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000`,
+				Message: `3 classes have a malformed weight: Gold/b counts as 1, Gold/c counts as 0, Gold/d counts as 1; the first: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
 			},
 		},
 	} {

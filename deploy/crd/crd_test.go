@@ -2,11 +2,14 @@ package crd
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,10 +28,46 @@ func TestDescriptions(t *testing.T) {
 	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
 		root := schemaOf(t, file)
 		for _, rule := range root.XValidations {
-			assert.Equal(t, ".metadata", rule.FieldPath, "We should say where %q is, rather than <nil>.", rule.Message)
+			assert.NotEmpty(t, rule.FieldPath, "We should say where %q is, rather than <nil>.", rule.Message)
 		}
 		for _, part := range []string{"spec", "status"} {
 			described(t, file+" "+part, root.Properties[part])
+		}
+	}
+}
+
+// TestExamples reads the example that kubectl explain shows of each field that users write.
+func TestExamples(t *testing.T) {
+	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
+		exemplified(t, file+" spec", schemaOf(t, file).Properties["spec"])
+	}
+}
+
+var example = regexp.MustCompile(`(?s)\bExample:\s(.+)$`)
+
+func exemplified(t *testing.T, at string, s apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	if s.Items != nil && s.Items.Schema != nil {
+		exemplified(t, at+"[]", *s.Items.Schema)
+	}
+	for name, property := range s.Properties {
+		at := at + "." + name
+		exemplified(t, at, property)
+		written := example.FindStringSubmatch(property.Description)
+		if !assert.NotNil(t, written, "We should end the description of %s with an example.", at) {
+			continue
+		}
+		var value any
+		require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(written[1], "\n", " ")), &value), at)
+		internal := &apiextensions.JSONSchemaProps{}
+		require.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&property, internal, nil))
+		validator, _, err := validation.NewSchemaValidator(internal)
+		require.NoError(t, err)
+		assert.Empty(t, validation.ValidateCustomResource(nil, value, validator), "We should give an example of %s that is one: %v", at, value)
+		if property.Default != nil {
+			text, err := yaml.YAMLToJSON([]byte(written[1]))
+			require.NoError(t, err)
+			assert.NotEqual(t, string(property.Default.Raw), string(text), "We should give an example of %s that is not its default.", at)
 		}
 	}
 }

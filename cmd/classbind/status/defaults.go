@@ -112,10 +112,10 @@ func checkWeights(_ context.Context, i *installation, s *Section) {
 		all += classes.Len()
 		malformed := classes.Malformed()
 		for _, c := range malformed[:min(len(malformed), maxExamples)] {
-			s.found(resourceName(c), do+": kubectl edit "+kubectlName(c), "its weight counts as 1: %v", c.WeightErr)
+			s.found(resourceName(c), do+": kubectl edit "+kubectlName(c), "its weight counts as %d: %v", c.Weight, c.WeightErr)
 		}
 		if more := len(malformed) - maxExamples; more > 0 {
-			s.found("classkind/"+name, do+" into each", "the weights of %d more classes count as 1", more)
+			s.found("classkind/"+name, do+" into each", "the weights of %d more classes are malformed", more)
 		}
 	}
 	s.Summary = without(slices.Sorted(maps.Keys(i.classesErr)), all, fmt.Sprintf("of %d classes", all))

@@ -200,6 +200,14 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "much"}) },
 			want:   []string{`weights: golds.example.org/gold: its weight counts as 1: metadata.annotations[weight]: Invalid value: "much"`},
 		},
+		"WeightNegative": {
+			reason: "We should say what a negative weight counts as.",
+			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "-1"}) },
+			want: []string{
+				"default classes: golds.example.org/gold: it is the default of databases.example.org and has weight 0",
+				`weights: golds.example.org/gold: its weight counts as 0: metadata.annotations[weight]: Invalid value: "-1"`,
+			},
+		},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *world) {
