@@ -52,7 +52,7 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 	if err != nil || schema == nil {
 		return item, err
 	}
-	return item.asStored(ctx, schema, k, decision, object), nil
+	return item.asStored(ctx, schema, decision, object), nil
 }
 
 // decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.
