@@ -35,6 +35,7 @@ type ClaimKind struct {
 	Tally *Tally
 
 	reach
+	reserved
 	// fault of the registration, whatever its classes; nil if there is none.
 	fault         *Fault
 	form          *referenceForm
@@ -75,6 +76,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		Watched:    WatchesClaims(k),
 		Strategy:   strategies[strategy],
 		reach:      newReach(k.Spec.ClassNamespaces),
+		reserved:   reservedBy(k),
 		fault:      cmp.Or(unknownValue(k), PathsFault(k)),
 		form:       formOf(k.Spec.Reference.Form),
 		classRef:   k.Spec.Reference.Place().Names(),

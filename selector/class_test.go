@@ -196,7 +196,7 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.sum, want.place, want.kindless = got.sum, got.place, got.kindless
+	want.sum, want.place, want.groupless, want.kindless = got.sum, got.place, got.groupless, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)

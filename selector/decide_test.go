@@ -235,7 +235,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		"ReferenceForm": {
 			reason: "We should write no reference of another form",
 			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
-			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of LocalObjectReference, Name, ObjectReference, TypedLocalObjectReference, or upgrade classbind`,
+			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
 		"WhenParentAbsent": {
 			reason: "We should not create what the author may have left out on purpose",

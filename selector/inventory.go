@@ -59,8 +59,9 @@ func (i *Inventory) Open() {
 func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	before := i.claimKinds[k.Name]
 	i.claimKinds[k.Name] = k
-	i.update(k.Name)
+	i.update(append(i.rivals(before), i.rivals(k)...)...)
 }
 
 // HasClaimKind says whether a claim kind is registered.
@@ -74,9 +75,9 @@ func (i *Inventory) HasClaimKind(name string) bool {
 func (i *Inventory) DeleteClaimKind(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if _, ok := i.claimKinds[name]; ok {
+	if k := i.claimKinds[name]; k != nil {
 		delete(i.claimKinds, name)
-		i.update(name)
+		i.update(append(i.rivals(k), name)...)
 	}
 }
 
@@ -184,7 +185,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v := NewView(kind, classes)
 		v.Missing = i.missingFault(name)
-		v.Fault = cmp.Or(v.Fault, v.Missing)
+		v.Fault = cmp.Or(i.conflictOf(kind), v.Fault, v.Missing)
 		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v.Classes)
 		}

@@ -20,7 +20,7 @@ type View struct {
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
-	// the same, unless the registration has a fault of its own.
+	// the same, unless the registration has a fault of its own, or an older one.
 	Missing *Fault
 
 	// index of all classes, nil if it is not worth making one.

@@ -47,9 +47,10 @@ type Binder struct {
 }
 
 // Review binds a claim that is being created, by the ClaimKind of this name, and keeps one
-// bound that is updated. It leaves alone any other operation, and a
-// claim kind that is not registered any more; fails before all classes are known; waits
-// for a kind that this replica has not heard of yet; and leaves the rest to the Decider.
+// bound that is updated. It leaves alone any other operation, and a claim kind that is not
+// registered any more, or for which an older one is served; fails before all classes are
+// known; waits for a kind that this replica has not heard of yet; and leaves the rest to the
+// Decider.
 // It reads the claim first: that cannot fail for a claim from an API server.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
@@ -73,6 +74,9 @@ func (b *Binder) Review(
 	}
 	if view == nil {
 		return untouched("NotRegistered"), nil
+	}
+	if view.InConflict() {
+		return untouched(v1alpha1.ReasonConflict), nil
 	}
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")

@@ -28,6 +28,17 @@ func TestReviewGuards(t *testing.T) {
 	served := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true"))
 	retired := newInventory(newClaimKind())
 	retired.DeleteClaimKind(claimKindName)
+	pinned := selector.NewInventory()
+	pin := func(k *v1alpha1.ClaimKind) *v1alpha1.ClaimKind {
+		k.Status.Version = "v1beta1"
+		return k
+	}
+	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))
+	pinned.Open()
+	conflicting := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	late := claimKindOf("z-late")
+	late.Spec = v1alpha1.ClaimKindSpec{Resource: claimKindName, Reference: v1alpha1.Reference{Path: ".spec.classRef"}}
+	conflicting.SetClaimKind(selector.NewClaimKind(late))
 	faulty := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" }), index(sqlClasses, "gold"))
 
 	type want struct {
@@ -40,6 +51,7 @@ func TestReviewGuards(t *testing.T) {
 		inventory  *selector.Inventory
 		registered func(context.Context, string) (*v1alpha1.ClaimKind, error)
 		request    *admissionv1.AdmissionRequest
+		claimKind  string // in the path; without it, that of the resource
 		want       want
 	}{
 		"NotACreation": {
@@ -73,6 +85,38 @@ func TestReviewGuards(t *testing.T) {
 			registered: asClaimKind(false, nil),
 			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
 			want:       want{untouched: "NotRegistered"},
+		},
+		"OtherResource": {
+			reason:     "We should leave claims alone that are not those of the registration.",
+			inventory:  served,
+			registered: asClaimKind(true, nil),
+			request:    newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
+			claimKind:  claimKindName,
+			want:       want{untouched: "NotRegistered"},
+		},
+		"OtherVersion": {
+			reason:    "We should not read a claim by paths that are written for another version, and say what helps.",
+			inventory: pinned,
+			registered: func(context.Context, string) (*v1alpha1.ClaimKind, error) {
+				return pin(claimKindOf(claimKindName)), nil
+			},
+			request: newRequest(wantsGold),
+			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of postgresqlinstances.database.example.org, ` +
+				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.version to it`},
+		},
+		"MalformedName": {
+			reason:    "We should ask nobody for a name that no ClaimKind can have.",
+			inventory: served,
+			request:   newRequest(wantsGold),
+			claimKind: "A b",
+			want:      want{err: "path: must be /bind/NAME, where NAME is that of a ClaimKind", status: http.StatusBadRequest},
+		},
+		"Conflict": {
+			reason:    "We should leave a claim to the older of two ClaimKinds, which is asked, too.",
+			inventory: conflicting,
+			request:   newRequest(wantsGold),
+			claimKind: "z-late",
+			want:      want{untouched: "Conflict"},
 		},
 		"NotToldWhether": {
 			reason:     "We should not say that a kind is not registered when we could not ask.",
@@ -142,14 +186,15 @@ func TestReviewGuards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // It may wait.
 				binder := newBinder(t, tc.inventory)
+				named := cmp.Or(tc.claimKind, tc.request.Resource.Resource+".database.example.org")
 				if tc.registered != nil {
 					binder.ClaimKind = func(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
-						assert.Equal(t, tc.request.Resource.Resource+".database.example.org", claimKind, "We should ask for the kind of the claim.")
+						assert.Equal(t, named, claimKind, "We should ask for the ClaimKind that the path names.")
 						return tc.registered(ctx, claimKind)
 					}
 				}
 				begin := time.Now()
-				response, err := byResource(binder)(t.Context(), tc.request)
+				response, err := binder.Review(t.Context(), named, tc.request)
 				if tc.want.err != "" {
 					require.EqualError(t, err, tc.want.err, tc.reason)
 					bad := &badRequest{}

@@ -67,7 +67,7 @@ func TestReviewsEndInTime(t *testing.T) {
 				return false, ctx.Err()
 			}}}
 		},
-		"Registered": func(b *Binder, i *selector.Inventory) {
+		"ClaimKind": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
 			b.ClaimKind = func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
 		},

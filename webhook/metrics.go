@@ -83,7 +83,8 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
 			Help: "Claims that were decided on, by claim kind, strategy and outcome: " +
-				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, restored (an update that removed the reference), untouched, malformed or unavailable.",
+				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, " +
+				"restored (an update that removed the reference), untouched, malformed or unavailable.",
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",

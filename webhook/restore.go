@@ -14,7 +14,9 @@ import (
 // restored answers the update of a claim: it puts back a class reference that the update
 // removes, and leaves alone all else. It asks for no class, so it does not matter whether
 // these are known. What a forger says of the old object only comes back to him.
-func restored(ctx context.Context, request *admissionv1.AdmissionRequest, kind *selector.ClaimKind) (*admissionv1.AdmissionResponse, error) {
+func restored(
+	ctx context.Context, request *admissionv1.AdmissionRequest, kind *selector.ClaimKind,
+) (*admissionv1.AdmissionResponse, error) {
 	if len(request.OldObject.Raw) == 0 {
 		return nil, malformed("request.oldObject: must be set")
 	}

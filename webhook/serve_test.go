@@ -184,7 +184,7 @@ func TestServeHTTPWaitsForNoBody(t *testing.T) {
 		go func() { _ = s.Serve(listener) }()
 		begin := time.Now()
 		go func() {
-			_, _ = io.WriteString(client, "POST /bind HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+			_, _ = io.WriteString(client, "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 		}()
 		answer, err := io.ReadAll(client)
 		require.NoError(t, err)

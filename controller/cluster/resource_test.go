@@ -34,6 +34,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		name    string
+		version string
 		answers map[string]any
 		want    want
 	}{
@@ -78,6 +79,31 @@ func TestResolve(t *testing.T) {
 			name:    "golds.example.org",
 			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v2": controllertest.APIResources(golds)},
 			want:    want{resource: gold("v2")},
+		},
+		"Version": {
+			reason: "We should take the version that is asked for, whatever the API server prefers.",
+			name:   "golds.example.org", version: "v1",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v2", "v1"), "/apis/example.org/v1": controllertest.APIResources(golds), "/apis/example.org/v2": unavailable,
+			},
+			want: want{resource: gold("v1")},
+		},
+		"VersionNotServed": {
+			reason: "We should name the versions that are served, and what helps.",
+			name:   "golds.example.org", version: "v1beta1",
+			answers: map[string]any{
+				"/apis/example.org": controllertest.APIGroup("v2", "v1"), "/apis/example.org/v1": controllertest.APIResources(golds), "/apis/example.org/v2": controllertest.APIResources(golds),
+			},
+			want: want{
+				resource: gold("v2"), err: ErrVersionNotServed,
+				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of these, and set spec.version to it`,
+			},
+		},
+		"VersionOfNothing": {
+			reason: "We should not say that another version is served where none is.",
+			name:   "golds.example.org", version: "v1beta1",
+			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(silvers)},
+			want:    want{err: ErrNotInstalled, text: "install its CRD"},
 		},
 		"NoGroup": {
 			reason: "We should say that it is not installed where there is no such group.",
@@ -126,14 +152,14 @@ func TestResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewResolver(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			found, err := r.Resolve(t.Context(), tc.name, "", "list", "watch")
+			found, err := r.Resolve(t.Context(), tc.name, tc.version, "list", "watch")
 			assert.Equal(t, tc.want.resource, found, tc.reason)
 			if tc.want.text == "" {
 				assert.NoError(t, err, tc.reason)
 				return
 			}
 			require.ErrorContains(t, err, tc.want.text, tc.reason)
-			for _, sentinel := range []error{ErrNotInstalled, ErrUnsuitable} {
+			for _, sentinel := range []error{ErrNotInstalled, ErrUnsuitable, ErrVersionNotServed} {
 				if sentinel == tc.want.err { //nolint:errorlint // Which of the sentinels is wanted.
 					assert.ErrorIs(t, err, sentinel, tc.reason)
 				} else {

@@ -77,6 +77,10 @@ func TestFaultChanged(t *testing.T) {
 		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: reason, ObservedGeneration: 1}}
 		return k
 	}
+	pinned := func(k *v1alpha1.ClaimKind, version string) *v1alpha1.ClaimKind {
+		k.Status.Version = version
+		return k
+	}
 	for name, tc := range map[string]struct {
 		reason        string
 		before, after *v1alpha1.ClaimKind
@@ -86,6 +90,7 @@ func TestFaultChanged(t *testing.T) {
 		"Invalid":    {"We should bind no more claims where the leader sees that a path leads nowhere.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), true},
 		"Required":   {"We should refuse claims that stay without what the schema requires now.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsValid, ".spec"), true},
 		"Mended":     {"We should bind claims again.", kind(1, v1alpha1.ReasonReferencePruned), kind(1, v1alpha1.ReasonPathsValid), true},
+		"Pinned":     {"We should read claims of the version that the leader pins.", kind(1, ""), pinned(kind(1, ""), "v1"), true},
 		"Registered": {"We should follow a new registration.", kind(1, v1alpha1.ReasonPathsValid), kind(2, v1alpha1.ReasonPathsValid), true},
 		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferenceRefused), false},
 	} {

@@ -237,6 +237,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
 	status := k.Status.DeepCopy()
+	status.Version = s.readVersion(ctx, k)
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(status, view, k.Generation)
 	s.Paths.describe(k, view, status)
@@ -256,6 +257,20 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	k.Status = *status
 	return s.update(ctx, k, result)
+}
+
+// readVersion is the version of the claims for which the paths are written. It is pinned
+// when the API server first serves the resource: a version that is preferred later may have
+// other fields.
+func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string {
+	if version := k.ReadVersion(); version != "" {
+		return version
+	}
+	found, err := s.Registration.LookUpClaims(ctx, k, "create")
+	if err != nil { // The condition Ready says so, and it is looked up again.
+		return ""
+	}
+	return found.Version
 }
 
 // claimsReady says whether claims of a kind are bound.
@@ -285,7 +300,7 @@ func (s *Writer) webhookReady(ctx context.Context, k *v1alpha1.ClaimKind, ready 
 	if err != nil {
 		return err
 	}
-	if configurations.EntryOf(k.Name) != nil {
+	if e := configurations.EntryOf(k.Name); e != nil && !webhookconfig.IsOfAnyVersion(e) {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // claimConfigurations are the names of those that have the entries of claim kinds.
@@ -57,7 +58,9 @@ func (all ClaimConfigurations) Entry(configuration, claimKind string) *admission
 	if c == nil {
 		return nil
 	}
-	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool { return e.Name == claimKind+v1alpha1.BindSuffix })
+	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
+		return e.Name == claimKind+v1alpha1.BindSuffix
+	})
 	if i < 0 {
 		return nil
 	}
@@ -100,7 +103,11 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 		names[i] = kinds.Items[i].Name
 	}
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
-		return w.claimRule(ctx, &kinds.Items[i], current)
+		k := &kinds.Items[i]
+		if selector.ConflictOf(k, kinds.Items) != nil {
+			return nil, nil // The older one has the entry.
+		}
+		return w.claimRule(ctx, k, current)
 	})
 	due, sizes := claimEntries{}, map[string][]sizedEntry{}
 	for i := range kinds.Items {

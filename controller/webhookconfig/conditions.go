@@ -31,7 +31,8 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
 	if restores(k) {
-		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+referenceIsSet(k, "oldObject"))
+		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+
+			referenceIsSet(k, "oldObject"))
 	}
 	return conditions
 }

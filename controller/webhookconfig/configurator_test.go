@@ -150,6 +150,33 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 				again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
 			},
 		},
+		"Resource": {
+			reason: "We should write two entries for a resource with two references.",
+			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{
+				*controllertest.NewClaimKind("a.example.org"), ofResource("tiers", "a.example.org", ".spec.tierRef"),
+			}},
+			want: want{applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"tiers.bind.classbind.io", "v1"}}},
+		},
+		"Conflict": {
+			reason: "We should write no entry for the later of two of one reference.",
+			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{
+				ofResource("z", "a.example.org", ".spec.classRef"), ofResource("y", "a.example.org", ".spec.classRef"),
+			}},
+			want: want{applied: true, entries: []entry{{"y.bind.classbind.io", "v1"}}},
+		},
+		"VersionNotServed": {
+			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
+			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{ofVersion("a.example.org", "v1beta1")}},
+			want: want{
+				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "*"}},
+				again: registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
+			},
+		},
+		"Unsuitable": {
+			reason: "We should write no entry for what the API server decides before it asks us.",
+			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{ofResource("priorities", "pods", ".spec.priorityClassName")}},
+			want:   want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
+		},
 		"NotHeardOf": {
 			reason:       "We should write no entry for a kind that this replica would not know, and look again soon.",
 			unregistered: []string{"b.example.org"},
@@ -213,6 +240,20 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			assert.Equal(t, removed, tc.client.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
 		})
 	}
+}
+
+// ofResource is a ClaimKind of a resource whose claims have the reference at a path.
+func ofResource(name, resource string, path v1alpha1.FieldPath) v1alpha1.ClaimKind {
+	k := *controllertest.NewClaimKind(name)
+	k.Spec.Resource, k.Spec.Reference.Path = resource, path
+	return k
+}
+
+// ofVersion is a ClaimKind whose paths are written for a version.
+func ofVersion(name, version string) v1alpha1.ClaimKind {
+	k := *controllertest.NewClaimKind(name)
+	k.Status.Version = version
+	return k
 }
 
 // TestCAsOfEntries checks what a round does about the CAs, beside what trust says.

@@ -21,6 +21,16 @@ import (
 // rule says which requests the API server sends to us.
 type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
+const anyVersion = "*"
+
+// IsOfAnyVersion says whether an entry is for claims of all versions: the version for which
+// the paths are written was not served when the entry was written.
+func IsOfAnyVersion(e *admissionregistrationv1.MutatingWebhook) bool {
+	return slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.APIVersions, anyVersion)
+	})
+}
+
 // claimRule is for the creation of claims of a kind.
 func (w *Configurator) claimRule(
 	ctx context.Context, k *v1alpha1.ClaimKind, current ClaimConfigurations,
@@ -35,9 +45,9 @@ func (w *Configurator) claimRule(
 	found, err := w.Registration.LookUpClaims(ctx, k, "create")
 	if errors.Is(err, cluster.ErrVersionNotServed) {
 		// Each claim is answered, so its author is told why it cannot be bound.
-		any := servedRule(k.Resource(), found)
-		any.APIVersions = []string{"*"}
-		return any, err
+		all := servedRule(k.Resource(), found)
+		all.APIVersions = []string{anyVersion}
+		return all, err
 	}
 	return ruleOf(k.Resource(), found, before, err)
 }

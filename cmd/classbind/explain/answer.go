@@ -4,33 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
-// answer for a claim that was created now. First come the reasons for which the API
-// server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, r *registrations, d document, namespace string) (*Item, error) {
+// answers for a claim that was created now, one for each of its ClaimKinds.
+func (o *options) answers(ctx context.Context, r *registrations, d document, namespace string) ([]*Item, error) {
 	gvk := d.GroupVersionKind()
-	item := &Item{Claim: Claim{
-		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.where,
-	}}
-	k, found, err := r.claimKind(ctx, gvk.GroupKind())
+	kinds, err := r.claimKindsOf(ctx, gvk.GroupKind())
 	if err != nil {
 		return nil, err
 	}
-	if k == nil {
-		if o.strict {
-			if mistake := item.unregistered(ctx, r, gvk); mistake != nil {
-				return mistake, nil
-			}
+	var items []*Item
+	for _, k := range kinds {
+		item, err := o.answer(ctx, r, k, d, namespace)
+		if err != nil {
+			return nil, err
 		}
-		return item.leftAlone("NotRegistered", "no ClaimKind registers this kind"), nil
+		item.several = len(kinds) > 1
+		items = append(items, item)
 	}
+	if len(items) > 0 {
+		return items, nil
+	}
+	item := newItem(d)
+	if o.strict {
+		if mistake := item.unregistered(ctx, r, gvk); mistake != nil {
+			return []*Item{mistake}, nil
+		}
+	}
+	return []*Item{item.notRegistered(r, gvk)}, nil
+}
+
+// notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the
+// files, the kind of a registered resource may be unknown.
+func (i *Item) notRegistered(r *registrations, kind schema.GroupVersionKind) *Item {
+	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
+	var others, unknown []string
+	for n := range r.claimKinds {
+		k := &r.claimKinds[n]
+		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
+			continue
+		}
+		others = append(others, k.Resource())
+		if found := r.resources[k.Name]; found.guessed && found.Kind == "" {
+			unknown = append(unknown, k.Resource())
+		}
+	}
+	switch {
+	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
+		return i.leftAlone(reason, why)
+	case len(unknown) > 0 && strings.Contains(kind.Group, "."): // Kubernetes' own plurals are regular.
+		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: put the CRD among the files, which says of which kind it is",
+			why, selector.List(unknown)))
+	case len(others) > 0 && kind.Group != "":
+		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
+	}
+	return i.leftAlone(reason, why)
+}
+
+// answer for a claim by one of its ClaimKinds. First come the reasons for which the API
+// server does not ask, then the decision.
+func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, d document, namespace string) (*Item, error) {
+	item, found := newItem(d), r.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
 	switch {
 	case !found.namespaced && !found.guessed:
@@ -39,9 +83,9 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		item.Claim.Namespace = namespace
 	}
 	object := d.DeepCopy().Object
-	var schema *objectSchema
+	var fields *objectSchema
 	if o.strict {
-		if schema = item.check(ctx, r, k, found, object); item.Outcome == Malformed {
+		if fields = item.check(ctx, r, k, found, object); item.Outcome == Malformed {
 			return item, nil
 		}
 	}
@@ -49,10 +93,10 @@ func (o *options) answer(ctx context.Context, r *registrations, d document, name
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Place().Names()...)
 	}
 	decision, err := o.decide(ctx, r, k, item, object, found)
-	if err != nil || schema == nil {
+	if err != nil || fields == nil {
 		return item, err
 	}
-	return item.asStored(ctx, schema, decision, object), nil
+	return item.asStored(ctx, fields, decision, object), nil
 }
 
 // decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.
@@ -63,20 +107,36 @@ func (o *options) decide(
 		item.leftAlone("NamespaceNotSelected", why)
 		return d, err
 	}
+	if err := lookup.Suited(k); err != nil {
+		item.leftAlone(v1alpha1.ReasonUnsuitable, err.Error())
+		return d, nil
+	}
 	v, err := r.view(ctx, k)
 	if err != nil {
 		return d, err
 	}
 	item.Notes = append(item.Notes, v.notes...)
+	if found.unread != nil {
+		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
+		return d, nil
+	}
 	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
-		item.note("the claim is read as it is, of %s: the API server would convert it to %s, which it prefers",
-			item.Claim.APIVersion, version)
+		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
+			item.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only the "+
+				"API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
+				item.Claim.APIVersion, version, version))
+			return d, nil
+		}
+		item.note("the API server converts the claim from %s to %s, which changes its apiVersion alone", item.Claim.APIVersion, version)
 	}
 	item.decideBy(k)
 	decider := &selector.Decider{Fresh: o.fresh}
 	e, err := decider.Explain(ctx, v.View, v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object))
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
+	case errors.As(err, &fault) && v.InConflict():
+		item.leftAlone(fault.Reason, fault.Text)
+		return d, nil
 	case errors.As(err, &fault):
 		item.undecided(k, fault)
 		return d, nil

@@ -64,8 +64,12 @@ ClaimKinds, ClassKinds and classes; other objects in them are passed over. With 
 are a file in a folder that is no manifest, an object whose kind resembles a registered
 kind of classes, and a class of a version that is not served. A CRD among them says what
 the API server would say of a kind: its plural, its scope, its versions, and the
-schema that the paths of its ClaimKind and its claims must fit. Without it, the
-plural is guessed from the kind, and classes are namespaced if one has a namespace.
+schema that the paths of its ClaimKind and its claims must fit. Without it, a kind is
+told by its plural, and classes are namespaced if one has a namespace.
+
+A claim with several ClaimKinds is explained by each of them. A claim of another version
+than the one for which the paths of its ClaimKind are written cannot be decided, unless
+its CRD says that versions differ in nothing but their name.
 
 A claim is that of a file, or KIND/NAME for one that the cluster has, as kubectl
 takes it; you need to be allowed to get that.
@@ -245,11 +249,13 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	}
 	report := newReport()
 	for _, c := range w.claims {
-		item, err := o.answer(ctx, r, c, w.namespace)
+		items, err := o.answers(ctx, r, c, w.namespace)
 		if err != nil {
 			return failed(fmt.Errorf("%s: %w", c.where, err))
 		}
-		report.Items = append(report.Items, *item)
+		for _, item := range items {
+			report.Items = append(report.Items, *item)
+		}
 	}
 	if err := o.output.Print(out, report, report.table); err != nil {
 		return failed(err)

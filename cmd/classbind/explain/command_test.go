@@ -326,8 +326,10 @@ func TestOddsThatDependOnMore(t *testing.T) {
 			require.NoError(t, err)
 			v.Kind.Strategy.Depends = "the weather"
 
-			item, err := (&options{fresh: func() uint64 { return 1 }}).answer(t.Context(), r, claims[0], "default")
+			items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
 			require.NoError(t, err)
+			require.Len(t, items, 1)
+			item := items[0]
 			assert.Equal(t, tc.class, item.Class != nil, tc.reason)
 			assert.Equal(t, tc.class, item.Reproducible, tc.reason)
 			var out bytes.Buffer

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -180,26 +180,33 @@ func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1
 	return f.claimKinds, f.classKinds, nil
 }
 
-// resolve finds a resource by its CRD, or else guesses it from the first object, so that a typing error
+// resolve finds a resource by its CRD. Where that does not serve the version, it is in the
+// preferred one, with an error. Without a CRD, it is guessed from the first object, so that a typing error
 // in a later one does not count. A kind without either counts as installed, and has no classes.
 func (f *files) resolve(_ context.Context, name, version string, _ ...string) (resource, error) {
 	if found, ok := f.crds[name]; ok {
-		return found.resource, nil
+		r := found.resource
+		if version != "" && !slices.Contains(found.served, version) {
+			return r, &notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
+				"write the paths for one of these, and set spec.version to it", name, version, strings.Join(found.served, ", "))}
+		}
+		r.Version = cmp.Or(version, r.Version)
+		return r, nil
 	}
 	r := resource{guessed: true}
-	_, r.Group, _ = strings.Cut(name, ".")
+	var plural string
+	plural, r.Group, _ = strings.Cut(name, ".")
 	var versions []string
 	for _, d := range slices.Concat(f.objects, f.claims) {
 		gvk := d.GroupVersionKind()
-		plural, _ := meta.UnsafeGuessKindToResource(gvk)
-		if plural.GroupResource().String() != name || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
+		if gvk.Group != r.Group || !isPlural(plural, gvk.Kind) || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
 			continue
 		}
 		r.Kind = gvk.Kind
 		r.namespaced = r.namespaced || d.GetNamespace() != ""
 		versions = append(versions, gvk.Version)
 	}
-	r.Version = preferred(versions)
+	r.Version = cmp.Or(version, preferred(versions))
 	return r, nil
 }
 

@@ -54,9 +54,10 @@ func replace[T any, P interface {
 
 func (o *overlay) resolve(ctx context.Context, name, version string, verbs ...string) (resource, error) {
 	found, err := o.cluster.resolve(ctx, name, version, verbs...)
-	if added, ok := o.files.crds[name]; ok && notServed(err) {
-		added.new = true
-		return added.resource, nil
+	if _, ok := o.files.crds[name]; ok && notServed(err) {
+		added, err := o.files.resolve(ctx, name, version, verbs...)
+		added.new = found.Kind == ""
+		return added, err
 	}
 	return found, err
 }

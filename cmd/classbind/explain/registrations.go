@@ -32,7 +32,7 @@ type source interface {
 	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
 }
 
-// resource in the version that the API server prefers.
+// resource in the version that the API server prefers, or in which claims are read.
 type resource struct {
 	schema.GroupVersionKind
 	namespaced bool
@@ -40,6 +40,8 @@ type resource struct {
 	new bool
 	// guessed says that the scope is that of the objects that are known.
 	guessed bool
+	// unread is why claims cannot be read: their version is not served.
+	unread error
 }
 
 type notServedError struct{ error }
@@ -88,8 +90,8 @@ func newRegistrations(ctx context.Context, s source, own string) (*registrations
 	}, err
 }
 
-// claimKind that registers a kind, nil where none does.
-func (r *registrations) claimKind(ctx context.Context, kind schema.GroupKind) (*v1alpha1.ClaimKind, resource, error) {
+// claimKindsOf a kind.
+func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds []*v1alpha1.ClaimKind, err error) {
 	for i := range r.claimKinds {
 		k := &r.claimKinds[i]
 		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
@@ -100,15 +102,16 @@ func (r *registrations) claimKind(ctx context.Context, kind schema.GroupKind) (*
 			var err error
 			found, err = r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 			if err != nil && !notServed(err) {
-				return nil, resource{}, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
+				return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
 			}
+			found.unread = err
 			r.resources[k.Name] = found // Without a kind, where it is not served.
 		}
 		if found.Kind == kind.Kind {
-			return k, found, nil
+			kinds = append(kinds, k)
 		}
 	}
-	return nil, resource{}, nil
+	return kinds, nil
 }
 
 func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
@@ -176,7 +179,7 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 			return fmt.Sprintf("%v: set apiVersion to %s", unserved, found.GroupVersion()), nil
 		}
 	}
-	if k, _, err := r.claimKind(ctx, kind.GroupKind()); k != nil || err != nil {
+	if claimKinds, err := r.claimKindsOf(ctx, kind.GroupKind()); len(claimKinds) > 0 || err != nil {
 		return "", err
 	}
 	if of := nearestKind(kind, meant); of != "" {
@@ -211,6 +214,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
 		r.comparePaths(ctx, k, v)
 	}
+	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}

@@ -42,7 +42,7 @@ const (
 	Undecided Outcome = "Undecided"
 )
 
-// Item explains one claim.
+// Item explains one claim, by one of its ClaimKinds.
 type Item struct {
 	Claim   Claim   `json:"claim"`
 	Outcome Outcome `json:"outcome"`
@@ -86,11 +86,20 @@ type Item struct {
 	Errors []FieldError `json:"errors,omitempty"`
 	// Notes say why the server may decide otherwise.
 	Notes []string `json:"notes,omitempty"`
+
+	// several says that the claim has other ClaimKinds, too, each with its item.
+	several bool
+}
+
+func newItem(d document) *Item {
+	return &Item{Claim: Claim{
+		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.where,
+	}}
 }
 
 // Claim names the explained claim.
 type Claim struct {
-	// ClaimKind that registers it, <plural>.<group>; empty if none does.
+	// ClaimKind that registers it; empty if none does.
 	ClaimKind  string `json:"claimKind,omitempty"`
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -41,6 +41,8 @@ type objectSchema struct {
 	paths *selector.Schema
 
 	namespaced bool
+	// unconverted says that a CRD has its objects alike in all versions.
+	unconverted bool
 	// status says that the status is a subresource, so nobody can create an object with it.
 	status bool
 }
@@ -86,6 +88,7 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 			return nil, err
 		}
 		s.namespaced = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+		s.unconverted = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter
 		s.status = v.Subresources != nil && v.Subresources.Status != nil
 		return s, nil
 	}

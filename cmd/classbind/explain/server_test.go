@@ -56,8 +56,10 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		o := &options{fresh: func() uint64 { return 7 }}
-		got, err := o.answer(t.Context(), r, d, "default")
+		items, err := o.answers(t.Context(), r, d, "default")
 		require.NoError(t, err)
+		require.Len(t, items, 1)
+		got := items[0]
 		outcomes[got.Outcome]++
 
 		// Fill the server's inventory as its watches do.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -24,12 +23,10 @@ import (
 func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
 	var registered []string
 	for i := range r.claimKinds {
-		registered = append(registered, r.claimKinds[i].Name)
+		registered = append(registered, r.claimKinds[i].Resource())
 	}
 	of := nearestKind(kind, registered)
-	plural, _ := meta.UnsafeGuessKindToResource(kind)
-	isClass := func(k v1alpha1.ClassKind) bool { return k.Name == plural.GroupResource().String() }
-	if of == "" || slices.ContainsFunc(r.classKinds, isClass) {
+	if of == "" || slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }) {
 		return nil
 	}
 	switch s, err := r.schemaOf(ctx, kind); {
@@ -39,8 +36,12 @@ func (i *Item) unregistered(ctx context.Context, r *registrations, kind schema.G
 		i.note("the kind resembles %s, and nobody can tell whether it is served: %v", of, err)
 		return nil
 	}
-	if found := r.resources[of]; found.Kind != "" {
-		of = fmt.Sprintf("%s %s of %s", found.GroupVersion(), found.Kind, of)
+	for n := range r.claimKinds {
+		k := &r.claimKinds[n]
+		if found := r.resources[k.Name]; k.Resource() == of && found.Kind != "" {
+			of = fmt.Sprintf("%s %s of %s", found.GroupVersion(), found.Kind, of)
+			break
+		}
 	}
 	return i.mistaken("UnknownKind", FieldError{
 		Field: "kind", Reason: "KindUnknown",

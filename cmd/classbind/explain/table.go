@@ -26,7 +26,11 @@ func (r *Report) table() ([]byte, error) {
 }
 
 func (i *Item) table(out *bytes.Buffer) error {
-	fmt.Fprintf(out, "%s: %s\n", i.Claim, i.headline())
+	by := ""
+	if i.several {
+		by = ", by " + i.Claim.ClaimKind
+	}
+	fmt.Fprintf(out, "%s%s: %s\n", i.Claim, by, i.headline())
 	i.line(out, "Because", i.Message)
 	i.line(out, "Warning", i.Warning)
 	for _, note := range i.Notes {

@@ -31,10 +31,25 @@ func nearestKind(kind schema.GroupVersionKind, registered []string) string {
 			names[other.Resource] = name
 		}
 	}
-	if name, ok := names[plural.Resource]; ok {
-		return name // The kind may differ in case alone.
+	for _, other := range slices.Sorted(maps.Keys(names)) {
+		if isPlural(other, kind.Kind) {
+			return names[other] // The kind may differ in case alone.
+		}
 	}
 	return names[nearest(plural.Resource, maps.Keys(names))]
+}
+
+// isOf says whether a resource, <plural>.<group>, may be that of a kind.
+func isOf(resource string, kind schema.GroupVersionKind) bool {
+	name := schema.ParseGroupResource(resource)
+	return name.Group == kind.Group && isPlural(name.Resource, kind.Kind)
+}
+
+// isPlural says whether a resource may be that of a kind: English has three plurals.
+func isPlural(resource, kind string) bool {
+	kind = strings.ToLower(kind)
+	stem, y := strings.CutSuffix(kind, "y")
+	return resource == kind || resource == kind+"s" || resource == kind+"es" || y && resource == stem+"ies"
 }
 
 // resembles says whether a name differs from another one only by case or by a typing error.

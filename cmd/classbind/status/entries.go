@@ -66,7 +66,8 @@ func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, con
 			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
 			changed.compare(e.Name, due, e, err, s)
 		case i.claimEntries.EntryOf(k.Name) != nil:
-			s.found(where, missingEntry("claimkind/"+k.Name), "claims of %s are bound in the order of the other configuration, which has the entry", k.Name)
+			s.found(where, missingEntry("claimkind/"+k.Name),
+				"claims of %s are bound in the order of the other configuration, which has the entry", k.Name)
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady): // Otherwise the section of kinds says why.
 			s.found(where, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 		}

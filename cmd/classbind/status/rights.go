@@ -24,6 +24,9 @@ type right struct {
 	verbs                 string // separated by spaces
 }
 
+// admission is the group of the webhook configurations.
+const admission = "admissionregistration.k8s.io"
+
 // ownRights are those of deploy/base/rbac.yaml that classbind cannot do without.
 var ownRights = []right{
 	{group: "classbind.io", resource: "claimkinds", verbs: "get list watch"},
@@ -32,9 +35,9 @@ var ownRights = []right{
 	{group: "classbind.io", resource: "classkinds/status", verbs: "update"},
 	{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", verbs: "get list watch"},
 	{group: "storage.k8s.io", resource: "storageclasses", verbs: "list"},
-	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: v1alpha1.LastConfiguration, verbs: "list watch patch"},
-	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: v1alpha1.FirstConfiguration, verbs: "list watch patch"},
-	{group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", name: v1alpha1.ClassConfiguration, verbs: "list watch patch"},
+	{group: admission, resource: "mutatingwebhookconfigurations", name: v1alpha1.LastConfiguration, verbs: "list watch patch"},
+	{group: admission, resource: "mutatingwebhookconfigurations", name: v1alpha1.FirstConfiguration, verbs: "list watch patch"},
+	{group: admission, resource: "validatingwebhookconfigurations", name: v1alpha1.ClassConfiguration, verbs: "list watch patch"},
 	{resource: "namespaces", verbs: "get list watch"},
 	{group: "events.k8s.io", resource: "events", verbs: "create"},
 	{group: "coordination.k8s.io", resource: "leases", own: true, verbs: "create get list update watch"},

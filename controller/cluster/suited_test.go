@@ -1,0 +1,23 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func TestSuited(t *testing.T) {
+	kind := func(resource string, path v1alpha1.FieldPath) *v1alpha1.ClaimKind {
+		k := &v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Resource: resource}}
+		k.Name = "claims.example.org"
+		k.Spec.Reference.Path = path
+		return k
+	}
+	require.ErrorIs(t, Suited(kind("pods", ".spec.priorityClassName")), ErrUnsuitable,
+		"We should refuse no pod: the API server has set its priority before it asks us.")
+	require.NoError(t, Suited(kind("pods", ".spec.runtimeClassName")), "We should bind pods by what is decided after us.")
+	assert.NoError(t, Suited(kind("jobs.batch", ".spec.priorityClassName")))
+}

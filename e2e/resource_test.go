@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that
+// want the same one.
+func TestClaimKindsOfOneResource(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+
+	t.Run("TwoReferences", func(t *testing.T) {
+		t.Parallel()
+		const group = "two.test"
+		w.resources(t, "Claim claims.two.test Namespaced", "Class classes.two.test Cluster", "Tier tiers.two.test Cluster")
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
+			claimKind("claims.two.test", "{}")+classKind("classes.two.test", "{claimKinds: [claims.two.test]}")+
+			claimKind("tiers.two", `{resource: claims.two.test, reference: {path: .spec.tierRef}, classSelector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
+			classKind("tiers.two.test", "{claimKinds: [tiers.two]}"))
+		w.awaitClasses(t, "classes.two.test", 1)
+		w.awaitClasses(t, "tiers.two.test", 1)
+		w.awaitClaims(t, "claims.two.test")
+		bound := &unstructured.Unstructured{}
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			var err error
+			bound, _, err = w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
+			require.NoError(c, err)
+			tier, _, _ := unstructured.NestedString(bound.Object, "spec", "tierRef", "name")
+			require.Equal(c, "first", tier, "We should write the second reference, too.")
+		}, patience, 50*time.Millisecond)
+		assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
+	})
+
+	t.Run("Conflict", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "rivals.test", "claims.rivals.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.rivals.test Cluster", "Other others.rivals.test Cluster")
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+claimKind(kind, "{}")+
+			classKind("classes.rivals.test", "{claimKinds: [claims.rivals.test]}")+classKind("others.rivals.test", "{claimKinds: [z-rival]}"))
+		w.awaitClasses(t, "classes.rivals.test", 1)
+		w.awaitClaims(t, kind)
+		w.apply(t, claimKind("z-rival", "{resource: claims.rivals.test}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ReasonConflict)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionFalse, `"claims.rivals.test", which was registered before it`)
+		bound, _, err := w.create(t, claim(group, "one"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims by the older ClaimKind.")
+
+		w.awaitClasses(t, "others.rivals.test", 1)
+		w.kubectl(t, "delete", "claimkind", kind)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			bound, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
+			require.NoError(c, err)
+			require.Equal(c, "Other/other", classOf(bound))
+		}, patience, 50*time.Millisecond, "We should serve the newer when the older is gone.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	})
+
+	t.Run("ResourceIsFixed", func(t *testing.T) {
+		t.Parallel()
+		w.apply(t, claimKind("fixed.test", "{resource: claims.fixed.test}"))
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("fixed.test", "{resource: others.fixed.test}")), "apply", "-f", "-")
+		require.ErrorContains(t, err, "the resource cannot be changed")
+	})
+
+	t.Run("PodPriority", func(t *testing.T) {
+		t.Parallel()
+		w.apply(t, claimKind("pod-priorities", "{resource: pods, reference: {path: .spec.priorityClassName, form: Name}, skipIfSet: []}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ReasonUnsuitable)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ConditionReady, metav1.ConditionFalse, "before it asks webhooks, the API server sets the priority")
+		assert.NotContains(t, w.kubectl(t, "get", "mutatingwebhookconfiguration", "-o", "jsonpath={.items[*].webhooks[*].name}"), "pod-priorities",
+			"We should not be asked about pods.")
+	})
+}
+
+// convertTopology converts Clusters between v1beta1, where the class is a string, and
+// v1beta2, where it is an object.
+func convertTopology(w http.ResponseWriter, r *http.Request) {
+	type request struct {
+		UID               types.UID        `json:"uid"`
+		DesiredAPIVersion string           `json:"desiredAPIVersion"`
+		Objects           []map[string]any `json:"objects"`
+	}
+	type response struct {
+		UID              types.UID        `json:"uid"`
+		ConvertedObjects []map[string]any `json:"convertedObjects"`
+		Result           metav1.Status    `json:"result"`
+	}
+	review := struct {
+		metav1.TypeMeta `json:",inline"`
+		Request         *request  `json:"request,omitempty"`
+		Response        *response `json:"response,omitempty"`
+	}{}
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(w, "no review", http.StatusBadRequest)
+		return
+	}
+	for _, object := range review.Request.Objects {
+		if name, set, _ := unstructured.NestedString(object, "spec", "topology", "class"); set {
+			unstructured.RemoveNestedField(object, "spec", "topology", "class")
+			_ = unstructured.SetNestedField(object, name, "spec", "topology", "classRef", "name")
+		} else if name, set, _ := unstructured.NestedString(object, "spec", "topology", "classRef", "name"); set {
+			unstructured.RemoveNestedField(object, "spec", "topology", "classRef")
+			_ = unstructured.SetNestedField(object, name, "spec", "topology", "class")
+		}
+		object["apiVersion"] = review.Request.DesiredAPIVersion
+	}
+	review.Response = &response{review.Request.UID, review.Request.Objects, metav1.Status{Status: metav1.StatusSuccess}}
+	review.Request = nil
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// TestVersionOfClaims upgrades the CRD of claims to a version with another path, and then
+// takes the old version away.
+func TestVersionOfClaims(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	const group, kind = "upgrade.test", "clusters.upgrade.test"
+	server := httptest.NewTLSServer(http.HandlerFunc(convertTopology))
+	t.Cleanup(server.Close)
+	version := func(name, field string, served, storage bool) string {
+		return fmt.Sprintf(`
+  - name: %s
+    served: %t
+    storage: %t
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {topology: {type: object, properties: {version: {type: string}, %s}}}}`, name, served, storage, field)
+	}
+	const asString, asObject = "class: {type: string}", "classRef: {type: object, properties: {name: {type: string}}}"
+	crd := func(versions ...string) string {
+		return fmt.Sprintf(`---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s}
+spec:
+  group: %s
+  scope: Namespaced
+  names: {kind: Cluster, plural: clusters}
+  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: %q, caBundle: %s}}}
+  versions:%s
+`, kind, group, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), strings.Join(versions, ""))
+	}
+	cluster := func(version, name string) string {
+		return fmt.Sprintf("apiVersion: %s/%s\nkind: Cluster\nmetadata: {namespace: default, name: %s}\nspec: {topology: {version: v1.36.0}}\n", group, version, name)
+	}
+	w.resources(t, "Class classes.upgrade.test Cluster", "Claim claims.upgrade.test Namespaced")
+	w.apply(t, crd(version("v1beta1", asString, true, true)))
+	w.awaitCRDs(t, kind)
+	w.apply(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
+		classKind("classes.upgrade.test", "{claimKinds: [clusters.upgrade.test]}")+
+		claimKind(kind, "{reference: {path: .spec.topology.class, form: Name}, skipIfSet: []}"))
+	w.awaitClasses(t, "classes.upgrade.test", 1)
+	w.awaitClaims(t, kind)
+	bound, _, err := w.create(t, cluster("v1beta1", "before"))
+	require.NoError(t, err)
+	class, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "class")
+	require.Equal(t, "only", class)
+
+	w.apply(t, crd(version("v1beta1", asString, true, false), version("v1beta2", asObject, true, true)))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		out, _, err := w.Kubectl(t.Context(), nil, "get", "--raw", "/apis/upgrade.test/v1beta2")
+		require.NoError(c, err)
+		require.Contains(c, out, "clusters")
+	}, patience, 50*time.Millisecond)
+	// The round of another registration looks at all entries again.
+	w.apply(t, claimKind("claims.upgrade.test", "{}"))
+	w.awaitClaims(t, "claims.upgrade.test")
+	bound, _, err = w.create(t, cluster("v1beta1", "unchanged"))
+	require.NoError(t, err)
+	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "class")
+	assert.Equal(t, "only", class, "We should go on binding manifests that nobody changed.")
+	bound, _, err = w.create(t, cluster("v1beta2", "new"))
+	require.NoError(t, err)
+	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
+	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
+	k := &v1alpha1.ClaimKind{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+	assert.Equal(t, "v1beta1", k.Status.Version, "We should have pinned the version that was preferred.")
+
+	w.apply(t, crd(version("v1beta1", asString, false, false), version("v1beta2", asObject, true, true)))
+	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonVersionNotServed)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.version to it")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, cluster("v1beta2", "refused"), client.DryRunAll)
+		require.True(c, apierrors.IsInternalError(err), "%v", err)
+		require.ErrorContains(c, err, `its paths are written for version "v1beta1"`)
+	}, patience, 50*time.Millisecond, "We should not let a claim be created without a class in silence.")
+
+	w.apply(t, claimKind(kind, "{version: v1beta2, reference: {path: .spec.topology.classRef, form: LocalObjectReference}, skipIfSet: []}"))
+	w.awaitClaims(t, kind)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		bound, _, err := w.create(t, cluster("v1beta2", "mended"), client.DryRunAll)
+		require.NoError(c, err)
+		name, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
+		require.Equal(c, "only", name)
+	}, patience, 50*time.Millisecond, "We should bind claims by the paths of the new version.")
+}

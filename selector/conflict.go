@@ -1,0 +1,87 @@
+package selector
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of
+// those that do, the oldest is served.
+type reserved struct {
+	resource string
+	place    v1alpha1.Place
+
+	by      string // the ClaimKind
+	created time.Time
+}
+
+func reservedBy(k *v1alpha1.ClaimKind) reserved {
+	return reserved{k.Resource(), k.Spec.Reference.Place(), k.Name, k.CreationTimestamp.Time}
+}
+
+// sameAs says whether both are the same reference of the same claims.
+func (r *reserved) sameAs(o *reserved) bool { return r.resource == o.resource && r.place == o.place }
+
+// after says whether the other was registered first. The API server knows the second.
+func (r *reserved) after(o *reserved) bool {
+	return cmp.Or(r.created.Compare(o.created), strings.Compare(r.by, o.by)) > 0
+}
+
+// conflict is the fault of a ClaimKind for which another one is served.
+func (r *reserved) conflict(oldest *reserved) *Fault {
+	return &Fault{v1alpha1.ReasonConflict, fmt.Sprintf(
+		"claim kind %q binds no claim: %q, which was registered before it, binds claims of %q by the same reference, %s: "+
+			"set another spec.reference, or delete one of the two",
+		r.by, oldest.by, r.resource, path(r.place.Names()))}
+}
+
+// ConflictOf a ClaimKind is its fault if one of these is older and has the same resource
+// and reference, nil if none is.
+func ConflictOf(k *v1alpha1.ClaimKind, all []v1alpha1.ClaimKind) *Fault {
+	own := reservedBy(k)
+	oldest := own
+	for i := range all {
+		if other := reservedBy(&all[i]); other.sameAs(&own) && oldest.after(&other) {
+			oldest = other
+		}
+	}
+	if oldest.by == own.by {
+		return nil
+	}
+	return own.conflict(&oldest)
+}
+
+// conflictOf does the same for the claim kinds of the inventory.
+func (i *Inventory) conflictOf(k *ClaimKind) *Fault {
+	oldest := k
+	for _, other := range i.claimKinds {
+		if other.reserved.sameAs(&k.reserved) && oldest.reserved.after(&other.reserved) {
+			oldest = other
+		}
+	}
+	if oldest == k {
+		return nil
+	}
+	return k.reserved.conflict(&oldest.reserved)
+}
+
+// rivals are the names of the claim kinds with the same resource and reference as this one,
+// nil for nil.
+func (i *Inventory) rivals(k *ClaimKind) (names []string) {
+	if k == nil {
+		return nil
+	}
+	for name, other := range i.claimKinds {
+		if other.reserved.sameAs(&k.reserved) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// InConflict says that an older ClaimKind binds the claims of this one.
+func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }
