@@ -200,7 +200,7 @@ func TestNewClass(t *testing.T) {
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, place: plain.place, kindless: plain.kindless}, plain, "We should cordon no class that says false")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, place: plain.place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
 	assert.NotEqual(t, got.sum, plain.sum, "We should tell classes of two namespaces apart")
 }
 

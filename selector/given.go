@@ -118,7 +118,8 @@ func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 		switch {
 		case isLong, len(text) > v1alpha1.MaxNameBytes:
 			return nil, field.ErrorList{{
-				Type: field.ErrorTypeTooLong, Field: at().String(), Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
+				Type: field.ErrorTypeTooLong, Field: at().String(),
+				Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
 			}}
 		case !isText:
 			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}

@@ -43,8 +43,8 @@ func (d *Decision) unmatched() string {
 	case d.asks() == nil:
 		what, remedy, later = d.withoutDefault()
 	case d.Claim.Selector == nil:
-		what, remedy, later = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name),
-			"create a class", "when a class can be had"
+		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name)
+		remedy, later = "create a class", "when a class can be had"
 	}
 	switch {
 	case d.Lacks != "":

@@ -96,7 +96,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 	if err != nil || fields == nil {
 		return item, err
 	}
-	return item.asStored(ctx, fields, k, decision, object), nil
+	return item.asStored(ctx, fields, decision, object), nil
 }
 
 // decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.

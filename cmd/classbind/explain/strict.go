@@ -95,7 +95,7 @@ func (i *Item) check(
 // asStored says whether the API server would store a claim as the decision makes it: with the reference to
 // its class, if it gets one.
 func (i *Item) asStored(
-	ctx context.Context, s *objectSchema, k *v1alpha1.ClaimKind, d selector.Decision, object map[string]any,
+	ctx context.Context, s *objectSchema, d selector.Decision, object map[string]any,
 ) *Item {
 	warning := i.Warning
 	switch i.Outcome {
