@@ -53,7 +53,7 @@ func newCRDSource(t *testing.T) *crdSource {
 	for module := range crdModules {
 		download = append(download, module)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", download...) //nolint:gosec // The test names the modules.
+	cmd := exec.CommandContext(t.Context(), "go", download...)
 	cmd.Dir = "crds"
 	out, err := cmd.Output()
 	require.NoError(t, err, "We should get the modules that publish CRDs: %s", out)

@@ -116,8 +116,8 @@ func (o *options) decide(
 		return d, err
 	}
 	item.Notes = append(item.Notes, v.notes...)
-	if found.unread != nil {
-		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
+	if why := found.unread; why != nil {
+		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: why.Error()})
 		return d, nil
 	}
 	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
