@@ -89,13 +89,13 @@ func TestOrder(t *testing.T) {
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.reorder.test", 1)
 		changed, stopped := make(chan struct{}), make(chan int)
-		any := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(claim(group, "any")), &any.Object))
+		template := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(claim(group, "any")), &template.Object))
 		go func() {
 			created := 0
 			defer func() { stopped <- created }()
 			for ; ; created++ {
-				bound := any.DeepCopy()
+				bound := template.DeepCopy()
 				err := w.Create(t.Context(), bound, client.DryRunAll)
 				if !assert.NoError(t, err) || !assert.Equal(t, "Class/only", classOf(bound), "We should bind claims while the order changes.") {
 					return

@@ -116,9 +116,9 @@ func (o *options) decide(
 		return d, err
 	}
 	item.Notes = append(item.Notes, v.notes...)
-	if why := found.unread; why != nil {
-		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: why.Error()})
-		return d, nil
+	if found.unread != nil {
+		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
+		return d, nil //nolint:nilerr // The item says so.
 	}
 	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
 		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
