@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -88,11 +89,14 @@ func TestOrder(t *testing.T) {
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.reorder.test", 1)
 		changed, stopped := make(chan struct{}), make(chan int)
+		template := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(claim(group, "any")), &template.Object))
 		go func() {
 			created := 0
 			defer func() { stopped <- created }()
 			for ; ; created++ {
-				bound, _, err := w.create(t, claim(group, "any"), client.DryRunAll)
+				bound := template.DeepCopy()
+				err := w.Create(t.Context(), bound, client.DryRunAll)
 				if !assert.NoError(t, err) || !assert.Equal(t, "Class/only", classOf(bound), "We should bind claims while the order changes.") {
 					return
 				}

@@ -82,7 +82,8 @@ func TestReferences(t *testing.T) {
 		"NameEmpty":       {"We should take the empty name of a typed client for none.", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
 		"OtherFields": {
 			"We should leave the other fields of the object.", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
-			[]string{"spec", "storeRef"}, map[string]any{"kind": "Store", "name": "own", "optional": true},
+			[]string{"spec", "storeRef"},
+			map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
 		"NameSet":         {"We should not be called for a claim with a name.", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
 		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},

@@ -59,14 +59,14 @@ func ConflictOf(k *v1alpha1.ClaimKind, all []v1alpha1.ClaimKind) *Fault {
 func (i *Inventory) conflictOf(k *ClaimKind) *Fault {
 	oldest := k
 	for _, other := range i.claimKinds {
-		if other.reserved.sameAs(&k.reserved) && oldest.reserved.after(&other.reserved) {
+		if other.sameAs(&k.reserved) && oldest.after(&other.reserved) {
 			oldest = other
 		}
 	}
 	if oldest == k {
 		return nil
 	}
-	return k.reserved.conflict(&oldest.reserved)
+	return k.conflict(&oldest.reserved)
 }
 
 // rivals are the names of the claim kinds with the same resource and reference as this one,
@@ -76,7 +76,7 @@ func (i *Inventory) rivals(k *ClaimKind) (names []string) {
 		return nil
 	}
 	for name, other := range i.claimKinds {
-		if other.reserved.sameAs(&k.reserved) {
+		if other.sameAs(&k.reserved) {
 			names = append(names, name)
 		}
 	}

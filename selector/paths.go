@@ -86,7 +86,8 @@ var (
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 	if k.classRef.isKey() {
 		if len(k.form.fields) > 0 {
-			c.problem(fmt.Sprintf("reference.form %s: a label or an annotation is a text: set spec.reference.form to %s", k.form.name, v1alpha1.Name))
+			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
+			c.problem(fmt.Sprintf(text, k.form.name, v1alpha1.Name))
 		}
 		return
 	}

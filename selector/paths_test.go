@@ -446,7 +446,7 @@ func TestFittingForm(t *testing.T) {
 			field := aText
 			if tc.schema != "" {
 				var properties, required []string
-				for _, name := range strings.Fields(tc.schema) {
+				for name := range strings.FieldsSeq(tc.schema) {
 					name, isRequired := strings.CutSuffix(name, "!")
 					properties = append(properties, name+": "+aText)
 					if isRequired {
@@ -485,12 +485,14 @@ func TestRequired(t *testing.T) {
 		"Fields":  {"We should tell of the fields of the form, but not of one that has a default.", specOf("ref: " + reference), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference}, []v1alpha1.FieldPath{".spec.ref.name"}},
 		"Default": {
 			"We should not tell of a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
-			v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference}, []v1alpha1.FieldPath{".spec.ref", ".spec.ref.name"},
+			v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference},
+			[]v1alpha1.FieldPath{".spec.ref", ".spec.ref.name"},
 		},
 		"None":  {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}, nil},
 		"Label": {"We should know that a label may be absent.", inside(".spec.ref", aText), v1alpha1.Reference{Label: "ref", Form: v1alpha1.Name}, nil},
 		"Deep": {
-			"We should tell of no path that the status does not take.", inside(deep, reference), v1alpha1.Reference{Path: deep, Form: v1alpha1.KindReference},
+			"We should tell of no path that the status does not take.", inside(deep, reference),
+			v1alpha1.Reference{Path: deep, Form: v1alpha1.KindReference},
 			[]v1alpha1.FieldPath{".a", ".a.b", ".a.b.c", ".a.b.c.d", ".a.b.c.d.e", ".a.b.c.d.e.f", ".a.b.c.d.e.f.g", ".a.b.c.d.e.f.g.h", ".a.b.c.d.e.f.g.h.i", deep},
 		},
 	} {

@@ -39,7 +39,9 @@ var apiVersion = admissionv1.SchemeGroupVersion.String()
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // NamedReviewer answers a request that came to the path of a registration.
-type NamedReviewer func(ctx context.Context, registration string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+type NamedReviewer func(
+	ctx context.Context, registration string, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error)
 
 // Unnamed is for a path without the name of a registration.
 func (r Reviewer) Unnamed() NamedReviewer {

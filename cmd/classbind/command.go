@@ -66,7 +66,8 @@ reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
+	c.AddCommand(
+		newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
 }
 

@@ -11,8 +11,9 @@ import (
 // default priority, and refuses one whose priority is not that of its class.
 func Suited(k *v1alpha1.ClaimKind) error {
 	if k.Resource() == "pods" && k.Spec.Reference.Path == ".spec.priorityClassName" {
-		return fmt.Errorf("%w: before it asks webhooks, the API server sets the priority of a pod by its PriorityClass or by the default one, "+
-			"and it would refuse a pod that gets another class after that: mark a PriorityClass with globalDefault", ErrUnsuitable)
+		return fmt.Errorf("%w: the API server sets the priority of a pod before it asks webhooks, by its PriorityClass or by "+
+			"the default one, and it would refuse a pod that gets another class after that: mark a PriorityClass with globalDefault",
+			ErrUnsuitable)
 	}
 	return nil
 }

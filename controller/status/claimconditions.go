@@ -44,7 +44,8 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 		if fault := selector.PathsFault(&now); fault != nil {
 			return fault
 		}
-		if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonConflict {
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Reason == v1alpha1.ReasonConflict {
 			return &selector.Fault{Reason: ready.Reason, Text: ready.Message}
 		}
 		return s.Claims.LateProblem(name)

@@ -105,7 +105,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
 		if selector.ConflictOf(k, kinds.Items) != nil {
-			return nil, nil // The older one has the entry.
+			return nil, nil //nolint:nilerr // It is no failure: the older one has the entry.
 		}
 		return w.claimRule(ctx, k, current)
 	})

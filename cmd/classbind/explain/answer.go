@@ -63,8 +63,8 @@ func (i *Item) notRegistered(r *registrations, kind schema.GroupVersionKind) *It
 	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)
 	case len(unknown) > 0 && strings.Contains(kind.Group, "."): // Kubernetes' own plurals are regular.
-		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: put the CRD among the files, which says of which kind it is",
-			why, selector.List(unknown)))
+		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
+			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
 	case len(others) > 0 && kind.Group != "":
 		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
 	}
@@ -107,8 +107,8 @@ func (o *options) decide(
 		item.leftAlone("NamespaceNotSelected", why)
 		return d, err
 	}
-	if err := lookup.Suited(k); err != nil {
-		item.leftAlone(v1alpha1.ReasonUnsuitable, err.Error())
+	if why := lookup.Suited(k); why != nil {
+		item.leftAlone(v1alpha1.ReasonUnsuitable, why.Error())
 		return d, nil
 	}
 	v, err := r.view(ctx, k)
@@ -118,14 +118,15 @@ func (o *options) decide(
 	item.Notes = append(item.Notes, v.notes...)
 	if found.unread != nil {
 		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
-		return d, nil
+		return d, nil //nolint:nilerr // The item says so.
 	}
 	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
 		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
-			item.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only the "+
-				"API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
+			// A schema that cannot be read does not say that the fields stay as they are.
+			item.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
+				"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
 				item.Claim.APIVersion, version, version))
-			return d, nil
+			return d, nil //nolint:nilerr // The item says so.
 		}
 		item.note("the API server converts the claim from %s to %s, which changes its apiVersion alone", item.Claim.APIVersion, version)
 	}
@@ -187,12 +188,12 @@ func (i *Item) compareClass(v *view, classRef v1alpha1.Place, object map[string]
 }
 
 // undecided says what happens to a claim whose registration is at fault.
-func (i *Item) undecided(k *v1alpha1.ClaimKind, fault *selector.Fault) *Item {
+func (i *Item) undecided(k *v1alpha1.ClaimKind, fault *selector.Fault) {
 	policy := "refused, because failurePolicy is " + string(k.Spec.FailurePolicy)
 	if k.Spec.FailurePolicy == v1alpha1.Ignore {
 		policy = "created without a class, because failurePolicy is Ignore"
 	}
-	return i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
+	i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
 // explained tells a decision.

@@ -199,7 +199,8 @@ func (f *files) resolve(_ context.Context, name, version string, _ ...string) (r
 	var versions []string
 	for _, d := range slices.Concat(f.objects, f.claims) {
 		gvk := d.GroupVersionKind()
-		if gvk.Group != r.Group || !isPlural(plural, gvk.Kind) || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
+		// Kinds of one plural differ in case alone.
+		if gvk.Group != r.Group || !isPlural(plural, gvk.Kind) || r.Kind != "" && gvk.Kind != r.Kind {
 			continue
 		}
 		r.Kind = gvk.Kind
