@@ -129,15 +129,17 @@ func register(t *testing.T, registrations map[string]*unstructured.Unstructured,
 // webhook, are not watched, and are looked up now and then.
 func (w *world) absent(t *testing.T, group string) {
 	t.Helper()
-	mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
-	require.NoError(t, w.List(t.Context(), &mutating))
-	require.NoError(t, w.List(t.Context(), &validating))
-	for _, list := range []any{mutating, validating} {
-		text, err := json.Marshal(list)
-		require.NoError(t, err)
-		assert.Contains(t, string(text), "gateway.networking.k8s.io")
-		assert.NotContains(t, string(text), group, "We should have no webhook.")
-	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
+		require.NoError(c, w.List(t.Context(), &mutating))
+		require.NoError(c, w.List(t.Context(), &validating))
+		for _, list := range []any{mutating, validating} {
+			text, err := json.Marshal(list)
+			require.NoError(c, err)
+			require.Contains(c, string(text), "gateway.networking.k8s.io", "We should have the webhooks of the others.")
+			assert.NotContains(t, string(text), group, "We should have no webhook.")
+		}
+	}, patience, 100*time.Millisecond)
 	before := len(w.requests(t, group))
 	assert.Never(t, func() bool { return len(w.requests(t, group)) > before+maxLookups }, lookupTime, time.Second, "We should look them up now and then.")
 	t.Logf("Requests: %d before all others were served, %d in %s after it", before, len(w.requests(t, group))-before, lookupTime)
