@@ -344,10 +344,12 @@ func (w *world) awaitClaims(t *testing.T, claimKind string) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
 	}, patience, 20*time.Millisecond)
-	mapping, err := w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion(""))
-	require.NoError(t, err)
 	probe := &unstructured.Unstructured{}
-	probe.SetGroupVersionKind(mapping)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion(""))
+		require.NoError(c, err)
+		probe.SetGroupVersionKind(kind)
+	}, patience, 100*time.Millisecond, "We should see the API server serve a new version.")
 	probe.SetNamespace("default")
 	probe.SetGenerateName("probe-")
 	probe.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "="})
