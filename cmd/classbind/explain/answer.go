@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	lookup "github.com/classbind/classbind/controller/cluster"
@@ -62,7 +62,7 @@ func (i *Item) notRegistered(r *registrations, kind schema.GroupVersionKind) *It
 	switch {
 	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)
-	case len(unknown) > 0 && strings.Contains(kind.Group, "."): // Kubernetes' own plurals are regular.
+	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
 	case len(others) > 0 && kind.Group != "":

@@ -641,3 +641,35 @@ contexts: [{name: here, context: {cluster: here, user: me, namespace: team}}]
 users: [{name: me, user: {}}]
 `, url)
 }
+
+// TestExplainStoredVersion explains a claim of the cluster in the version of the paths, if that is served.
+func TestExplainStoredVersion(t *testing.T) {
+	stored := func(version string, tier object) object {
+		return object{
+			"apiVersion": "example.org/" + version, "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
+			"spec": object{"classSelector": object{"matchLabels": tier}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason, version, want string
+	}{
+		"Pinned":    {reason: "We should have the API server convert the claim.", version: "v1beta1", want: "Database team/stored: bound to FastClass/b\n"},
+		"NotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", version: "v1alpha1", want: "Database team/stored: cannot be decided\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPIServer(func(a map[string]any) {
+				a["/apis/example.org/v1beta1"] = resources("example.org/v1beta1", served("databases", "Database", true, "create"))
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList",
+					registration("ClaimKind", "databases.example.org", claimKindSpec(), object{"version": tc.version}))
+				a["/apis/example.org/v1/namespaces/team/databases/stored"] = stored("v1", object{"tier": "lost"})
+				a["/apis/example.org/v1alpha1/namespaces/team/databases/stored"] = http.StatusNotFound
+				a["/apis/example.org/v1beta1/namespaces/team/databases/stored"] = stored("v1beta1", object{"tier": "silver"})
+			})
+			server := httptest.NewServer(api)
+			defer server.Close()
+			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+			got := run(t, "", "Database/stored", "--kubeconfig", "config", "--namespace", "team")
+			assert.Contains(t, got.stdout, tc.want, tc.reason+got.stderr)
+		})
+	}
+}

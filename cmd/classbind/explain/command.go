@@ -98,8 +98,9 @@ whose classes the claim is not offered, nothing.
 A claim that has its class is left alone, as the server would; --unbound explains
 it as if it had none.
 
-The exit status is 0 if every claim is bound or left alone, 1 if there is no class
-for one, and 2 if one is malformed or cannot be decided, or the command fails.`
+The exit status is 0 if every claim is bound or left alone; 1 if there is no class
+for one, or the files do not say whether its kind is registered; and 2 if one is
+malformed or cannot be decided, or the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml

@@ -1,10 +1,12 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,13 +14,19 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 )
 
 // stored reads the claims that the arguments name, KIND/NAME each. KIND is what kubectl takes: a
-// kind, a resource or a short name, with or without its group.
+// kind, a resource or a short name, with or without its group. A claim is read in the version for which the
+// paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (c *cluster) stored(ctx context.Context, args []string, namespace string) ([]document, error) {
 	mapper := c.mapper()
+	claimKinds, _, err := c.registrations(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var claims []document
 	for _, arg := range args {
 		kind, name, _ := strings.Cut(arg, "/")
@@ -29,13 +37,28 @@ func (c *cluster) stored(ctx context.Context, args []string, namespace string) (
 		if err != nil {
 			return nil, fmt.Errorf("%q: cannot look up the kind: %w", arg, brief.Error(err))
 		}
-		claim, err := c.claimsOf(mapping, namespace).Get(ctx, name, metav1.GetOptions{})
+		asWritten := *mapping
+		asWritten.Resource.Version = readVersion(claimKinds, mapping.Resource)
+		claim, err := c.claimsOf(&asWritten, namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && asWritten.Resource != mapping.Resource { // The version may not be served.
+			claim, err = c.claimsOf(mapping, namespace).Get(ctx, name, metav1.GetOptions{})
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot get the claim %q: %w", arg, brief.Error(err))
 		}
 		claims = append(claims, document{Unstructured: *claim, where: "the cluster"})
 	}
 	return claims, nil
+}
+
+// readVersion is that of the first ClaimKind of a resource, and without one the preferred.
+func readVersion(claimKinds []v1alpha1.ClaimKind, preferred schema.GroupVersionResource) string {
+	for i := range claimKinds {
+		if k := &claimKinds[i]; k.Resource() == preferred.GroupResource().String() {
+			return cmp.Or(k.ReadVersion(), preferred.Version)
+		}
+	}
+	return preferred.Version
 }
 
 // mapper looks up kinds, and remembers them.

@@ -55,7 +55,9 @@ func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, con
 	kept, changed := map[string]bool{}, edits{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
-		if k.Spec.Order.Configuration() != configuration {
+		if due := k.Spec.Order.Configuration(); due != configuration {
+			// Where the other configuration lacks the entry, that is found there.
+			kept[k.Name+v1alpha1.BindSuffix] = i.claimEntries.Entry(due, k.Name) == nil
 			continue
 		}
 		kept[k.Name+v1alpha1.BindSuffix] = true

@@ -333,10 +333,19 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		"OtherOrder": {
-			reason: "We should say that an entry is in the configuration of the other order.",
+			reason: "We should say that an entry is in the configuration of the other order, once.",
 			change: func(w *world) { w.claimKind.Spec.Order = v1alpha1.OrderFirst },
 			want: []string{
 				"webhook entries: mutatingwebhookconfigurations/00-classbind: claims of databases.example.org are bound in the order of the other configuration, which has the entry",
+			},
+		},
+		"BothOrders": {
+			reason: "We should say that the entry of the order before is left.",
+			change: func(w *world) {
+				w.claimKind.Spec.Order = v1alpha1.OrderFirst
+				w.first.Webhooks = w.claims.Webhooks[:1]
+			},
+			want: []string{
 				"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry databases.example.org.bind.classbind.io is of no kind that is registered for it",
 			},
 		},
