@@ -85,7 +85,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
-	if err == nil && decision.Class == nil && mode != Later { // A claim that waits is stored without.
+	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)
 	}
 	return decision, err

@@ -65,8 +65,8 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		r.Patch = Patch(k.addReference(parents, value))
 		return r, nil
 	}
-	reference, _ := k.classRef.lookup(before)
-	fields, _ := reference.(map[string]any)
+	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
+	fields, _ := whole.readAll(1).(map[string]any)
 	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
 		text, _ := fields[field].(string)
 		return text
