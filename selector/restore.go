@@ -18,7 +18,7 @@ const (
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
 	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else.
+	// something else. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
