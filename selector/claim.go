@@ -42,7 +42,8 @@ type ClaimKind struct {
 	classRef      path
 	selector      path
 	selectorField *field.Path
-	required      []bool // by the schema of the claims, of the fields that lead to classRef and the name in it
+	required      []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
+	pointers      []string // to the same fields, in RFC 6901 form
 	settledBy     []path
 	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
@@ -99,6 +100,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	for last := c.classRef.below("name"); len(c.required) < len(last); {
 		at := v1alpha1.FieldPath("." + last[:len(c.required)+1].String())
 		c.required = append(c.required, slices.Contains(k.Status.Required, at))
+		c.pointers = append(c.pointers, last[:len(c.required)].pointer())
 	}
 	c.compileFilters()
 	c.plan = c.newReadPlan()

@@ -3,6 +3,7 @@ package selector
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
-	if err == nil && decision.Class == nil && mode != Later { // A claim that waits is stored without.
+	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)
 	}
 	return decision, err
@@ -284,6 +285,12 @@ func (d *Decision) Reason() string {
 // "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
+}
+
+// droppedBy says whether the filter with this reason dropped a class.
+func (d *Decision) droppedBy(reason string) bool {
+	i := slices.IndexFunc(d.View.Kind.filters, func(f compiledFilter) bool { return f.reason == reason })
+	return i >= 0 && d.Dropped[i] > 0
 }
 
 func (d *Decision) dropped(format func(reason, text string, n int32) string, separator string) string {

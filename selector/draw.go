@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
@@ -27,11 +29,17 @@ type drops func(Claim, *Class) (bool, error)
 // is a new row.
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
-	{reasonOtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
+	{OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
 		if !k.emptyIsUnset {
 			return nil
 		}
 		return func(claim Claim, c *Class) (bool, error) { return claim.Given != nil && !claim.Given.agrees(c), nil }
+	}},
+	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
+		if !k.classRef.isKey() || k.classRef[1] != "labels" {
+			return nil
+		}
+		return func(_ Claim, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
 	}},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
 	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
@@ -43,10 +51,7 @@ var filters = [...]filter{
 	}},
 }
 
-const (
-	reasonOtherReference = "OtherReference"
-	reasonCordoned       = "Cordoned"
-)
+const reasonCordoned = "Cordoned"
 
 func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
 

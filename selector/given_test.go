@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -185,6 +186,26 @@ func TestPatchOfReference(t *testing.T) {
 			assert.True(t, kind.HasReference(object), "We should read what we wrote.")
 			assert.True(t, kind.NamesClass(object), "We should read what we wrote.")
 		})
+	}
+}
+
+// TestLongNamesAreNoLabels keeps a claim from a class for which the API server would refuse it.
+func TestLongNamesAreNoLabels(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		kind    func(*v1alpha1.ClaimKindSpec)
+		length  int
+		dropped string
+	}{
+		"Longest":    {"We should offer a class whose name a label may have.", byLabel, 63, ""},
+		"TooLong":    {"We should not offer a class whose name no label may have.", byLabel, 64, "NameTooLong=1"},
+		"Annotation": {"We should offer any class where the name is in an annotation.", byAnnotation, 64, ""},
+	} {
+		as := newKind("as.example.org", "A")
+		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
+		d := choose(newView(kindOf(tc.kind), []*Classes{NewClasses(as, []*Class{class})}), Claim{Name: "db", Selector: labels.Everything()}, 0)
+		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
+		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
 	}
 }
 

@@ -35,6 +35,9 @@ type Intake struct {
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
 	Parents int
+	// Converted says that the API server converted the claim from another version, whose
+	// schema says what the claim must have.
+	Converted bool
 }
 
 // Decode reads a claim of this kind from JSON: only the fields that Read and BoundTo ask

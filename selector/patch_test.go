@@ -2,6 +2,7 @@ package selector
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,7 +55,7 @@ func TestAddReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
-			kind := &ClaimKind{classRef: tc.path, form: formOf(v1alpha1.Name)}
+			kind := kindOf(withReference(v1alpha1.Reference{Path: v1alpha1.FieldPath("." + strings.Join(tc.path, ".")), Form: v1alpha1.Name}))
 			patch := Patch(kind.addReference(kind.parents(object), kind.Reference(&Class{Kind: &ClassKind{}, Name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
@@ -77,7 +78,7 @@ func TestPatch(t *testing.T) {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	kind := &ClaimKind{classRef: []string{"spec", "classRef"}, form: formOf(v1alpha1.LocalObjectReference)}
+	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.LocalObjectReference}))
 	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
 		want, err := json.Marshal([]operation{
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},

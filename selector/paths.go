@@ -103,16 +103,21 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 		c.remedy = k.fittingForm(s)
 	}
 	for i := range k.classRef {
-		c.require(s, k.classRef[:i+1])
+		k.require(s, k.classRef[:i+1], c)
 	}
 	for _, name := range c.required {
-		c.require(s, k.classRef.below(name))
+		k.require(s, k.classRef.below(name), c)
 	}
 }
 
 // require the field at a path, if the schema does. The status takes no path that a
-// registration does not.
-func (c *PathsCheck) require(s *Schema, p path) {
+// registration does not. Where an empty text counts as no reference, the API server may
+// store a claim with one.
+func (k *ClaimKind) require(s *Schema, p path, c *PathsCheck) {
+	f := s.at(p).schema
+	if k.emptyIsUnset && f.Type == "string" && f.allows("") {
+		return
+	}
 	at := v1alpha1.FieldPath("." + p.String())
 	if s.requires(p) && len(p) <= maxPathNames && len(at) <= maxPathBytes {
 		c.Required = append(c.Required, at)

@@ -488,8 +488,11 @@ func TestRequired(t *testing.T) {
 			v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference},
 			[]v1alpha1.FieldPath{".spec.ref", ".spec.ref.name"},
 		},
-		"None":  {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}, nil},
-		"Label": {"We should know that a label may be absent.", inside(".spec.ref", aText), v1alpha1.Reference{Label: "ref", Form: v1alpha1.Name}, nil},
+		"EmptyName":        {"We should not tell of a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec"}},
+		"EmptyNameOfField": {"We should tell of an object that is required, and not of a text in it that may be empty.", inside(".spec.ref.name", aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.LocalObjectReference, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec", ".spec.ref"}},
+		"NoEmptyName":      {"We should tell of a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec", ".spec.ref"}},
+		"None":             {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}, nil},
+		"Label":            {"We should know that a label may be absent.", inside(".spec.ref", aText), v1alpha1.Reference{Label: "ref", Form: v1alpha1.Name}, nil},
 		"Deep": {
 			"We should tell of no path that the status does not take.", inside(deep, reference),
 			v1alpha1.Reference{Path: deep, Form: v1alpha1.KindReference},

@@ -272,7 +272,7 @@ func (k *ClaimKind) addReference(parents int, value jsontext.Value) Operation {
 	for i := len(k.classRef) - 1; i > parents; i-- {
 		value = fmt.Appendf(nil, `{"%s":%s}`, k.classRef[i], value)
 	}
-	return Operation{op: "add", path: k.classRef[:parents+1].pointer(), value: value}
+	return Operation{op: "add", path: k.pointers[parents], value: value}
 }
 
 // addFields appends what completes a reference that is there without a name. What its author

@@ -18,7 +18,7 @@ const (
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
 	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else.
+	// something else. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
@@ -65,8 +65,8 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		r.Patch = Patch(k.addReference(parents, value))
 		return r, nil
 	}
-	reference, _ := k.classRef.lookup(before)
-	fields, _ := reference.(map[string]any)
+	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
+	fields, _ := whole.readAll(1).(map[string]any)
 	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
 		text, _ := fields[field].(string)
 		return text

@@ -63,6 +63,11 @@ func TestRestore(t *testing.T) {
 			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
 			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
 		},
+		"LongFields": {
+			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: Restored,
+			patch:  add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
+			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+		},
 		"OtherKind": {
 			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: OtherReference,
 			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },

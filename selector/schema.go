@@ -126,11 +126,12 @@ type fieldSchema struct {
 	Default              json.RawMessage            `json:"default"`
 	Enum                 []any                      `json:"enum"`
 	Pattern              string                     `json:"pattern"`
+	MinLength            int64                      `json:"minLength"`
 }
 
 // allows a text as the value of the field. What it cannot tell, it allows.
 func (f *fieldSchema) allows(text string) bool {
-	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) {
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) || text == "" && f.MinLength > 0 {
 		return false
 	}
 	pattern, err := regexp.Compile(f.Pattern)

@@ -46,6 +46,9 @@ func (d *Decision) unmatched() string {
 		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name)
 		remedy, later = "create a class", "when a class can be had"
 	}
+	if d.droppedBy(OtherReference) {
+		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.classRef, remedy)
+	}
 	switch {
 	case d.Lacks != "":
 		later = "; the schema of its kind requires " + d.Lacks

@@ -89,6 +89,7 @@ func (b *Binder) Review(
 		return nil, malformed("request.object: %v", err)
 	}
 	claim := view.Kind.Read(request.Namespace, request.Name, object)
+	claim.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
 	if decision, err = b.Decider.Decide(ctx, view, claim, mode); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,23 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 	assert.Nil(t, response)
 }
 
+// TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim
+// by the schema of the version in which it was sent.
+func TestReviewOfConvertedClaims(t *testing.T) {
+	registration := newRegistration()
+	registration.Status.Required = []v1alpha1.FieldPath{".spec.classRef"}
+	binder := newBinder(t, newInventory(selector.NewClaimKind(registration), index(sqlClasses, "silver tier=silver")))
+	binder.Decider.Live = nil
+	for sent, allowed := range map[string]bool{"v1": false, "v1beta1": true} {
+		response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
+			r.RequestResource = &metav1.GroupVersionResource{Group: r.Resource.Group, Version: sent, Resource: r.Resource.Resource}
+		}))
+		require.NoError(t, err)
+		assert.Equal(t, allowed, response.Allowed, "sent as %s", sent)
+		assert.Equal(t, allowed, len(response.Warnings) == 1, "We should warn of what we do not refuse, sent as %s.", sent)
+	}
+}
+
 func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
 	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }

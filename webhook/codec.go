@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -26,6 +27,7 @@ type decodedReview struct {
 	body             []byte
 	apiVersion, kind string
 	request          *admissionv1.AdmissionRequest
+	requestResource  metav1.GroupVersionResource // saves an allocation
 }
 
 // UnmarshalJSONFrom is called by package json.
@@ -56,6 +58,8 @@ func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 			return readKind(from, "kind", &request.Kind.Group, &request.Kind.Version, &request.Kind.Kind)
 		case "resource":
 			return readKind(from, "resource", &request.Resource.Group, &request.Resource.Version, &request.Resource.Resource)
+		case "requestResource":
+			return r.readRequestResource(from)
 		case "subResource":
 			return readText(from, &request.SubResource)
 		case "name":
@@ -75,16 +79,30 @@ func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 	})
 }
 
+// readRequestResource reads the resource that the client asked for. Mostly it is the one
+// to which the API server converted the request, whose texts it shares then.
+func (r *decodedReview) readRequestResource(from *jsontext.Decoder) error {
+	request, to := r.request, &r.requestResource
+	switch {
+	case from.PeekKind() == jsontext.KindNull:
+		request.RequestResource = nil
+	case request.RequestResource == nil:
+		*to, request.RequestResource = metav1.GroupVersionResource{}, to
+	}
+	like := &request.Resource
+	return readKind(from, "resource", &to.Group, &to.Version, &to.Resource, like.Group, like.Version, like.Resource)
+}
+
 // readKind reads a kind or a resource; last is the name of its third field.
-func readKind(from *jsontext.Decoder, last string, group, version, kind *string) error {
+func readKind(from *jsontext.Decoder, last string, group, version, kind *string, like ...string) error {
 	return readObject(from, func(name []byte) error {
 		switch string(name) {
 		case "group":
-			return readText(from, group)
+			return readText(from, group, like...)
 		case "version":
-			return readText(from, version)
+			return readText(from, version, like...)
 		case last:
-			return readText(from, kind)
+			return readText(from, kind, like...)
 		}
 		return skip(from)
 	})
@@ -125,8 +143,8 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 }
 
 // readText reads a string; null leaves it as it is. A text longer than any name is
-// refused before it is copied.
-func readText[T ~string](from *jsontext.Decoder, to *T) error {
+// refused before it is copied. One that is like another is not copied.
+func readText[T ~string](from *jsontext.Decoder, to *T, like ...string) error {
 	switch from.PeekKind() {
 	case jsontext.KindString:
 		quoted, err := from.ReadValue()
@@ -141,6 +159,12 @@ func readText[T ~string](from *jsontext.Decoder, to *T) error {
 		}
 		if len(text) > v1alpha1.MaxNameBytes {
 			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1alpha1.MaxNameBytes)
+		}
+		for _, other := range like {
+			if string(text) == other {
+				*to = T(other)
+				return nil
+			}
 		}
 		*to = T(text)
 		return nil

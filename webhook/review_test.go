@@ -238,6 +238,7 @@ func TestReviewerNamesTheField(t *testing.T) {
 		"/request/resource":          `"resource":[]`,
 		"/request/resource/group":    `"resource":{"group":1}`,
 		"/request/resource/resource": `"resource":{"resource":true}`,
+		"/request/requestResource":   `"requestResource":"mine"`,
 		"/request/subResource":       `"subResource":{}`,
 		"/request/name":              `"name":5`,
 		"/request/namespace":         `"namespace":false`,
@@ -256,7 +257,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(wholeReview))
 	for _, request := range []string{
 		`"\u0075id":"\u0035\ud83d\ude00\ud800"`, `"uid":"a","uid":"b"`, `"dryRun":true,"dryRun":null`, `"object":null,"oldObject":{}`, `"object": {"a" : 1} `,
-		`"kind":{"kind":"A"},"kind":{"group":"b"}`, `"object":{},"object":[1e999]`, `"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
+		`"kind":{"kind":"A"},"kind":{"group":"b"}`,
+		`"resource":{"version":"v2"},"requestResource":{"version":"v1","resource":"v2"},"requestResource":{"group":"a"}`,
+		`"requestResource":{"version":"v1"},"requestResource":null`, `"object":{},"object":[1e999]`, `"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
 	} {
 		f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f",` + request + `}}`))
 	}
@@ -274,7 +277,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		q := want.Request
 		assert.Equal(t, &admissionv1.AdmissionRequest{
-			UID: q.UID, Kind: q.Kind, Resource: q.Resource, SubResource: q.SubResource, Name: q.Name, Namespace: q.Namespace,
+			UID: q.UID, Kind: q.Kind, Resource: q.Resource, RequestResource: q.RequestResource, SubResource: q.SubResource, Name: q.Name, Namespace: q.Namespace,
 			Operation: q.Operation, DryRun: q.DryRun, Object: q.Object, OldObject: q.OldObject,
 		}, got)
 	})

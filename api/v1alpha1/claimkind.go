@@ -265,7 +265,7 @@ type ClaimKindStatus struct {
 
 	// Required lists the fields that the schema of the claims requires, of the reference
 	// and of what leads to it. A claim that stays without a class, and so without one of
-	// them, is refused.
+	// them, is refused. With emptyIsUnset, a field that may be empty is not among them.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional

@@ -120,7 +120,9 @@ func (o *options) decide(
 		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
 		return d, nil //nolint:nilerr // The item says so.
 	}
-	if version := found.GroupVersion().String(); version != item.Claim.APIVersion {
+	version := found.GroupVersion().String()
+	isConverted := version != item.Claim.APIVersion
+	if isConverted {
 		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
 			// A schema that cannot be read does not say that the fields stay as they are.
 			item.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
@@ -132,7 +134,9 @@ func (o *options) decide(
 	}
 	item.decideBy(k)
 	decider := &selector.Decider{Fresh: o.fresh}
-	e, err := decider.Explain(ctx, v.View, v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object))
+	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
+	in.Converted = isConverted
+	e, err := decider.Explain(ctx, v.View, in)
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && v.InConflict():
