@@ -64,11 +64,10 @@ func newCRDSource(t *testing.T) *crdSource {
 	}
 	require.Len(t, s.modules, len(crdModules))
 
-	s.folder = os.Getenv("CRDS")
-	if beside := filepath.Join("..", "..", "shared", "crds"); s.folder == "" {
-		if _, err := os.Stat(beside); err == nil {
-			s.folder = beside
-		}
+	if s.folder = os.Getenv("CRDS"); s.folder != "" {
+		require.DirExists(t, s.folder)
+	} else if beside := filepath.Join("..", "..", "shared", "crds"); isDir(beside) {
+		s.folder = beside
 	}
 	shapes, err := filepath.Glob(filepath.Join("crds", "shapes", "*.yaml"))
 	require.NoError(t, err)
@@ -78,6 +77,11 @@ func newCRDSource(t *testing.T) *crdSource {
 		}
 	}
 	return s
+}
+
+func isDir(path string) bool {
+	found, err := os.Stat(path)
+	return err == nil && found.IsDir()
 }
 
 // find the CRD of a kind, <plural>.<group>: in a module, in the folder, or else among ours. The

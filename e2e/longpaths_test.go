@@ -106,7 +106,7 @@ func TestManyLongPaths(t *testing.T) {
 	}, writePatience, 100*time.Millisecond, "We should write the new CA into all entries.")
 	bound("before.test", "rotated")
 
-	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"paths":{"skipIfSet":[".spec.other"]}}}`)
+	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"skipIfSet":[{"path":".spec.other"}]}}`)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		entries := w.claimEntries(t)
 		require.Equal(c, "claims.before.test"+v1alpha1.BindSuffix, entries.Webhooks[0].Name)

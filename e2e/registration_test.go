@@ -328,7 +328,7 @@ func TestSchema(t *testing.T) {
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"PathWithoutDot":      {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
 		"PathWithIndex":       {claimKind("a.test", "{classSelector: {path: '.spec.list[0]'}}"), "spec.classSelector.path: Invalid value"},
-		"PathEmpty":           {claimKind("a.test", "{skipIfSet: [{path: ''}]}"), "spec.skipIfSet[0]: Invalid value"},
+		"PathEmpty":           {claimKind("a.test", "{skipIfSet: [{path: ''}]}"), "spec.skipIfSet[0].path: Invalid value"},
 		"PathEndsWithDot":     {claimKind("a.test", "{reference: {path: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
 		"PathToMetadata":      {claimKind("a.test", "{reference: {path: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
 		"PathToStatus":        {claimKind("a.test", "{reference: {path: .status}}"), "must not name the apiVersion, kind, metadata or status"},

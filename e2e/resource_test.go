@@ -208,7 +208,7 @@ spec:
 	}, patience, 50*time.Millisecond, "We should not let a claim be created without a class in silence.")
 
 	w.apply(t, claimKind(kind, "{version: v1beta2, reference: {path: .spec.topology.classRef, form: LocalObjectReference}, skipIfSet: []}"))
-	w.awaitClaims(t, kind)
+	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonServed)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		bound, _, err := w.create(t, cluster("v1beta2", "mended"), client.DryRunAll)
 		require.NoError(c, err)

@@ -5,8 +5,8 @@
 // those that no project publishes, or that are in none of these modules.
 package crds
 
-// go mod tidy drops a module from which nothing is imported. These packages import little.
 import (
+	// go mod tidy drops a module from which nothing is imported. These packages import little.
 	_ "github.com/cert-manager/cert-manager/pkg/apis/certmanager"
 	_ "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	_ "sigs.k8s.io/cluster-api/cmd/clusterctl/config"

@@ -89,7 +89,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 			return item, nil
 		}
 	}
-	if o.unbound {
+	if o.unbound && selector.NewClaimKind(k).HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Place().Names()...)
 	}
 	decision, err := o.decide(ctx, r, k, item, object, found)

@@ -542,6 +542,15 @@ func TestExplainCompletes(t *testing.T) {
 			reason: "We should not offer a kind that is not there.", args: []string{""}, want: ":6\n",
 			change: func(a map[string]any) { a["/apis/example.org/v1"] = resources("example.org/v1") },
 		},
+		"SeveralClaimKinds": {
+			reason: "We should offer a kind once, whatever its ClaimKinds are called.", args: []string{""}, want: "Database/\n:6\n",
+			change: func(a map[string]any) {
+				spec := claimKindSpec()
+				spec["resource"] = "databases.example.org"
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList",
+					registration("ClaimKind", "one.databases.example.org", spec, object{}), registration("ClaimKind", "two.databases.example.org", spec, object{}))
+			},
+		},
 		"NotRegistered": {reason: "We should offer nothing of a kind that is not there.", args: []string{"Lost/"}, want: ":4\n"},
 		"Forbidden": {
 			reason: "We should offer nothing that we cannot list.", args: []string{"Database/"}, want: ":4\n",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,8 +42,8 @@ func (o *options) completeClaim(c *cobra.Command, _ []string, typed string) ([]c
 	return cluster.completeNames(ctx, kind, cmp.Or(o.namespace, namespace)), nothing
 }
 
-// completeKinds returns the start of a claim for each registered kind: its kind, or its name where
-// the kind alone means that of another group.
+// completeKinds returns the start of a claim for each registered kind, once: its kind, or its resource
+// where the kind alone means that of another group.
 func (c *cluster) completeKinds(ctx context.Context) []cobra.Completion {
 	claimKinds, _, err := c.registrations(ctx)
 	if err != nil {
@@ -51,16 +52,18 @@ func (c *cluster) completeKinds(ctx context.Context) []cobra.Completion {
 	mapper := c.mapper()
 	var kinds []cobra.Completion
 	for i := range claimKinds {
-		name := claimKinds[i].Name
-		registered, err := mappingOf(mapper, name)
+		resource := claimKinds[i].Resource()
+		registered, err := mappingOf(mapper, resource)
 		if err != nil {
 			continue
 		}
 		kind := registered.GroupVersionKind.Kind
 		if meant, err := mappingOf(mapper, kind); err != nil || meant.Resource != registered.Resource {
-			kind = name
+			kind = resource
 		}
-		kinds = append(kinds, kind+"/")
+		if offered := kind + "/"; !slices.Contains(kinds, offered) {
+			kinds = append(kinds, offered)
+		}
 	}
 	return kinds
 }

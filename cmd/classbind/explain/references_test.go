@@ -46,6 +46,18 @@ func TestExplainReferences(t *testing.T) {
 			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "emptyIsUnset": true}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
+		"GivenUnbound": {
+			reason: "We should keep what the author has set of an empty reference.", spec: `{"reference": {"path": ".spec.ref", "emptyIsUnset": true}}`, claim: `{"ref": {"kind": "SlowClass", "name": ""}, "classSelector": {}}`, args: []string{"--unbound"},
+			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
+		},
+		"EmptyName": {
+			reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "emptyIsUnset": true}}`, claim: `{"ref": ""}`,
+			outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default",
+		},
+		"EmptyNameIsSet": {
+			reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`,
+			outcome: "LeftAlone", code: "Settled", message: "spec.ref is set",
+		},
 		"Parent": {
 			reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`,
 			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
@@ -79,4 +91,21 @@ func TestExplainReferences(t *testing.T) {
 			assert.Contains(t, fmt.Sprint(item.Notes), tc.notes, tc.reason)
 		})
 	}
+}
+
+// TestExplainCountsClaims counts a claim with two ClaimKinds once.
+func TestExplainCountsClaims(t *testing.T) {
+	t.Chdir(write(t, map[string]string{
+		"claim.yaml": `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`,
+		"classes.yaml": documents(
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`,
+			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"resource": "databases.example.org", "reference": {"path": ".spec.second"}, "classSelector": {"annotation": "example.org/second"}}}`,
+			classKind,
+			`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`),
+	}))
+	got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+	assert.Contains(t, got.stdout, "by databases.example.org: bound to FastClass/usual")
+	assert.Contains(t, got.stdout, "by second: no class")
+	assert.Equal(t, 1, got.status, "We should say that a class is missing, though there is one.")
+	assert.Contains(t, got.stderr, "error: 1 of 1 claims without a class")
 }

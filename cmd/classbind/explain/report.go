@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -262,18 +263,26 @@ func nameOf(c *selector.Class) Class {
 	return Class{ClassKind: c.Kind.Name, Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// exit returns an error unless every claim is bound or left alone.
+// exit returns an error unless every claim is bound or left alone, by all of its ClaimKinds.
 func (r *Report) exit() error {
-	count := map[Outcome]int{}
+	all, undecided, unmatched := sets.New[Claim](), sets.New[Claim](), sets.New[Claim]()
 	for _, i := range r.Items {
-		count[i.Outcome]++
+		claim := i.Claim
+		claim.ClaimKind = ""
+		all.Insert(claim)
+		switch i.Outcome {
+		case Malformed, Undecided:
+			undecided.Insert(claim)
+		case Unmatched:
+			unmatched.Insert(claim)
+		case Bound, LeftAlone:
+		}
 	}
-	n := len(r.Items)
 	switch {
-	case count[Malformed]+count[Undecided] > 0:
-		return failed(fmt.Errorf("%d of %d claims malformed or undecided", count[Malformed]+count[Undecided], n))
-	case count[Unmatched] > 0:
-		return &exit.Error{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", count[Unmatched], n)}
+	case undecided.Len() > 0:
+		return failed(fmt.Errorf("%d of %d claims malformed or undecided", undecided.Len(), all.Len()))
+	case unmatched.Len() > 0:
+		return &exit.Error{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", unmatched.Len(), all.Len())}
 	}
 	return nil
 }

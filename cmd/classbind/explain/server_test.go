@@ -30,8 +30,13 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := documentsOf(t,
-			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "reference": {"path": ".spec.classRef", "form": %q}}}`,
-				one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny"), one("ObjectReference", "ObjectReference", "TypedLocalObjectReference", "Name")),
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "whenNoSelector": %q, "reference": %s}}`,
+				one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny"), one("Default", "Default", "Any", "LeaveAlone"), one(
+					`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "emptyIsUnset": true}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
+					`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "emptyIsUnset": true}`,
+					`{"path": ".spec.classRef", "form": "KindReference"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
+					`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "emptyIsUnset": true}`,
+					`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "emptyIsUnset": true}`)),
 			classKind, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": ["`+one("databases.example.org", "others.example.org")+`"], "weight": {"path": ".weight"}}}`)
 		for n := range g.IntN(12) {
 			kind := one("FastClass", "SlowClass")
@@ -39,15 +44,17 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, "annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
 				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))...)
 		}
-		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s}%s}`,
-			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`), one("",
+		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s%s}%s}`,
+			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`),
+			one("", "", "", `, "labels": {"example.org/class": "mine"}`, `, "annotations": {"example.org/class": ""}`), one("",
 				`, "spec": {"classSelector": {}}`,
 				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}`,
 				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold", "region": "eu"}}}`,
 				`, "spec": {"classSelector": {"matchLabels": {"tier": "bronze"}}}`,
 				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}}`,
 				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "Foo"}]}}`,
-				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"resourceRef": {}}`)))[0]
+				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"classRef": ""}`,
+				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`, `, "spec": {"resourceRef": {}}`)))[0]
 
 		s, err := newFiles(t.Context(), registrations, []document{d})
 		require.NoError(t, err)
@@ -78,14 +85,14 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 			}
 			inventory.SetClasses(selector.NewClasses(compiled, classes))
 		}
-		assertAnswered(t, inventory, d, got)
+		assertAnswered(t, inventory, s.claimKinds[0].Spec.Reference.Place(), d, got)
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
 	}
 }
 
-func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got *Item) {
+func assertAnswered(t *testing.T, inventory *selector.Inventory, reference v1alpha1.Place, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
 		Snapshot: inventory.Snapshot,
@@ -109,7 +116,11 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, d document, got
 	require.Equal(t, want.AuditAnnotations["reason"], got.Reason, "%s", raw)
 	switch got.Outcome {
 	case Bound:
-		require.Contains(t, string(want.Patch), encode(t, got.Reference), "We should print the reference that is written")
+		bound, err := patched(d.Object, want.Patch)
+		require.NoError(t, err)
+		written, _, err := unstructured.NestedFieldNoCopy(bound, reference.Names()...)
+		require.NoError(t, err)
+		require.JSONEq(t, encode(t, written), encode(t, got.Reference), "We should print the reference that the claim has then: %s", want.Patch)
 		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Candidates)))
 		require.Equal(t, want.Warnings, listOf(got.Warning))
 	case Unmatched:

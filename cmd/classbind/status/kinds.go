@@ -55,7 +55,7 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 	err := i.served[where].err
 	switch {
 	case registry.NotInstalledOrUnsuitable(err):
-		s.found(where, "install the CRD, or remove the registration: kubectl delete "+where, "%v", err)
+		s.found(where, remedy(where, registry.ReasonFor(err)), "%v", err)
 		return
 	case err != nil:
 		s.unread("the resource of "+where, err)
@@ -92,6 +92,7 @@ func following(conditions []metav1.Condition) []string {
 func remedy(where, reason string) string {
 	do := map[string]string{
 		v1alpha1.ReasonNotInstalled:        "install the CRD, or remove the registration: kubectl delete " + where,
+		v1alpha1.ReasonUnsuitable:          "register another kind instead: kubectl delete " + where,
 		v1alpha1.ReasonNotPermitted:        permit,
 		v1alpha1.ReasonNotSynced:           "see the sections replicas and webhook entries",
 		v1alpha1.ReasonNotConfigured:       "see the sections replicas and webhook entries",

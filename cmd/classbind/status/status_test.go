@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 )
 
 func TestStatus(t *testing.T) {
@@ -445,6 +447,42 @@ func TestStatus(t *testing.T) {
 			report, err := w.report(t)
 			require.NoError(t, err)
 			assertFindings(t, report, tc.reason, tc.want)
+		})
+	}
+}
+
+// TestRemedyOfLookUp says what helps where the API server does not serve what is registered.
+func TestRemedyOfLookUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   string
+	}{
+		"NotInstalled": {
+			reason: "We should have the CRD installed.", err: cluster.ErrNotInstalled,
+			want: "install the CRD, or remove the registration: kubectl delete claimkind/databases.example.org",
+		},
+		"Unsuitable": {
+			reason: "We should not have a CRD installed that is there.", err: cluster.ErrUnsuitable,
+			want: "register another kind instead: kubectl delete claimkind/databases.example.org",
+		},
+		"VersionNotServed": {
+			reason: "We should have the version changed, and not the registration removed.", err: cluster.ErrVersionNotServed,
+			want: "change what the message names: kubectl edit claimkind/databases.example.org",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.unresolved = map[string]error{databases: tc.err}
+			report, err := w.report(t)
+			require.NoError(t, err)
+			var remedies []string
+			for _, s := range report.Sections {
+				for _, f := range s.Findings {
+					remedies = append(remedies, f.Do)
+				}
+			}
+			assert.Equal(t, []string{tc.want}, remedies, tc.reason)
 		})
 	}
 }

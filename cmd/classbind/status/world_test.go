@@ -59,6 +59,8 @@ type world struct {
 	more       []client.Object
 
 	served map[string]cluster.Resource
+	// unresolved are why resources are not found.
+	unresolved map[string]error
 	// denied are the rights that classbind's account lacks, as "verb resource".
 	denied []string
 	// unread are the kinds that the user may not read. down are those for which nobody answers.
@@ -177,6 +179,9 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 // Resolve is called by the installation, as is Classes.
 func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (schema.GroupVersionKind, bool, error) {
 	found, ok := w.served[name]
+	if err := w.unresolved[name]; err != nil {
+		return found.GroupVersionKind, found.Namespaced, err
+	}
 	if !ok {
 		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
 	}
