@@ -141,11 +141,10 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 		if err != nil {
 			return false, err
 		}
-		if older != nil && selector.ConflictOf(k, []v1alpha1.ClaimKind{*older}) != nil {
-			return true, nil
+		if older == nil || selector.ConflictOf(k, []v1alpha1.ClaimKind{*older}) == nil {
+			gone = view.Older
 		}
-		gone = view.Older
-		return false, nil
+		return gone != view.Older, nil
 	})
 	if wait.Interrupted(err) {
 		return nil, errNotHeardOf(claimKind)
