@@ -85,7 +85,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		t.Parallel()
 		w.apply(t, claimKind("pod-priorities", "{resource: pods, reference: {path: .spec.priorityClassName, form: Name}, skipIfSet: []}"))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ReasonUnsuitable)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ConditionReady, metav1.ConditionFalse, "before it asks webhooks, the API server sets the priority")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ConditionReady, metav1.ConditionFalse, "the API server sets the priority of a pod before it asks webhooks")
 		assert.NotContains(t, w.kubectl(t, "get", "mutatingwebhookconfiguration", "-o", "jsonpath={.items[*].webhooks[*].name}"), "pod-priorities",
 			"We should not be asked about pods.")
 	})
@@ -208,7 +208,7 @@ spec:
 	}, patience, 50*time.Millisecond, "We should not let a claim be created without a class in silence.")
 
 	w.apply(t, claimKind(kind, "{version: v1beta2, reference: {path: .spec.topology.classRef, form: LocalObjectReference}, skipIfSet: []}"))
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonServed)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		bound, _, err := w.create(t, cluster("v1beta2", "mended"), client.DryRunAll)
 		require.NoError(c, err)
