@@ -55,18 +55,18 @@ func ConflictOf(k *v1alpha1.ClaimKind, all []v1alpha1.ClaimKind) *Fault {
 	return own.conflict(&oldest)
 }
 
-// conflictOf does the same for the claim kinds of the inventory.
-func (i *Inventory) conflictOf(k *ClaimKind) *Fault {
+// resolve does the same for the view of a claim kind of the inventory.
+func (i *Inventory) resolve(v *View) {
+	k := v.Kind
 	oldest := k
 	for _, other := range i.claimKinds {
 		if other.sameAs(&k.reserved) && oldest.after(&other.reserved) {
 			oldest = other
 		}
 	}
-	if oldest == k {
-		return nil
+	if oldest != k {
+		v.Fault, v.Older = k.conflict(&oldest.reserved), oldest.Name
 	}
-	return k.conflict(&oldest.reserved)
 }
 
 // rivals are the names of the claim kinds with the same resource and reference as this one,
@@ -84,4 +84,4 @@ func (i *Inventory) rivals(k *ClaimKind) (names []string) {
 }
 
 // InConflict says that an older ClaimKind binds the claims of this one.
-func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }
+func (v *View) InConflict() bool { return v.Older != "" }

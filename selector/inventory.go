@@ -151,7 +151,7 @@ func (i *Inventory) change(from, to *Classes) {
 		if place < 0 { // They are left out.
 			continue
 		}
-		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, LeftOut: old.LeftOut}
+		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, Older: old.Older, LeftOut: old.LeftOut}
 		if twin := changed[old.index]; twin != nil {
 			v.Classes, v.index = twin.Classes, twin.index
 		} else {
@@ -185,7 +185,8 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v := NewView(kind, classes)
 		v.Missing = i.missingFault(name)
-		v.Fault = cmp.Or(i.conflictOf(kind), v.Fault, v.Missing)
+		v.Fault = cmp.Or(v.Fault, v.Missing)
+		i.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v.Classes)
 		}

@@ -102,7 +102,7 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) {
+	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) && !view.InConflict() {
 		return view, nil
 	}
 	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
@@ -113,7 +113,9 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 
 // await waits for the view of a claim kind that was just registered: the leader, which
 // added the webhook, may have heard of it before this replica. It is nil for a kind that
-// is not registered, and fails for claims of a version that is not read.
+// is not registered, and fails for claims of a version that is not read. The leader may also
+// have heard before that an older claim kind with the same reference is gone, so it is not
+// left to that one without asking the API server.
 func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
@@ -125,14 +127,30 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 		return nil, errVersion(k, claims.Version)
 	}
 	var view *selector.View
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
+	gone := ""
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(ctx context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
-		return view != nil && view.Kind.Reads(claims), nil
+		switch {
+		case view == nil, !view.Kind.Reads(claims):
+			return false, nil
+		case !view.InConflict():
+			return true, nil
+		case view.Older == gone:
+			return false, nil
+		}
+		older, err := b.ClaimKind(ctx, view.Older)
+		if err != nil {
+			return false, err
+		}
+		if older == nil || selector.ConflictOf(k, []v1alpha1.ClaimKind{*older}) == nil {
+			gone = view.Older
+		}
+		return gone != view.Older, nil
 	})
-	if err != nil {
+	if wait.Interrupted(err) {
 		return nil, errNotHeardOf(claimKind)
 	}
-	return view, nil
+	return view, err
 }
 
 // answer to the creation of a claim.

@@ -35,10 +35,6 @@ func TestReviewGuards(t *testing.T) {
 	}
 	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))
 	pinned.Open()
-	conflicting := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
-	late := claimKindOf("z-late")
-	late.Spec = v1alpha1.ClaimKindSpec{Resource: claimKindName, Reference: v1alpha1.Reference{Path: ".spec.classRef"}}
-	conflicting.SetClaimKind(selector.NewClaimKind(late))
 	faulty := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" }), index(sqlClasses, "gold"))
 
 	type want struct {
@@ -110,13 +106,6 @@ func TestReviewGuards(t *testing.T) {
 			request:   newRequest(wantsGold),
 			claimKind: "A b",
 			want:      want{err: "path: must be /bind/NAME, where NAME is that of a ClaimKind", status: http.StatusBadRequest},
-		},
-		"Conflict": {
-			reason:    "We should leave a claim to the older of two ClaimKinds, which is asked, too.",
-			inventory: conflicting,
-			request:   newRequest(wantsGold),
-			claimKind: "z-late",
-			want:      want{untouched: "Conflict"},
 		},
 		"NotToldWhether": {
 			reason:     "We should not say that a kind is not registered when we could not ask.",

@@ -229,7 +229,7 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 	}
 	now := metav1.NowMicro()
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, a.reason) + a.suffix},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, w.kind.Name, a.reason) + a.suffix},
 		EventTime:           now,
 		ReportingController: v1alpha1.EventController,
 		ReportingInstance:   e.instance,
@@ -242,6 +242,7 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 	}
 }
 
-func eventName(claim types.UID, reason string) string {
-	return strings.ToLower(reason) + "." + string(claim)
+// eventName has the claim kind, because a claim may wait for a class of each of several.
+func eventName(claim types.UID, claimKind, reason string) string {
+	return strings.ToLower(reason) + "." + string(claim) + "." + claimKind
 }

@@ -49,7 +49,7 @@ type checkedPaths struct {
 func (p *Paths) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-paths").
 		WithOptions(controller.Options{MaxConcurrentReconciles: registry.MaxLookUps}). // One API server that hangs delays no other kind.
-		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		For(&v1alpha1.ClaimKind{}, registry.FaultChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(p.Client)).
 		Complete(loop.ByName(p.reconcile))
 	if err != nil {

@@ -55,6 +55,7 @@ func TestPinVersion(t *testing.T) {
 		"Preferred":    {"We should pin the version that the API server prefers.", "", "", "v1", entry("v1"), false, "v1", v1alpha1.ReasonServed},
 		"Pinned":       {"We should keep the pinned version.", "", "v1", "v1", entry("v1"), false, "v1", v1alpha1.ReasonServed},
 		"Set":          {"We should follow the version of the spec.", "v2", "v1", "v2", entry("v2"), false, "v2", v1alpha1.ReasonServed},
+		"SetToNone":    {"We should not pin what is not served: it may be a mistake.", "v9", "v1", "v1", entry("*"), false, "v1", v1alpha1.ReasonVersionNotServed},
 		"NotInstalled": {"We should pin nothing before the resource is served.", "", "", "", nil, false, "", v1alpha1.ReasonNotInstalled},
 		"NotServed": {
 			"We should say that the pinned version is not served, and pin no other: the paths are not written for it.",

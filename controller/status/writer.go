@@ -261,14 +261,16 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 
 // readVersion is the version of the claims for which the paths are written. It is pinned
 // when the API server first serves the resource: a version that is preferred later may have
-// other fields.
+// other fields. That of the spec is pinned once it is served, so that one who takes back a
+// mistake gets the one before.
 func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string {
-	if version := k.ReadVersion(); version != "" {
-		return version
+	pinned := k.Status.Version
+	if pinned != "" && pinned == k.ReadVersion() {
+		return pinned
 	}
 	found, err := s.Registration.LookUpClaims(ctx, k, "create")
 	if err != nil { // The condition Ready says so, and it is looked up again.
-		return ""
+		return pinned
 	}
 	return found.Version
 }

@@ -1,0 +1,106 @@
+package latebinding
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+)
+
+// TestKindsOfOneResource has claims with two references wait for both classes. A third claim
+// kind wants the first reference, too, and gets it when the first claim kind goes.
+func TestKindsOfOneResource(t *testing.T) {
+	const tiers, rival = "tiers", "z-rival"
+	s := newClaimServer(t)
+	s.set(t, "team-a/both", wantsGold)
+	s.set(t, "team-a/first-alone", `{"tierRef":{"name":"mine"},"classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	r := newLateReplica(t, s, lateClaimKind())
+	register := func(k *v1alpha1.ClaimKind) {
+		k.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)) // After that of the replica.
+		r.registration.Inventory.SetClaimKind(selector.NewClaimKind(k))
+		served, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+		require.NoError(t, err)
+		require.True(t, served)
+		t.Cleanup(func() { r.claims.drop(k.Name) })
+	}
+	register(lateClaimKind(func(k *v1alpha1.ClaimKind) {
+		k.Name, k.UID, k.Spec.Resource = tiers, "7e12", lateKind
+		k.Spec.Reference.Path, k.Spec.ClassSelector.Path = ".spec.tierRef", ".spec.tierSelector"
+	}))
+	register(lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name, k.UID, k.Spec.Resource = rival, "41b1", lateKind }))
+	classKind := func(name, kind, claimKind string) *selector.ClassKind {
+		c := controllertest.NewClassKind(name, kind)
+		c.ClaimKinds = []string{claimKind}
+		return c
+	}
+	r.registration.Inventory.SetClasses(labelled(classKind("silvers.example.org", "Silver", rival), "silver tier=gold"))
+	r.lead(t)
+	eventually(t, "We should see the claims of each claim kind wait.", func(c *assert.CollectT) {
+		for name, want := range map[string]ClaimCounts{lateKind: {Waiting: 2}, tiers: {Bound: 1, Waiting: 1}, rival: {Waiting: 2}} {
+			n, known := r.claims.CountsOf(name)
+			assert.True(c, known)
+			assert.Equal(c, want, n, name)
+		}
+	})
+	eventsOf := func(reason string) (notes []string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.events {
+			if e.Regarding.Name == "both" && e.Reason == reason {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}
+	eventually(t, "We should say for each claim kind why a claim waits, but not for the one in conflict.", func(c *assert.CollectT) {
+		for _, w := range r.claims.lateWatches() {
+			if view := r.binder.view(w); view != nil {
+				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
+			}
+		}
+		assert.Len(c, eventsOf(v1alpha1.EventNoMatchingClass), 2)
+	})
+
+	r.registration.Inventory.SetClasses(controllertest.NewClasses(classKind("levels.example.org", "Level", tiers), map[string][]string{"high": {"default", "true"}}))
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	references := func(claim string) (class, tier string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		class, _, _ = unstructured.NestedString(s.claims[claim].Object, "spec", "classRef", "name")
+		tier, _, _ = unstructured.NestedString(s.claims[claim].Object, "spec", "tierRef", "name")
+		return class, tier
+	}
+	eventually(t, "We should write both references, though each write makes the other's outdated.", func(c *assert.CollectT) {
+		class, tier := references("team-a/both")
+		assert.Equal(c, "gold", class)
+		assert.Equal(c, "high", tier)
+	})
+	eventually(t, "We should leave alone a reference that is set, and write the other.", func(c *assert.CollectT) {
+		class, tier := references("team-a/first-alone")
+		assert.Equal(c, "gold", class)
+		assert.Equal(c, "mine", tier)
+	})
+	s.mu.Lock()
+	assert.Equal(t, map[string]int{"team-a/both": 2, "team-a/first-alone": 1}, s.patches, "We should write each reference once, and none for the claim kind in conflict.")
+	s.mu.Unlock()
+	eventually(t, "We should tell the author of both classes.", func(c *assert.CollectT) {
+		assert.Len(c, eventsOf(v1alpha1.EventBoundToClass), 2)
+	})
+
+	r.registration.Inventory.DeleteClaimKind(lateKind)
+	s.set(t, "team-a/later", wantsGold)
+	eventually(t, "We should bind by the newer claim kind once the older is gone.", func(c *assert.CollectT) {
+		class, tier := references("team-a/later")
+		assert.Equal(c, "silver", class)
+		assert.Equal(c, "high", tier)
+	})
+}
