@@ -81,6 +81,15 @@ func TestSticky(t *testing.T) {
 		})
 	}
 
+	t.Run("Provisioned", func(t *testing.T) {
+		claim := bound(t, "later.test", "provisioned")
+		require.NoError(t, unstructured.SetNestedField(claim.Object, "a", "spec", "resourceRef", "name"))
+		require.NoError(t, w.Update(t.Context(), claim))
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, "Class/first", classOf(claim), "We should keep a claim bound to which its controller has given a resource.")
+	})
+
 	t.Run("OtherUpdates", func(t *testing.T) {
 		claim := bound(t, "admit.test", "updated")
 		before := calls(t, r)

@@ -74,14 +74,27 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	return r, nil
 }
 
-// keeps says why an update is left alone; empty, it is not.
+// keeps says why an update is left alone; empty, it is not. What the claim asks for does not
+// matter, because it has its class. A place of skipIfSet matters only if the update sets it:
+// the controllers of a bound claim set it as well.
 func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
-	if k.allowsUnbind {
+	metadata, _ := object["metadata"].(map[string]any)
+	switch {
+	case k.allowsUnbind:
 		return UnbindAllowed
+	case metadata["deletionTimestamp"] != nil:
+		return BeingDeleted
+	case k.HasReference(object):
+		return Settled
 	}
-	// What the claim asks for does not matter: it has its class.
-	if in := k.Read("", "", object); in.LeftAlone != "" && in.LeftAlone != NoSelector {
-		return in.LeftAlone
+	for _, p := range k.settledBy[1:] { // The first is the reference.
+		was, _ := p.lookup(before)
+		if is, _ := p.lookup(object); is != nil && was == nil {
+			return Settled
+		}
+	}
+	if why := k.without(object); why != "" && why != NoSelector {
+		return why
 	}
 	if _, err := k.classRef.lookup(object); err != nil {
 		return Malformed

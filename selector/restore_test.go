@@ -35,6 +35,7 @@ func TestRestore(t *testing.T) {
 		"Selector":     {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: Restored, patch: add("/spec/classRef", gold)},
 		"Changed":      {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: Settled},
 		"Kept":         {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: Settled},
+		"Provisioned":  {reason: "We should put it back where a controller settled the claim after we bound it.", before: `{"spec":{"classRef":{"kind":"Gold","name":"gold"},"resourceRef":{}}}`, now: `{"spec":{"resourceRef":{}}}`, want: Restored, patch: `[{"op":"add","path":"/spec/classRef","value":{"kind":"Gold","name":"gold"}}]`},
 		"Static":       {reason: "We should leave alone a claim that is settled otherwise now.", before: bound, now: `{"spec":{"resourceRef":{}}}`, want: Settled},
 		"NotBound":     {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: NotBound},
 		"BeingDeleted": {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: BeingDeleted},

@@ -20,14 +20,18 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	}
 	add("class-reference-is-not-set", referenceIsUnset(k, "object"))
 	for i, p := range k.Spec.SkipIfSet {
-		add(fmt.Sprintf("skip-if-set-%d-is-not-set", i), isUnset("object", p.Names()))
+		expression := isUnset("object", p.Names())
+		if restores(k) { // An update may unbind a claim of which it was set before.
+			expression = isUpdate + " || " + expression
+		}
+		add(fmt.Sprintf("skip-if-set-%d-is-not-set", i), expression)
 	}
 	names := k.Spec.Reference.Place().Names()
 	if parent := names[:len(names)-1]; k.Spec.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(parent) > 0 {
 		add("parent-of-class-reference-is-set", isSet("object", parent))
 	}
 	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
-		add("class-selector-is-set", `request.operation == "UPDATE" || `+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
+		add("class-selector-is-set", isUpdate+" || "+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
 	if restores(k) {
@@ -36,6 +40,9 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	}
 	return conditions
 }
+
+// isUpdate is the CEL expression that tells an update from a creation.
+const isUpdate = `request.operation == "UPDATE"`
 
 // restores says that a class reference is put back that an update removes.
 func restores(k *v1alpha1.ClaimKind) bool { return k.Spec.OnUnbind != v1alpha1.AllowUnbind }

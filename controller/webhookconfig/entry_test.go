@@ -36,7 +36,7 @@ func TestClaimEntry(t *testing.T) {
 			"admissionReviewVersions": ["v1"]
 		}`
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
-		noResource  = `!("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
+		noResource  = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
 		loses       = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
 			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)`
 	)
@@ -116,8 +116,8 @@ func TestClaimConditions(t *testing.T) {
 			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".in"}, SkipIfSet: []v1alpha1.Place{{Path: ".namespace"}, {Path: ".a-b"}}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
-				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
-				{"skip-if-set-1-is-not-set", `!("a-b" in object) || object["a-b"] == null || type(object) != map`},
+				{"skip-if-set-0-is-not-set", `request.operation == "UPDATE" || !("namespace" in object) || object["namespace"] == null || type(object) != map`},
+				{"skip-if-set-1-is-not-set", `request.operation == "UPDATE" || !("a-b" in object) || object["a-b"] == null || type(object) != map`},
 			},
 		},
 	} {
