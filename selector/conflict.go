@@ -84,4 +84,4 @@ func (i *Inventory) rivals(k *ClaimKind) (names []string) {
 }
 
 // InConflict says that an older ClaimKind binds the claims of this one.
-func (v *View) InConflict() bool { return v.Older != "" }
+func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }

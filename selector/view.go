@@ -22,8 +22,8 @@ type View struct {
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
 	// the same, unless the registration has a fault of its own, or an older one.
 	Missing *Fault
-	// Older is the name of the ClaimKind that binds the claims of this one, because it has the
-	// same reference and was registered before; empty, there is none.
+	// Older is, in a view of an Inventory, the name of the ClaimKind that binds the claims of
+	// this one, because it has the same reference and was registered before; empty, there is none.
 	Older string
 
 	// index of all classes, nil if it is not worth making one.
