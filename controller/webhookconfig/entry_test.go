@@ -116,8 +116,8 @@ func TestClaimConditions(t *testing.T) {
 			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".in"}, SkipIfSet: []v1alpha1.Place{{Path: ".namespace"}, {Path: ".a-b"}}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
-				{"skip-if-set-0-is-not-set", `request.operation == "UPDATE" || !("namespace" in object) || object["namespace"] == null || type(object) != map`},
-				{"skip-if-set-1-is-not-set", `request.operation == "UPDATE" || !("a-b" in object) || object["a-b"] == null || type(object) != map`},
+				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
+				{"skip-if-set-1-is-not-set", `!("a-b" in object) || object["a-b"] == null || type(object) != map`},
 			},
 		},
 	} {
