@@ -142,7 +142,7 @@ const (
 	// MaxEntryBytes limits one entry of a webhook configuration, counted as in
 	// MaxEntriesBytes. It protects the other entries of the configuration. Beyond it, the
 	// registration gets no entry, and its status says so.
-	MaxEntryBytes = 64 << 10
+	MaxEntryBytes = 72 << 10
 	// MaxEntriesBytes limits all entries of a webhook configuration, as JSON and with what
 	// the API server records of their fields; an entry with deep paths counts as what the
 	// paths take to compile, if that is more. It protects the configuration, of which etcd

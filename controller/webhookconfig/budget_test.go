@@ -25,15 +25,15 @@ import (
 
 func TestLeftOut(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, time.January, 2, 3, minute, 0, 0, time.UTC) }
-	const half = v1alpha1.MaxEntryBytes / 2
-	// of returns n entries of half the size that one may have, each created a minute after the last.
+	const share = v1alpha1.MaxEntriesBytes / 32
+	// of returns n entries with this share of the room, each created a minute after the last.
 	of := func(n int, present bool) (entries []sizedEntry) {
 		for i := range n {
-			entries = append(entries, sizedEntry{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: half})
+			entries = append(entries, sizedEntry{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: share})
 		}
 		return entries
 	}
-	const fit, grown = v1alpha1.MaxEntriesBytes / half, v1alpha1.MaxGrownEntriesBytes / half
+	const fit, grown = v1alpha1.MaxEntriesBytes / share, v1alpha1.MaxGrownEntriesBytes / share
 	for name, tc := range map[string]struct {
 		reason  string
 		entries []sizedEntry
@@ -58,12 +58,12 @@ func TestLeftOut(t *testing.T) {
 		},
 		"Optional": {
 			reason:  "We should leave out what can be done without, however old.",
-			entries: append(of(fit, false), sizedEntry{kind: "optional", created: at(0).Add(-time.Hour), optional: true, bytes: half}),
+			entries: append(of(fit, false), sizedEntry{kind: "optional", created: at(0).Add(-time.Hour), optional: true, bytes: share}),
 			want:    []string{"optional"},
 		},
 		"SmallOneFits": {
 			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: half + 1}, sizedEntry{kind: "small", created: at(59), bytes: half}),
+			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: share + 1}, sizedEntry{kind: "small", created: at(59), bytes: share}),
 			want:    []string{"large"},
 		},
 	} {
