@@ -386,7 +386,7 @@ func (d *deployment) stop(t *testing.T) {
 	_, _, err := d.create(t, named("Claim", "before", "{classSelector: {}}"))
 	require.NoError(t, err)
 	report := d.neverUnbound(t, "no replica for a while", func(l *load.Load) {
-		d.kubectl(t, "scale", "deployment/classbind", "--namespace="+classbind.Namespace, "--replicas=0")
+		d.scaleTo(t, 0)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := d.create(t, named("Claim", "refused", "{classSelector: {}}"), client.DryRunAll)
 			require.ErrorContains(c, err, `failed calling webhook "claims.deployment.test.bind.classbind.io"`)
