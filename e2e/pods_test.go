@@ -212,7 +212,9 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 	if w.plane != nil {
 		return // There is one, which leads.
 	}
-	review, err := w.review(claimKind)
+	k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: claimKind}}
+	require.NoError(t, client.IgnoreNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(k), k)))
+	review, err := w.review(k.Resource())
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		pods, err := w.pods(t.Context())
@@ -229,8 +231,8 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 }
 
 // review asks of a claim that no class matches.
-func (w *world) review(claimKind string) ([]byte, error) {
-	resource, err := w.RESTMapper().ResourceFor(schema.ParseGroupResource(claimKind).WithVersion(""))
+func (w *world) review(claims string) ([]byte, error) {
+	resource, err := w.RESTMapper().ResourceFor(schema.ParseGroupResource(claims).WithVersion(""))
 	if err != nil {
 		return nil, err
 	}
