@@ -54,7 +54,7 @@ func TestTenants(t *testing.T) {
 	assert.NotContains(t, warnings[0], "mallory", "We should not name what the author of the claim cannot get.")
 	_, _, err := w.create(t, strings.TrimPrefix(theirs("second"), "---\n"))
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	assert.ErrorContains(t, err, "theirs", "We should guarantee one default in each namespace.")
+	require.ErrorContains(t, err, "theirs", "We should guarantee one default in each namespace.")
 
 	w.apply(t, claimKind(kind, "{"+reference+", classNamespaces: {from: All}}"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -178,6 +178,19 @@ func (w *Configurator) reconcile(
 	return result, err
 }
 
+// classEntry is an entry of the ValidatingWebhookConfiguration.
+type classEntry = admissionregistrationac.ValidatingWebhookApplyConfiguration
+
+// notAmong returns the names of the entries of a configuration that are not among these.
+func notAmong(entries []*classEntry, current *admissionregistrationv1.ValidatingWebhookConfiguration) (names []string) {
+	for _, e := range current.Webhooks {
+		if !slices.ContainsFunc(entries, func(d *classEntry) bool { return *d.Name == e.Name }) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
 // writeClasses writes the entries of the class kinds.
 func (w *Configurator) writeClasses(ctx context.Context) error {
 	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -208,13 +221,13 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		return w.classRule(ctx, names[i], current)
 	})
-	var entries []*admissionregistrationac.ValidatingWebhookApplyConfiguration
+	var entries []*classEntry
 	var sizes []sizedEntry
 	for i, k := range guarded {
 		if rules[i] == nil {
 			continue
 		}
-		due := []*admissionregistrationac.ValidatingWebhookApplyConfiguration{w.classEntry(&k, rules[i], ca)}
+		due := []*classEntry{w.classEntry(&k, rules[i], ca)}
 		if DeletionsReviewed(&k, claimKinds.Items) {
 			due = append(due, w.deletionEntry(&k, rules[i], ca))
 		}
@@ -229,17 +242,10 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	}
 	out := leftOut(sizes)
 	w.classes.setLeftOut(out)
-	entries = slices.DeleteFunc(entries, func(e *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool {
+	entries = slices.DeleteFunc(entries, func(e *classEntry) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
 	})
-	var leftovers []string
-	for _, e := range current.Webhooks {
-		same := func(d *admissionregistrationac.ValidatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
-		if !slices.ContainsFunc(entries, same) {
-			leftovers = append(leftovers, e.Name)
-		}
-	}
-	if err := w.remove(ctx, current, leftovers); err != nil {
+	if err := w.remove(ctx, current, notAmong(entries, current)); err != nil {
 		return err
 	}
 	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).

@@ -116,26 +116,13 @@ func (o *options) decide(
 		return d, err
 	}
 	item.Notes = append(item.Notes, v.notes...)
-	if found.unread != nil {
-		item.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
-		return d, nil //nolint:nilerr // The item says so.
-	}
-	version := found.GroupVersion().String()
-	isConverted := version != item.Claim.APIVersion
-	if isConverted {
-		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
-			// A schema that cannot be read does not say that the fields stay as they are.
-			item.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
-				"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
-				item.Claim.APIVersion, version, version))
-			return d, nil //nolint:nilerr // The item says so.
-		}
-		item.note("the API server converts the claim from %s to %s, which changes its apiVersion alone", item.Claim.APIVersion, version)
+	if !item.isReadable(ctx, r, k, found) {
+		return d, nil
 	}
 	item.decideBy(k)
 	decider := &selector.Decider{Fresh: o.fresh}
 	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
-	in.Converted = isConverted
+	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	e, err := decider.Explain(ctx, v.View, in)
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
@@ -147,24 +134,8 @@ func (o *options) decide(
 		return d, nil
 	case err != nil:
 		return d, err
-	case claim.LeftAlone == selector.BeingDeleted:
-		item.leftAlone(claim.LeftAlone, "the claim is being deleted")
-		return d, nil
 	case claim.LeftAlone != "":
-		why := ""
-		switch claim.LeftAlone {
-		case selector.ParentAbsent:
-			why = "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
-		case selector.NoSelector:
-			why = "the claim has no class selector, and whenNoSelector is LeaveAlone"
-		default:
-			why = claim.SettledBy + " is set"
-			if v.Kind.HasReference(object) {
-				why += "; --unbound explains the claim as if it was not"
-				item.compareClass(v, k.Spec.Reference.Place(), object)
-			}
-		}
-		item.leftAlone(claim.LeftAlone, why)
+		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, k, claim, object))
 		return d, nil
 	case len(claim.Problems) > 0:
 		item.malformed(claim.Problems)
@@ -172,6 +143,47 @@ func (o *options) decide(
 	}
 	item.explained(k, e)
 	return e.Decision, nil
+}
+
+// isReadable says whether a claim can be read by the paths of its ClaimKind: it is of their
+// version, or nothing but its apiVersion changes when the API server converts it.
+func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, found resource) bool {
+	if found.unread != nil {
+		i.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
+		return false
+	}
+	version := found.GroupVersion().String()
+	if version == i.Claim.APIVersion {
+		return true
+	}
+	// A schema that cannot be read does not say that the fields stay as they are.
+	if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
+		i.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
+			"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
+			i.Claim.APIVersion, version, version))
+		return false
+	}
+	i.note("the API server converts the claim from %s to %s, which changes its apiVersion alone", i.Claim.APIVersion, version)
+	return true
+}
+
+// whyLeftAlone is the reason for people. If the claim has a class, a note may say what is the
+// matter with it.
+func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, claim selector.Intake, object map[string]any) string {
+	switch claim.LeftAlone {
+	case selector.BeingDeleted:
+		return "the claim is being deleted"
+	case selector.ParentAbsent:
+		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
+	case selector.NoSelector:
+		return "the claim has no class selector, and whenNoSelector is LeaveAlone"
+	}
+	why := claim.SettledBy + " is set"
+	if v.Kind.HasReference(object) {
+		why += "; --unbound explains the claim as if it was not"
+		i.compareClass(v, k.Spec.Reference.Place(), object)
+	}
+	return why
 }
 
 // compareClass notes that the class of a claim is not there, or does not match what the

@@ -78,6 +78,12 @@ func (i *Item) table(out *bytes.Buffer) error {
 	if err := section(out, []string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
 		return err
 	}
+	i.others(out)
+	return nil
+}
+
+// others counts the classes that have no row.
+func (i *Item) others(out *bytes.Buffer) {
 	more := len(i.Candidates)+len(i.Dropped)+len(i.NearMisses) > 0
 	if i.FarMisses > 0 {
 		fmt.Fprintf(out, "\n  %s kept out by more than one requirement.\n", classesAre(i.FarMisses, more))
@@ -85,7 +91,6 @@ func (i *Item) table(out *bytes.Buffer) error {
 	if i.NotDefault > 0 {
 		fmt.Fprintf(out, "\n  %s not marked default.\n", classesAre(i.NotDefault, more))
 	}
-	return nil
 }
 
 func (i *Item) line(out *bytes.Buffer, what, text string) {
