@@ -33,7 +33,9 @@ var filters = [...]filter{
 		if !k.emptyIsUnset {
 			return nil
 		}
-		return func(claim Claim, c *Class) (bool, error) { return claim.Given != nil && !claim.Given.agrees(c), nil }
+		return func(claim Claim, c *Class) (bool, error) {
+			return claim.Given != nil && !claim.Given.agreesWith(c.named()), nil
+		}
 	}},
 	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
 		if !k.classRef.isKey() || k.classRef[1] != "labels" {

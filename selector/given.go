@@ -18,12 +18,10 @@ type Given struct {
 	group, kind, namespace string
 }
 
-// agrees says whether a reference to the class has what is given. The version is the
-// author's.
-func (g *Given) agrees(c *Class) bool {
-	gvk := &c.Kind.GroupVersionKind
-	return (!g.hasGroup || g.group == gvk.Group) && (g.kind == "" || g.kind == gvk.Kind) &&
-		(g.namespace == "" || g.namespace == c.Namespace)
+// agreesWith says whether a reference has what is given. The version is the author's.
+func (g *Given) agreesWith(to named) bool {
+	return (!g.hasGroup || g.group == to.group) && (g.kind == "" || g.kind == to.kind) &&
+		(g.namespace == "" || g.namespace == to.namespace)
 }
 
 // has says whether a field of the reference is given.

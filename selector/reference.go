@@ -81,12 +81,16 @@ func (n *named) part(field string) *string {
 
 // textIn a field of the reference to a class.
 func textIn(field string, c *Class) string {
-	gvk := &c.Kind.GroupVersionKind
 	if field == apiVersion {
-		return gvk.GroupVersion().String()
+		return c.Kind.GroupVersionKind.GroupVersion().String()
 	}
-	all := named{gvk.Group, gvk.Kind, c.Namespace, c.Name}
+	all := c.named()
 	return *all.part(field)
+}
+
+// named is what a reference of any form can say of the class.
+func (c *Class) named() named {
+	return named{c.Kind.GroupVersionKind.Group, c.Kind.GroupVersionKind.Kind, c.Namespace, c.Name}
 }
 
 // write leaves out what is empty: the core's group, and the namespace of a cluster-scoped

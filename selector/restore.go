@@ -115,12 +115,6 @@ func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
 	return d.whole
 }
 
-// agreesWith says whether a reference has what is given.
-func (g *Given) agreesWith(to named) bool {
-	return (!g.hasGroup || g.group == to.group) && (g.kind == "" || g.kind == to.kind) &&
-		(g.namespace == "" || g.namespace == to.namespace)
-}
-
 // Warning tells the author of an update what became of the reference, and what helps. It is
 // empty if the update is left alone.
 func (r *Restoration) Warning(k *ClaimKind) string {
