@@ -50,8 +50,7 @@ type Binder struct {
 // bound that is updated. It leaves alone any other operation, and a claim kind that is not
 // registered any more, or for which an older one is served; fails before all classes are
 // known; waits for a kind that this replica has not heard of yet; and leaves the rest to the
-// Decider.
-// It reads the claim first: that cannot fail for a claim from an API server.
+// Decider. To read a claim from an API server cannot fail.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
 ) (response *admissionv1.AdmissionResponse, err error) {
