@@ -128,6 +128,15 @@ const maxListed = 4
 // List names a few, and counts the rest.
 func List(names []string) string { return list(names, len(names)) }
 
+// ListFunc does the same, and makes no more names than it shows: there may be many items.
+func ListFunc[T any](items []T, name func(T) string) string {
+	names := make([]string, min(len(items), maxListed))
+	for i := range names {
+		names[i] = name(items[i])
+	}
+	return list(names, len(items))
+}
+
 func list(first []string, all int) string {
 	names := strings.Join(first[:min(len(first), maxListed)], ", ")
 	if all > maxListed {

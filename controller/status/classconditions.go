@@ -22,13 +22,10 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 	if len(malformed) > 1 {
 		have = fmt.Sprintf("%d classes have", len(malformed))
 	}
-	counts := make([]string, len(malformed))
-	for i, c := range malformed {
-		counts[i] = fmt.Sprintf("%s counts as %d", c, c.Weight)
-	}
+	counts := selector.ListFunc(malformed, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 	return metav1.Condition{
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
-		Message: fmt.Sprintf("%s a malformed weight: %s; the first: %v", have, selector.List(counts), malformed[0].WeightErr),
+		Message: fmt.Sprintf("%s a malformed weight: %s; the first: %v", have, counts, malformed[0].WeightErr),
 	}
 }
 

@@ -126,9 +126,5 @@ func have(namespaces int) string {
 
 // named lists a few of the classes, and says how many more there are.
 func named(classes []*selector.Class) string {
-	names := make([]string, len(classes))
-	for i, c := range classes {
-		names[i] = c.String()
-	}
-	return selector.List(names)
+	return selector.ListFunc(classes, (*selector.Class).String)
 }
