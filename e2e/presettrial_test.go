@@ -1,0 +1,426 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// trial of a ClaimKind.
+type trial struct {
+	*installedPreset
+	kind v1alpha1.ClaimKind
+	// base is the example's claim without an opinion.
+	base    *unstructured.Unstructured
+	classes []*unstructured.Unstructured // that the claim is offered
+	// byDefault is the default class, if the example has one, and bySelector one that others' labels do not fit.
+	byDefault, bySelector *unstructured.Unstructured
+}
+
+// try all checks of a ClaimKind, and return its row of the table.
+func (i *installedPreset) try(t *testing.T, k v1alpha1.ClaimKind) presetRow {
+	t.Helper()
+	x := &trial{installedPreset: i, kind: k}
+	x.findBase(t)
+	x.findClasses(t)
+	row := presetRow{
+		preset: i.name, kind: x.base.GetKind(), version: i.version[k.Resource()],
+		reference: cmp.Or(string(k.Spec.Reference.Path), string(k.Spec.Reference.Label), string(k.Spec.Reference.Annotation)),
+		form:      string(k.Spec.Reference.Form), checks: map[presetCheck]string{},
+	}
+	x.awaitCalls(t)
+	t.Run("Example", x.example)
+	for _, c := range []struct {
+		name presetCheck
+		run  func(*testing.T)
+	}{
+		{checkDefault, x.unopinionated},
+		{checkSelector, x.selects},
+		{checkExplicit, x.explicit},
+		{checkEmpty, x.empty},
+		{checkSticky, x.sticky},
+		{checkGuard, x.guard},
+		{checkExplain, x.explained},
+		{checkApply, x.appliedTwice},
+		{checkDiff, x.differs},
+	} {
+		skipped := false
+		passed := t.Run(string(c.name), func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			c.run(t)
+		})
+		switch {
+		case skipped:
+			row.checks[c.name] = "–"
+		case passed:
+			row.checks[c.name] = "yes"
+		default:
+			row.checks[c.name] = "no"
+		}
+	}
+	return row
+}
+
+// findBase is the example's claim by-default.
+func (x *trial) findBase(t *testing.T) {
+	t.Helper()
+	for _, claim := range x.claims {
+		if claim.GetName() == "by-default" && x.place(t, claim.Unstructured) == x.kind.Resource() {
+			x.base = claim.Unstructured
+		}
+	}
+	require.NotNil(t, x.base, "We should have an example of a claim without a selector.")
+}
+
+// claim is the base with a name of its own.
+func (x *trial) claim(name string) *unstructured.Unstructured {
+	claim := x.base.DeepCopy()
+	claim.SetName(strings.Split(x.kind.Name, ".")[0] + "-" + name)
+	return claim
+}
+
+// bindable is a claim that gets a class, which it returns: the default class, or, where the example has
+// none, the one that it selects.
+func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.Unstructured) {
+	t.Helper()
+	if x.byDefault == nil {
+		return x.selecting(t, x.claim(name)), x.bySelector
+	}
+	return x.claim(name), x.byDefault
+}
+
+// findClasses that the claim is offered.
+func (x *trial) findClasses(t *testing.T) {
+	t.Helper()
+	namespaces := []string{"", x.base.GetNamespace()}
+	if from := x.kind.Spec.ClassNamespaces; len(from.Names) > 0 {
+		namespaces = []string{""}
+		for _, name := range from.Names {
+			namespaces = append(namespaces, string(name))
+		}
+	}
+	x.classes = nil
+	for name, k := range x.classKinds {
+		if !slices.Contains(k.Spec.ClaimKinds, x.kind.Name) {
+			continue
+		}
+		for _, class := range x.installedPreset.classes[name] {
+			if !slices.Contains(namespaces, class.GetNamespace()) {
+				continue
+			}
+			x.classes = append(x.classes, class)
+			value, _, err := unstructured.NestedFieldNoCopy(class.Object, v1alpha1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...)
+			require.NoError(t, err)
+			if value == true || value == "true" {
+				require.Nil(t, x.byDefault, "We should have one default class in the example.")
+				x.byDefault = class
+			}
+		}
+	}
+	for _, class := range x.classes {
+		if class != x.byDefault && len(x.labels(class)) > 0 {
+			x.bySelector = class
+		}
+	}
+	require.NotNil(t, x.bySelector, "We should have a class in the example that its labels tell from the others.")
+}
+
+// labels of a class that no other has.
+func (x *trial) labels(class *unstructured.Unstructured) map[string]string {
+	labels := maps.Clone(class.GetLabels())
+	for _, other := range x.classes {
+		if other != class {
+			maps.DeleteFunc(labels, func(key, value string) bool { return other.GetLabels()[key] == value })
+		}
+	}
+	return labels
+}
+
+// selecting adds a selector: in the field if the kind has one.
+func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	labels := x.labels(x.bySelector)
+	if path := x.kind.Spec.ClassSelector.Path; path != ".spec.classSelector" {
+		require.NoError(t, unstructured.SetNestedStringMap(claim.Object, labels, append(path.Names(), "matchLabels")...))
+		return claim
+	}
+	selector := map[string]string{string(x.kind.Spec.ClassSelector.Annotation): klabels.Set(labels).String()}
+	claim.SetAnnotations(klabels.Merge(claim.GetAnnotations(), selector))
+	return claim
+}
+
+// reference of a claim, as it is stored.
+func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
+	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Place().Names()...)
+	require.NoError(t, err)
+	return value
+}
+
+// referenceTo a class, in the form of the kind.
+func (x *trial) referenceTo(class *unstructured.Unstructured) any {
+	kind := class.GroupVersionKind()
+	fields := map[string]any{"name": class.GetName()}
+	switch x.kind.Spec.Reference.Form {
+	case v1alpha1.Name:
+		return class.GetName()
+	case v1alpha1.ObjectReference:
+		fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
+	case v1alpha1.TypedObjectReference, v1alpha1.TypedLocalObjectReference:
+		fields["apiGroup"], fields["kind"] = kind.Group, kind.Kind
+	case v1alpha1.GroupKindReference:
+		fields["group"], fields["kind"] = kind.Group, kind.Kind
+	case v1alpha1.KindReference:
+		fields["kind"] = kind.Kind
+	case v1alpha1.NamespacedReference, v1alpha1.LocalObjectReference:
+	}
+	switch x.kind.Spec.Reference.Form {
+	case v1alpha1.ObjectReference, v1alpha1.TypedObjectReference, v1alpha1.NamespacedReference:
+		if class.GetNamespace() != "" {
+			fields["namespace"] = class.GetNamespace()
+		}
+	default: // These carry none.
+	}
+	return fields
+}
+
+// created is a claim as the API server has stored it, until the test ends.
+func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	stored := claim.DeepCopy()
+	require.NoError(t, x.Create(t.Context(), stored))
+	x.deleteAfter(t, stored)
+	return stored
+}
+
+func (x *trial) deleteAfter(t *testing.T, object client.Object) {
+	t.Helper()
+	// Nobody is there to do what a finalizer asks for.
+	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+	t.Cleanup(func() {
+		assert.NoError(t, client.IgnoreNotFound(x.Delete(context.Background(), object)))
+		assert.NoError(t, client.IgnoreNotFound(x.Patch(context.Background(), object, unfinished)))
+	})
+}
+
+// awaitCalls waits until the API server calls the webhook, a little later than the entry is there.
+func (x *trial) awaitCalls(t *testing.T) {
+	t.Helper()
+	claim, class := x.bindable(t, "probe")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		probe := claim.DeepCopy()
+		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
+		require.Equal(c, x.referenceTo(class), x.reference(c, probe))
+	}, patience, 50*time.Millisecond)
+}
+
+// example claims get what their comments say.
+func (x *trial) example(t *testing.T) {
+	for _, claim := range x.claims {
+		if x.place(t, claim.Unstructured) != x.kind.Resource() {
+			continue
+		}
+		got := x.reference(t, x.created(t, claim.Unstructured))
+		if x.byDefault == nil && x.kind.Spec.WhenNoSelector == v1alpha1.NoSelectorAny && claim.GetName() == x.base.GetName() {
+			continue // It may get any of them.
+		}
+		found := slices.IndexFunc(x.classes, func(class *unstructured.Unstructured) bool { return assert.ObjectsAreEqual(x.referenceTo(class), got) })
+		if found < 0 {
+			assert.Regexp(t, `\b(no|none)\b`, claim.comment, "We should bind %s: %v", claim.GetName(), got)
+			continue
+		}
+		assert.Contains(t, claim.comment, x.classes[found].GetKind()+" "+x.classes[found].GetName(), claim.GetName())
+	}
+}
+
+func (x *trial) unopinionated(t *testing.T) {
+	switch {
+	case x.byDefault != nil:
+		assert.Equal(t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to the default class.")
+	case x.kind.Spec.WhenNoSelector == v1alpha1.NoSelectorAny:
+		assert.NotEmpty(t, x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to any class.")
+	default:
+		t.Skip("The example has no default class.")
+	}
+}
+
+func (x *trial) selects(t *testing.T) {
+	assert.Equal(t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))), "We should bind a claim to the class that it selects.")
+}
+
+// explicitly has a reference that nobody would choose.
+func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	class := x.bySelector.DeepCopy()
+	class.SetName("of-the-author")
+	claim := x.claim(name)
+	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Place().Names()...))
+	return claim
+}
+
+func (x *trial) explicit(t *testing.T) {
+	claim := x.explicitly(t, "explicit")
+	assert.Equal(t, x.reference(t, claim), x.reference(t, x.created(t, claim)), "We should leave the author's own reference alone.")
+}
+
+func (x *trial) empty(t *testing.T) {
+	if !x.kind.Spec.Reference.EmptyIsUnset {
+		t.Skip("An empty reference is one.")
+	}
+	claim, class := x.bindable(t, "empty")
+	empty := any("")
+	if x.kind.Spec.Reference.Form != v1alpha1.Name {
+		empty = map[string]any{"name": ""}
+	}
+	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Place().Names()...))
+	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")
+}
+
+func (x *trial) sticky(t *testing.T) {
+	if x.kind.Spec.OnUnbind != v1alpha1.RestoreReference {
+		t.Skip("The preset allows it.")
+	}
+	claim, class := x.bindable(t, "sticky")
+	bound := x.created(t, claim)
+	require.Equal(t, x.referenceTo(class), x.reference(t, bound))
+	// Some kinds cannot be replaced without what else the API server added.
+	unbound := bound.DeepCopy()
+	unbound.SetLabels(klabels.Merge(unbound.GetLabels(), klabels.Set{"replaced": "true"}))
+	place := x.kind.Spec.Reference.Place().Names()
+	if former := x.reference(t, claim); former == nil {
+		unstructured.RemoveNestedField(unbound.Object, place...)
+	} else {
+		require.NoError(t, unstructured.SetNestedField(unbound.Object, former, place...))
+	}
+	_, _, err := x.Kubectl(t.Context(), strings.NewReader(manifestOf(t, unbound)), "replace", "-f", "-")
+	require.NoError(t, err)
+	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
+	assert.Equal(t, "true", bound.GetLabels()["replaced"])
+	assert.Equal(t, x.referenceTo(class), x.reference(t, bound), "We should put the reference back that a replacement leaves out.")
+}
+
+func (x *trial) guard(t *testing.T) {
+	first := x.byDefault
+	if first == nil {
+		first = x.marked(t, x.bySelector, "first")
+		require.NoError(t, x.Create(t.Context(), first))
+		x.deleteAfter(t, first)
+	}
+	second := x.marked(t, first, "second")
+	x.deleteAfter(t, second)
+	err := x.Create(t.Context(), second)
+	require.True(t, apierrors.IsForbidden(err), "We should refuse a second default class: %v", err)
+	assert.ErrorContains(t, err, first.GetName())
+}
+
+// marked is a class like the given one, and marked as the default.
+func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	t.Helper()
+	marked := class.DeepCopy()
+	marked.SetName(name)
+	marked.SetResourceVersion("")
+	marked.SetUID("")
+	k, found := x.classKinds[x.place(t, class)]
+	require.True(t, found)
+	var mark any = "true"
+	if k.Spec.Default.Path != "" {
+		mark = true
+	}
+	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1alpha1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
+	return marked
+}
+
+// presetExplanation is as much of an item of explain's report as is compared.
+type presetExplanation struct {
+	Claim            struct{ ClaimKind string }
+	Outcome, Message string
+	Reference        any
+}
+
+// explained compares what explain says of claims, of the cluster and of files, with what
+// happens to them.
+func (x *trial) explained(t *testing.T) {
+	bound, _ := x.bindable(t, "bound")
+	claims := []*unstructured.Unstructured{bound, x.selecting(t, x.claim("selected")), x.explicitly(t, "referring")}
+	var manifests []string
+	for _, claim := range claims {
+		manifests = append(manifests, manifestOf(t, claim))
+	}
+	file := write(t, strings.Join(manifests, "---\n"))
+	files := []string{"--classes=" + x.folder}
+	for name, version := range x.version {
+		if !strings.HasPrefix(version, "Kubernetes") {
+			files = append(files, "--classes="+filepath.Join(x.crds, name+".yaml"))
+		}
+	}
+	for where, args := range map[string][]string{"Cluster": {"--kubeconfig=" + x.plane.Kubeconfig}, "Files": files} {
+		t.Run(where, func(t *testing.T) {
+			out, stderr, _, err := x.classbind(t.Context(), append([]string{"explain", "--output=json", "--filename=" + file}, args...)...)
+			require.NoError(t, err)
+			var report struct{ Items []presetExplanation }
+			require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
+			items := slices.DeleteFunc(report.Items, func(item presetExplanation) bool { return item.Claim.ClaimKind != x.kind.Name })
+			require.Len(t, items, len(claims), "%s%s", out, stderr)
+			for n, claim := range claims {
+				if n == len(claims)-1 {
+					assert.Equal(t, "LeftAlone", items[n].Outcome, "%+v", items[n])
+					continue
+				}
+				assert.Equal(t, "Bound", items[n].Outcome, "%+v", items[n])
+				assert.Equal(t, x.reference(t, x.created(t, claim)), items[n].Reference, "We should explain the reference that is written.")
+			}
+		})
+	}
+}
+
+// appliedTwice a claim does not change. Some kinds are written a second time, with the same values, because the API
+// server adds a default to what it stored: as often for a bound claim as for one that classbind never saw.
+func (x *trial) appliedTwice(t *testing.T) {
+	claim, class := x.bindable(t, "applied")
+	first, second := x.applyTwice(t, claim)
+	assert.Equal(t, x.referenceTo(class), x.reference(t, first), "We should bind a claim that is applied.")
+	own, again := x.applyTwice(t, x.explicitly(t, "applied-explicit"))
+	assert.Equal(t, own.GetResourceVersion() == again.GetResourceVersion(), first.GetResourceVersion() == second.GetResourceVersion(), "We should cause no write.")
+	first.SetResourceVersion(second.GetResourceVersion())
+	assert.Equal(t, first.Object, second.Object, "We should see no drift, and the same owners.")
+}
+
+// applyTwice a claim, and return what is stored each time.
+func (x *trial) applyTwice(t *testing.T, claim *unstructured.Unstructured) (first, second *unstructured.Unstructured) {
+	t.Helper()
+	x.deleteAfter(t, claim)
+	file := write(t, manifestOf(t, claim))
+	var applied [2]*unstructured.Unstructured
+	for n := range applied {
+		x.kubectl(t, "apply", "--server-side", "-f", file)
+		applied[n] = claim.DeepCopy()
+		require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), applied[n]))
+	}
+	x.kubectl(t, "diff", "--server-side", "-f", file)
+	return applied[0], applied[1]
+}
+
+func (x *trial) differs(t *testing.T) {
+	claim, class := x.bindable(t, "differs")
+	x.deleteAfter(t, claim)
+	file := write(t, manifestOf(t, claim))
+	x.kubectl(t, "apply", "-f", file)
+	x.kubectl(t, "diff", "-f", file)
+	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	assert.Equal(t, x.referenceTo(class), x.reference(t, claim))
+}
