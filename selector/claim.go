@@ -141,6 +141,8 @@ type Claim struct {
 	Selector labels.Selector
 	// Given is what its author has set of the class reference, nil if that is nothing.
 	Given *Given
+	// Facts for the expressions of its kind, nil for a kind without.
+	Facts *Facts
 }
 
 // Asks returns the selector of a claim. Of a claim without one, it is that of everything

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -21,21 +22,22 @@ func TestSeatOf(t *testing.T) {
 		want       Seat
 		offered    bool
 	}{
-		"Absent":                  {"We should take the claim's own namespace for what is absent", v1alpha1.ClassNamespaces{}, "team", Seat{claimKind, "team"}, true},
-		"SameAsClaim":             {"We should give each namespace a seat of its own", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "team", Seat{claimKind, "team"}, true},
+		"Absent":                  {"We should take the claim's own namespace for what is absent", v1alpha1.ClassNamespaces{}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"SameAsClaim":             {"We should give each namespace a seat of its own", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
 		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "", all, true},
 		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "team", all, true},
 		"AllClusterScope":         {"We should give all classes one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "", all, true},
 		"Names":                   {"We should give the named namespaces one seat", names, "shared", all, true},
 		"NamesClusterScope":       {"We should give classes without a namespace the same seat", names, "", all, true},
 		"NotNamed":                {"We should give no seat to what no claim is offered", names, "team", all, false},
-		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1alpha1.ClassNamespaces{From: "Selector"}, "team", Seat{claimKind, "team"}, true},
+		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1alpha1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.ClassNamespaces = tc.namespaces
-			seat, offered := NewClaimKind(k).SeatOf(&Class{Namespace: tc.class})
+			seat, offered, err := NewClaimKind(k).SeatOf(&Class{Namespace: tc.class})
+			require.NoError(t, err)
 			assert.Equal(t, tc.offered, offered, tc.reason)
 			if offered {
 				assert.Equal(t, tc.want, seat, tc.reason)

@@ -13,15 +13,19 @@ type Seat struct {
 	// Namespace of the claims and of the class, if claims are offered only the
 	// classes of their own namespace; otherwise empty.
 	Namespace string
+	// Partition of the claims and of the class, where the ClaimKind has partitions; empty is
+	// that of the default for the others.
+	Partition string
 }
 
 // SeatOf a class that becomes default for claims of this kind. It is false if no
-// claim of this kind is offered the class.
-func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool) {
+// claim of this kind is offered the class, or the class cannot serve the kind. It fails if
+// nobody can tell which partition the class is for, or whether it can serve the kind.
+func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	if c.Namespace != "" && k.own() {
-		return Seat{ClaimKind: k.Name, Namespace: c.Namespace}, true
+		return Seat{ClaimKind: k.Name, Namespace: c.Namespace}, true, nil
 	}
-	return Seat{ClaimKind: k.Name}, k.offers("", c)
+	return Seat{ClaimKind: k.Name}, k.offers("", c), nil
 }
 
 // Defaults are the classes marked default that are offered to claims and are not
@@ -30,7 +34,7 @@ func (v *View) Defaults() []*Class {
 	var defaults []*Class
 	for _, s := range v.Classes {
 		for _, c := range s.Defaults() {
-			if _, offered := v.Kind.SeatOf(c); offered && !c.Terminating {
+			if _, offered, _ := v.Kind.SeatOf(c); offered && !c.Terminating {
 				defaults = append(defaults, c)
 			}
 		}
@@ -42,7 +46,7 @@ func (v *View) Defaults() []*Class {
 func (v *View) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
 	for _, c := range v.Defaults() {
-		seat, _ := v.Kind.SeatOf(c)
+		seat, _, _ := v.Kind.SeatOf(c)
 		bySeat[seat] = append(bySeat[seat], c)
 	}
 	return bySeat

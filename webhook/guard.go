@@ -199,7 +199,7 @@ func seatsOf(snapshot selector.Snapshot, class *selector.Class) []selector.Seat 
 	var seats []selector.Seat
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
 		if view := snapshot[name]; view != nil && view.FaultOf(class.Kind.Name) == nil {
-			if seat, offered := view.Kind.SeatOf(class); offered {
+			if seat, offered, _ := view.Kind.SeatOf(class); offered {
 				seats = append(seats, seat)
 			}
 		}

@@ -53,6 +53,7 @@ type ClaimKind struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.skipIfSet) || !has(self.classSelector) || !has(self.classSelector.annotation) || self.skipIfSet.all(p, !has(p.annotation) || p.annotation != self.classSelector.annotation)",message="skipIfSet must not name classSelector.annotation: no claim with a selector would be bound",fieldPath=".skipIfSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.from) || self.classNamespaces.from != 'All' || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="All needs a reference that carries a namespace: set reference.form to ObjectReference, TypedObjectReference or NamespacedReference, or name one namespace",fieldPath=".classNamespaces.from"
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="a reference that carries no namespace needs exactly one name: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classNamespaces.names"
+// +kubebuilder:validation:XValidation:rule="has(self.score) == (has(self.strategy) && self.strategy in ['LowestScore', 'HighestScore'])",message="score and the strategy LowestScore or HighestScore go together: set both or neither",fieldPath=".score"
 type ClaimKindSpec struct {
 	// Resource is the kind of the claims, <plural>.<group>, or <plural> in the core group.
 	// Without it, the name of the ClaimKind is the kind. A kind of claim with two class
@@ -101,13 +102,54 @@ type ClaimKindSpec struct {
 	// +optional
 	ClassNamespaces ClassNamespaces `json:"classNamespaces,omitzero"`
 
+	// Related are objects that a claim names, such as its plan, for expressions to look at
+	// as related.NAME. They are looked up in this order, so that one may be named by another
+	// before it. classbind needs to list and watch them. Example: [{name: plan, resource:
+	// sfplans.osb.servicefabrik.io, nameExpression: claim.spec.planId}]
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Related []Related `json:"related,omitempty"`
+
+	// BindWhen is a CEL expression that says whether a claim is to be bound now. Without
+	// it, every claim is that has no class reference. An expression that looks at the
+	// reference also decides on claims that have one, such as a default of their schema;
+	// any other leaves these alone. With BindLater, a claim for which it is false is looked
+	// at again when the claim or a related object changes. It may use claim, namespace,
+	// related and, without BindLater, request.
+	// Example: claim.spec.providerConfigRef.name == 'default'
+	// +optional
+	BindWhen Expression `json:"bindWhen,omitempty"`
+
+	// Fits are conditions that a class must meet to be given to a claim.
+	// Example: [{name: SameDriver, expression: class.driver == related.storage.provisioner}]
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Fits []Fit `json:"fits,omitempty"`
+
+	// Partition keeps default classes apart: there is one for each partition, such as a
+	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.
+	// +optional
+	Partition *Partition `json:"partition,omitempty"`
+
+	// Score is a CEL expression, a number for each candidate, for the strategies LowestScore
+	// and HighestScore. It may use claim, class, namespace, related and, without BindLater,
+	// request. Example: class.spec.pricePerHour * claim.spec.nodes
+	// +optional
+	Score Expression `json:"score,omitempty"`
+
 	// Strategy chooses one of several candidates. Random gives every class an equal
 	// share, and WeightedRandom a share proportional to its weight. HighestWeight
 	// takes the heaviest class, with equal shares among ties. LeastClaims takes the
 	// class with the fewest bound claims of this kind, with weighted shares among
 	// ties; classbind needs to list and watch the claims for it. RoundRobin takes the
 	// class that was given to a claim of this kind the longest ago, and ignores
-	// weights; each replica of classbind takes its own turns. Example: LeastClaims
+	// weights; each replica of classbind takes its own turns. LowestScore and HighestScore
+	// take the class with the best score, with weighted shares among ties.
+	// Example: LeastClaims
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -167,7 +209,7 @@ type ClaimKindSpec struct {
 
 // Strategy chooses one of several candidates.
 //
-// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin;LowestScore;HighestScore
 type Strategy string
 
 // The strategies.
@@ -177,6 +219,8 @@ const (
 	HighestWeight  Strategy = "HighestWeight"
 	LeastClaims    Strategy = "LeastClaims"
 	RoundRobin     Strategy = "RoundRobin"
+	LowestScore    Strategy = "LowestScore"
+	HighestScore   Strategy = "HighestScore"
 )
 
 // Seed is what a draw is seeded with.

@@ -43,7 +43,7 @@ type ClassKindSpec struct {
 	ClaimKinds []string `json:"claimKinds,omitempty"`
 
 	// Default is where a class is marked as the default: an annotation or a field
-	// with the value true. Example: {annotation: storageclass.kubernetes.io/is-default-class}
+	// with the value true, or an expression. Example: {annotation: storageclass.kubernetes.io/is-default-class}
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
 	// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path != '.status' && !self.path.startsWith('.status.')",message="must not be in the status of a class: an update of its status is not guarded",fieldPath=".path"
 	// +optional
@@ -56,12 +56,27 @@ type ClassKindSpec struct {
 	// +kubebuilder:default={annotation: resourceclass.crossplane.io/weight}
 	// +optional
 	Weight Source `json:"weight,omitzero"`
+
+	// Fits are conditions that a class must meet to be given to a claim, beside those of the
+	// ClaimKind. They may use claim and class.
+	// Example: [{name: Size, expression: claim.spec.sizeGiB <= class.spec.maxSizeGiB}]
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Fits []Fit `json:"fits,omitempty"`
+
+	// OfferWhen is a CEL expression that says whether a class is offered to new claims, such
+	// as that it is accepted or ready. It may use class.
+	// Example: class.status.conditions.exists(c, c.type == 'Accepted' && c.status == 'True')
+	// +optional
+	OfferWhen Expression `json:"offerWhen,omitempty"`
 }
 
-// Source is where a class has a value. With a path, classbind watches whole
-// objects and keeps that value; with an annotation, it watches only metadata.
+// Source is where a class has a value. With a path or an expression, classbind watches whole
+// objects and keeps what it looks at; with an annotation, it watches only metadata.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.path)",message="name either an annotation or a path"
+// +kubebuilder:validation:XValidation:rule="[has(self.annotation), has(self.path), has(self.expression)].filter(is, is).size() == 1",message="name one of annotation, path and expression"
 type Source struct {
 	// Annotation is the key of an annotation. Example: example.org/weight
 	// +optional
@@ -70,6 +85,11 @@ type Source struct {
 	// Path is the path of a field. Example: .spec.weight
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
+
+	// Expression is a CEL expression for the value. It may use class.
+	// Example: class.spec.tier == 'standard'
+	// +optional
+	Expression Expression `json:"expression,omitempty"`
 }
 
 // ClassKindStatus is what classbind's leader has observed.

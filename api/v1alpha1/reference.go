@@ -99,6 +99,13 @@ type ClassSelector struct {
 	// +kubebuilder:default="classbind.io/class-selector"
 	// +optional
 	Annotation MetadataKey `json:"annotation,omitempty"`
+
+	// Expression is a CEL expression for the selector of a claim that has none: a text as
+	// in the annotation, or a map of labels. Empty, the claim has no selector. It may use
+	// claim, namespace, related and, without BindLater, request.
+	// Example: "'plan=' + claim.spec.planId"
+	// +optional
+	Expression Expression `json:"expression,omitempty"`
 }
 
 // AnnotationPlace is the place of the annotation.

@@ -141,7 +141,7 @@ func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) 
 	if k == nil {
 		k = &selector.ClaimKind{Name: claimKind}
 	}
-	seat, offered := k.SeatOf(c.Class)
+	seat, offered, _ := k.SeatOf(c.Class)
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
 }
 

@@ -55,7 +55,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
 			continue
 		}
-		if seat, _ := selector.NewClaimKind(k).SeatOf(p.target.Class); seat.Namespace != "" {
+		if seat, _, _ := selector.NewClaimKind(k).SeatOf(p.target.Class); seat.Namespace != "" {
 			continue
 		}
 		status := "Unknown"

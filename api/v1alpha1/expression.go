@@ -1,0 +1,81 @@
+package v1alpha1
+
+// Expression is an expression in the Common Expression Language (CEL), with the functions
+// that Kubernetes 1.31 has. Its variables are claim and class, of which it may look at any
+// field; namespace, the metadata of the claim's Namespace; request, which has the
+// userInfo of who creates the claim, as in an AdmissionRequest; and related.NAME. A field
+// that is absent is an error: ask with has() first.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=2048
+type Expression string
+
+// Fit is a condition for a class to be given to a claim.
+type Fit struct {
+	// Name is the reason with which classes that do not fit are dropped.
+	// Example: SameDriver
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// Expression is a CEL expression that is true if the class fits. An error drops the
+	// class; if it is in a part that does not look at the class, the claim is refused
+	// (422). It may use claim, class, namespace, related and, without BindLater, request.
+	// Terms joined by && are evaluated apart: those of the class alone when the class
+	// changes; of those like class.FIELD == VALUE, an index finds the classes.
+	// Example: class.driver == related.storage.provisioner
+	Expression Expression `json:"expression"`
+
+	// Message says to the author of a claim why a class does not fit, after "is".
+	// Example: of another driver
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Partition puts claims and default classes into partitions.
+type Partition struct {
+	// Claim is a CEL expression for the partition of a claim, a text. It may use claim,
+	// namespace, related and, without BindLater, request.
+	// Example: namespace.metadata.labels.tenant
+	Claim Expression `json:"claim"`
+
+	// Class is a CEL expression for the partition whose default a class can be, a text. It
+	// may use class. A default class with an empty text is for the partitions without a
+	// default of their own. Example: class.metadata.labels.tenant
+	Class Expression `json:"class"`
+}
+
+// Related is an object that a claim names.
+//
+// +kubebuilder:validation:XValidation:rule="self.resource != 'secrets'",message="secrets cannot be related",fieldPath=".resource"
+type Related struct {
+	// Name of the object in expressions, after "related.". Example: plan
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
+	Name string `json:"name"`
+
+	// Resource is the kind of the object, <plural>.<group>, or <plural> in the core group.
+	// Example: storageclasses.storage.k8s.io
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Resource string `json:"resource"`
+
+	// Version in which the object is read. Without it, it is the one that the API server
+	// prefers. Example: v1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// NameExpression is a CEL expression for the name of the object. Empty, there is none.
+	// It may use claim, namespace and the related objects before this one; if it fails
+	// because one of these is absent, this one is absent, too.
+	// Example: related.volumeClaim.spec.storageClassName
+	NameExpression Expression `json:"nameExpression"`
+
+	// NamespaceExpression is the same for its namespace. Without it, an object of a
+	// namespaced kind is in the namespace of the claim. Example: "'platform'"
+	// +optional
+	NamespaceExpression Expression `json:"namespaceExpression,omitempty"`
+}
