@@ -42,6 +42,18 @@ const (
 	// and events. Beyond it, the answer says that there are more.
 	MaxErrors = 10
 
+	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim,
+	// in the units of Kubernetes, and 10 more for each evaluation: about 0.1 s of CPU. It
+	// protects the claims of others. Beyond it, the claim gets 503.
+	MaxExpressionCost = 1_000_000
+	// MaxClassExpressionCost limits the same for one class when it changes. It protects the
+	// watch of the other classes. Beyond it, the class is offered to no claim.
+	MaxClassExpressionCost = 100_000
+	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
+	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a
+	// claim is refused (422), and a field of another object is an error for the expression.
+	MaxExpressionValueBytes = 16 << 10
+
 	// MaxClassLabels limits the labels of one class. It protects the memory of every
 	// replica, which holds the labels of all classes. Beyond it, the class is offered to
 	// no claim.

@@ -137,6 +137,13 @@ const (
 	// are counted.
 	ConditionClaimsCounted = "ClaimsCounted"
 
+	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does
+	// not compile, or fails for a class.
+	ConditionExpressionsValid = "ExpressionsValid"
+	// ConditionRelatedKnown is False for a ClaimKind if objects that its claims name cannot
+	// be watched.
+	ConditionRelatedKnown = "RelatedKnown"
+
 	// ReasonServed says that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled says that the API server serves no such resource.
@@ -168,6 +175,16 @@ const (
 	// ReasonClassKindMissing says that a class kind that serves the claim kind was
 	// served before, and that this replica does not know its classes yet.
 	ReasonClassKindMissing = "ClassKindMissing"
+
+	// ReasonRelatedMissing says that objects that claims name are not known on this replica,
+	// so that nobody can tell what expressions say.
+	ReasonRelatedMissing = "RelatedMissing"
+
+	// ReasonExpressionsValid and ReasonInvalidExpression say whether all expressions compile,
+	// and ReasonExpressionFailed that one fails for some class.
+	ReasonExpressionsValid  = "ExpressionsValid"
+	ReasonInvalidExpression = "InvalidExpression"
+	ReasonExpressionFailed  = "ExpressionFailed"
 
 	// ReasonTooLarge says that the webhook configuration has no room for the kind's
 	// entry, so the API server does not ask us.

@@ -129,5 +129,5 @@ type Object struct{}
 // Lookup returns the value at a path, as JSON is decoded; false if it is absent.
 func (o *Object) Lookup(path Path) (any, bool) { panic("engine") }
 
-// Equal says whether both have the same fields with the same values.
-func (o *Object) Equal2(other *Object) bool { panic("engine") }
+// Same says whether both have the same fields with the same values.
+func (o *Object) Same(other *Object) bool { panic("engine") }
