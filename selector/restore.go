@@ -66,7 +66,7 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		return r, nil
 	}
 	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
-	fields, _ := whole.readAll(1).(map[string]any)
+	fields, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
 	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
 		text, _ := fields[field].(string)
 		return text
