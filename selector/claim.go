@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // ClaimKind is a registered kind of claim, compiled once.
@@ -62,10 +63,13 @@ type ClaimKind struct {
 	allowsUnbind bool
 	// referencePlan reads the whole reference.
 	referencePlan *readPlan
+
+	related        []relatedRule
+	namespaceLooks []expression.Path
 }
 
 // NewClaimKind compiles a ClaimKind.
-func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
+func NewClaimKind(k *v1alpha1.ClaimKind, _ ...*v1alpha1.ClassKind) *ClaimKind {
 	strategy := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	c := &ClaimKind{
 		Name:       k.Name,

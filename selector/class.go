@@ -45,7 +45,7 @@ type ClassKind struct {
 }
 
 // NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
-func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
+func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool, _ ...*v1alpha1.ClaimKind) *ClassKind {
 	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),

@@ -25,6 +25,7 @@ type Inventory struct {
 	claimKinds map[string]*ClaimKind
 	classes    map[string]*Classes
 	missing    map[string]missing // by class kind; none of them is among classes
+	related    map[RelatedKey]knownRelated
 }
 
 // missing is a class kind whose classes were offered before and are not known now.
@@ -35,7 +36,10 @@ type missing struct {
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{}}
+	return &Inventory{
+		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{},
+		related: map[RelatedKey]knownRelated{},
+	}
 }
 
 // Snapshot is nil until the inventory is opened: until then, some classes may not be
@@ -151,7 +155,10 @@ func (i *Inventory) change(from, to *Classes) {
 		if place < 0 { // They are left out.
 			continue
 		}
-		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, Older: old.Older, LeftOut: old.LeftOut}
+		v := &View{
+			Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, Older: old.Older, LeftOut: old.LeftOut,
+			needs: old.needs, related: old.related, RelatedMissing: old.RelatedMissing,
+		}
 		if twin := changed[old.index]; twin != nil {
 			v.Classes, v.index = twin.Classes, twin.index
 		} else {
@@ -185,7 +192,9 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v := NewView(kind, classes)
 		v.Missing = i.missingFault(name)
-		v.Fault = cmp.Or(v.Fault, v.Missing)
+		v.needs = kind.RelatedKinds()
+		v.RelatedMissing = i.relatedFault(v)
+		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		i.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v.Classes)
