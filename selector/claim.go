@@ -143,18 +143,6 @@ func (k *ClaimKind) Same(o *ClaimKind) bool {
 // UsesRequest says that expressions see who asks.
 func (k *ClaimKind) UsesRequest() bool { return k.rules.usesRequest }
 
-// RelatedKinds are the kinds of objects that expressions see beside claims and classes: that
-// of Namespaces is among them if one sees the namespace.
-func (k *ClaimKind) RelatedKinds() (kinds []*RelatedKind) {
-	if k.rules.namespaces != nil {
-		kinds = append(kinds, k.rules.namespaces)
-	}
-	for i := range k.rules.related {
-		kinds = append(kinds, k.rules.related[i].kind)
-	}
-	return kinds
-}
-
 // Reads says whether these are the claims that the kind reads.
 func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {
 	return claims.Resource == k.Resource.Resource && claims.Group == k.Resource.Group && (k.Version == "" || claims.Version == k.Version)

@@ -374,4 +374,3 @@ func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expressio
 	}
 	return o, nil
 }
-

@@ -365,7 +365,7 @@ func (s *scan) readAll(level, depth int) any {
 	case kind == '[' && level <= depth:
 		array := []any{}
 		for more := s.begin(); more; more = s.more() {
-			array = append(array, s.readAll(level+1))
+			array = append(array, s.readAll(level+1, depth))
 		}
 		return array
 	case kind == '{', kind == '[':

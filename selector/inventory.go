@@ -25,6 +25,7 @@ type Inventory struct {
 	claimKinds map[string]*ClaimKind
 	classes    map[string]*Classes
 	missing    map[string]missing // by class kind; none of them is among classes
+	related    map[RelatedKey]knownRelated
 }
 
 // missing is a class kind whose classes were offered before and are not known now.
@@ -35,7 +36,10 @@ type missing struct {
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{}}
+	return &Inventory{
+		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{},
+		related: map[RelatedKey]knownRelated{},
+	}
 }
 
 // Snapshot is nil until the inventory is opened: until then, some classes may not be
@@ -185,7 +189,9 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v := NewView(kind, classes)
 		v.Missing = i.missingFault(name)
-		v.Fault = cmp.Or(v.Fault, v.Missing)
+		v.needs = kind.RelatedKinds()
+		v.RelatedMissing = i.relatedFault(v)
+		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		i.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v)

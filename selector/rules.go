@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,7 +128,7 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].name]...)
 	}
 	if len(r.looks.namespace) > 0 {
-		r.namespaces = &RelatedKind{Resource: "namespaces", Version: "v1", Fields: expression.NewFields(r.looks.namespace...)}
+		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.looks.namespace...)}
 	}
 	return r
 }
@@ -159,7 +160,9 @@ func (l *looks) compile(field string, text v1alpha1.Expression, result expressio
 	}
 	e, err := expression.Compile(string(text), result, scope)
 	if err != nil {
-		l.invalid = append(l.invalid, InvalidExpression{field, err})
+		invalid := &expression.Error{Line: 1, Column: 1, Text: err.Error(), Source: string(text)}
+		_ = errors.As(err, &invalid)
+		l.invalid = append(l.invalid, InvalidExpression{field, invalid})
 		return nil
 	}
 	l.claim = append(l.claim, e.Looks(expression.Claim)...)
@@ -182,7 +185,7 @@ func (r *claimRules) decidesOnReference(at path) bool {
 	}
 	return slices.ContainsFunc(r.bindWhen.Looks(expression.Claim), func(p expression.Path) bool {
 		n := min(len(p), len(at))
-		return slices.Equal(p[:n], at[:n])
+		return slices.Equal(path(p[:n]), at[:n])
 	})
 }
 

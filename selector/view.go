@@ -22,6 +22,8 @@ type View struct {
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
 	// the same, unless the registration has a fault of its own, or an older one.
 	Missing *Fault
+	// RelatedMissing is the fault that related objects are not known, in the same way.
+	RelatedMissing *Fault
 	// Older is, in a view of an Inventory, the name of the ClaimKind that binds the claims of
 	// this one, because it has the same reference and was registered before; empty, there is none.
 	Older string
@@ -33,6 +35,10 @@ type View struct {
 	derivation *derivation
 	// index of all classes, nil if it is not worth making one.
 	index *index
+
+	// needs are the related kinds of the claim kind, and related the objects of each.
+	needs   []*RelatedKind
+	related []*Objects
 }
 
 // NewView puts the classes of several kinds together. It has no index, so the time to
