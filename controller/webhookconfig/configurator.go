@@ -69,6 +69,9 @@ type Configurator struct {
 	ServiceDelay time.Duration
 
 	claims, classes Entries
+	// refused are the conditions of bindWhen that the API server did not take, by claim
+	// kind. Only rounds for claims use them. A new leader tries again.
+	refused map[string]string
 	trust           trust
 	serving         atomic.Pointer[time.Time]
 }
