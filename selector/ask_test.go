@@ -26,7 +26,7 @@ func TestAskKeepsTheClaim(t *testing.T) {
 	} {
 		in := kind.Read("team", "db", decode(t, text))
 		require.Empty(t, in.Problems)
-		got, err := in.Ask().Claim("team", "db")
+		got, err := kind.Ask(in).Claim("team", "db")
 		require.NoError(t, err)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
 		for f, value := range reflect.ValueOf(got).Fields() {
@@ -50,8 +50,9 @@ func describe(c Claim) any {
 }
 
 func TestAskWithAProblem(t *testing.T) {
-	in := NewClaimKind(postgres()).Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
-	ask := in.Ask()
+	kind := NewClaimKind(postgres())
+	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
+	ask := kind.Ask(in)
 	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
 	assert.LessOrEqual(t, len(AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
 	assert.Empty(t, Ask("").Problem())

@@ -1,47 +1,61 @@
 package selector
 
 import (
-	"slices"
-
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 )
 
 // BindWhen returns the expression bindWhen of a ClaimKind as the API server can evaluate it,
 // with this name for the claim. It is empty where there is none, where it looks at more than
-// the claim and who creates it, and where it is at fault. decides says that bindWhen looks at
-// the class reference, and so decides on claims that have one.
+// the claim and who creates it, and where it is at fault. decides says that it looks at the
+// class reference, and so decides on claims that have one.
 func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bool) {
 	if k.Spec.BindWhen == "" {
 		return "", false
 	}
-	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Request, expression.Related}}
-	for _, r := range k.Spec.Related {
-		scope.Related = append(scope.Related, r.Name)
-	}
-	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scope)
-	if err != nil {
-		return "", false
-	}
-	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
+	rules := newClaimRules(k)
+	if e := rules.bindWhen; e != nil && !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
 		condition = e.Rename(map[string]string{expression.Claim: claim})
 	}
-	return condition, looksAt(e, k.Spec.Reference.Place().Names())
+	return condition, rules.decidesOnReference(k.Spec.Reference.Place().Names())
 }
 
-// looksAt says whether an expression looks at a place in a claim, or above or below it.
-func looksAt(e *expression.Expression, place []string) bool {
-	for _, p := range e.Looks(expression.Claim) {
-		n := min(len(p), len(place))
-		if slices.Equal(p[:n], expression.Path(place[:n])) {
-			return true
+// compileUnsettling finds what tells, of a claim with a reference, that bindWhen may ask for
+// another: the terms that need nothing else.
+func (k *ClaimKind) compileUnsettling() {
+	if !k.decides {
+		return
+	}
+	for _, t := range k.rules.bindWhen.Terms() {
+		if readsClaimAlone(t) {
+			k.unsettling = append(k.unsettling, t)
 		}
 	}
-	return false
 }
 
-const NotYet = "NotYet" // STUB
+// unsettled says that the reference of a claim may count as none: bindWhen decides on it, and
+// may be true. An expression that fails asks for nothing.
+func (k *ClaimKind) unsettled(object map[string]any) bool {
+	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	for _, t := range k.unsettling {
+		if ok, err := t.Bool(&in, &budget); err != nil || !ok {
+			return false
+		}
+	}
+	return k.decides
+}
 
-// Given says whether the claim refers to its class already: bindWhen decides on claims that
-// have a reference.
-func (d *Decision) Given() bool { return false } // STUB
+// Given says that the claim refers to its class already, so there is nothing to write. That
+// is so where bindWhen is true for such a claim, too.
+func (d *Decision) Given() bool {
+	k, in := d.View.Kind, &d.Claim
+	if d.Class == nil || !k.decides {
+		return false
+	}
+	to, has := k.refersTo(in.Facts.Claim)
+	if !has {
+		return false
+	}
+	counts := k.countsFor(in.Namespace, to)
+	return counts[0] == k.countedAs(d.Class) || counts[1] != 0 && counts[1] == k.countedAs(d.Class)
+}

@@ -40,10 +40,8 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
 	if bindWhen != "" {
-		if restores(k) { // The expression may fail for a claim that was created before it.
-			bindWhen = isUpdate + " || (" + bindWhen + ")"
-		}
-		add(bindWhenCondition, bindWhen)
+		// It may fail for the update of a claim that is older than it, and end in a comment.
+		add(bindWhenCondition, isUpdate+" || ("+bindWhen+"\n)")
 	}
 	if restores(k) {
 		unbound := referenceIsSet(k, "oldObject")
