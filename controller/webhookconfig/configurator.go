@@ -72,8 +72,8 @@ type Configurator struct {
 	// refused are the conditions of bindWhen that the API server did not take, by claim
 	// kind. Only rounds for claims use them. A new leader tries again.
 	refused map[string]string
-	trust           trust
-	serving         atomic.Pointer[time.Time]
+	trust   trust
+	serving atomic.Pointer[time.Time]
 }
 
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.
