@@ -38,7 +38,8 @@ type Restoration struct {
 
 // Restore puts the class reference back that an update has removed from a claim: the whole
 // value that was stored. Of a reference that the update has without a name, it puts back the
-// fields of its form. The old and the new object are valid JSON.
+// fields of its form. One that counts as none to bindWhen, such as a default of the schema, it
+// replaces. The old and the new object are valid JSON.
 func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	before, err := k.DecodeValid(stored)
 	if err != nil {
@@ -55,8 +56,12 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	if len(value) > v1alpha1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
-	given, problems := k.given(object)
 	to, _ := k.refersTo(before)
+	if k.unsettled(object) {
+		parents := min(k.parents(object), len(k.classRef)-1)
+		return Restoration{Reason: Restored, Class: to.name, Patch: Patch(k.addReference(parents, value))}, nil
+	}
+	given, problems := k.given(object)
 	if len(problems) > 0 || given != nil && !given.agreesWith(to) {
 		return Restoration{Reason: OtherReference}, nil
 	}
