@@ -57,13 +57,11 @@ func (k *ClaimKind) RelatedKinds() []*RelatedKind { return UnionRelated(k) }
 func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
 	looks := map[RelatedKey][]expression.Path{}
 	for _, k := range kinds {
-		for _, r := range k.related {
-			key := RelatedKey{r.resource, r.version}
-			looks[key] = append(looks[key], r.looks...)
+		if k.rules.namespaces != nil {
+			looks[k.rules.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
 		}
-		if len(k.namespaceLooks) > 0 {
-			key := RelatedKey{Resource: namespaces}
-			looks[key] = append(looks[key], k.namespaceLooks...)
+		for _, r := range k.rules.related {
+			looks[r.kind.Key()] = append(looks[r.kind.Key()], r.kind.Fields.Paths()...)
 		}
 	}
 	union := make([]*RelatedKind, 0, len(looks))
