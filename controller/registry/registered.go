@@ -25,6 +25,8 @@ type registered struct {
 	// the API server does not answer.
 	classes *selector.Classes
 	synced  bool
+	// offered says of a kind at fault that its classes were offered before.
+	offered bool
 }
 
 // follow watches the classes of a kind, and starts again if its registration changed.
@@ -92,6 +94,22 @@ func (r *Registration) withdraw(name string, why error) {
 	r.mu.Unlock()
 	if old == nil || old.err == nil || old.err.Error() != why.Error() {
 		r.remove(name, old)
+	}
+}
+
+// reject takes the classes of a kind out, because its registration is at fault. No claim of
+// the kinds to which they were offered is bound until that is mended, or they are not to be
+// offered any more.
+func (r *Registration) reject(kind *selector.ClassKind) {
+	r.mu.Lock()
+	old := r.kinds[kind.Name]
+	offered := old != nil && (old.classes != nil || old.offered)
+	r.kinds[kind.Name] = &registered{err: kind.Fault, offered: offered}
+	r.mu.Unlock()
+	r.remove(kind.Name, old)
+	if offered {
+		r.Inventory.SetMissing(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+		r.changed.Notify(kind)
 	}
 }
 

@@ -220,7 +220,12 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.follow(ctx, selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)) {
+	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+	if kind.Fault != nil {
+		r.reject(kind)
+		return ctrl.Result{}, nil
+	}
+	if r.follow(ctx, kind) {
 		return ctrl.Result{}, nil
 	}
 	// The API server lists the resource and answers its watch with 404: one of the two
@@ -260,9 +265,12 @@ func (r *Registration) lookUp(ctx context.Context, name, version string, verbs .
 	}
 }
 
-// ReasonFor is the reason of a condition for an error of LookUp.
+// ReasonFor is the reason of a condition for an error of LookUp, or for a fault.
 func ReasonFor(err error) string {
+	fault := (*selector.Fault)(nil)
 	switch {
+	case errors.As(err, &fault):
+		return fault.Reason
 	case errors.Is(err, cluster.ErrNotInstalled):
 		return v1alpha1.ReasonNotInstalled
 	case errors.Is(err, cluster.ErrUnsuitable):

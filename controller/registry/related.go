@@ -54,7 +54,9 @@ func (r *Registration) needRelated(name string, k registeredClaimKind) {
 func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []selector.RelatedKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.claimKinds[name] = k; k.kind == nil {
+	if k.kind != nil {
+		r.claimKinds[name] = k
+	} else {
 		delete(r.claimKinds, name)
 	}
 	var kinds []*selector.ClaimKind
@@ -380,41 +382,38 @@ func (r relatedResource) Resource() schema.GroupVersionResource { return r.gvr }
 // MetadataOnly says that nothing but metadata is read of the objects.
 func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
 
-// RelatedObject asks the API server for an object that a claim names, nil if there is none.
-// One that is not namespaced has no namespace; then it is that of the claim, whose turn it is.
+// RelatedObject asks the API server for an object that a claim of a namespace names, nil if
+// there is none. The object of a kind that is not namespaced has no namespace.
 func (r *Registration) RelatedObject(
-	ctx context.Context, kind *selector.RelatedKind, namespaced bool, namespace, name string,
+	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
 ) (*expression.Object, error) {
-	resource, forbidden, served := r.relatedServed(kind)
-	if !served || !validName(name) || namespaced && !validName(namespace) {
+	watch := r.watchOf(kind.Key())
+	if watch == nil || !validName(name) || watch.served.Namespaced != validName(namespace) {
 		return nil, nil
 	}
-	key := readKey{related: resource, name: name}
-	if namespaced {
-		key.namespaces = namespace
-	}
-	asked, err := r.reads.ask(namespace, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	key := readKey{related: relatedResource{kind, watch.gvr}, namespaces: namespace, name: name}
+	asked, err := r.reads.ask(claimNamespace, nil, key) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
-	defer r.reads.leave(namespace, asked...)
-	_, err = r.reads.wait(ctx, asked[0])
-	if apierrors.IsForbidden(err) && forbidden {
-		return nil, nil
+	defer r.reads.leave(claimNamespace, asked...)
+	if _, err = r.reads.wait(ctx, asked[0]); err == nil {
+		return asked[0].object, nil
 	}
-	return asked[0].object, err
+	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
+		return nil, nil // The last known objects are all that there is.
+	}
+	return nil, err
 }
 
-// relatedServed is how the API server serves a kind, if it does, and whether it refuses to.
-func (r *Registration) relatedServed(kind *selector.RelatedKind) (resource relatedResource, forbidden, served bool) {
+// watchOf a related kind, nil if there is none: the API server does not serve it.
+func (r *Registration) watchOf(key selector.RelatedKey) *relatedWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.related[kind.Key()]
-	if k == nil || k.watch == nil {
-		return resource, false, false
+	if k := r.related[key]; k != nil {
+		return k.watch
 	}
-	_, err := k.watch.LastError()
-	return relatedResource{kind, k.watch.Resource()}, apierrors.IsForbidden(err), true
+	return nil
 }
 
 // validName says whether an object can have this name: authors of claims make them up.
