@@ -70,6 +70,15 @@ type Item struct {
 	// candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
+	// BindWhen is what the expression of the ClaimKind says of the claim, as are
+	// SelectorFrom of a claim without a selector, and Partition of one that asks for the
+	// default class. They are absent where the ClaimKind has no such expression.
+	BindWhen     *Evaluation `json:"bindWhen,omitempty"`
+	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
+	Partition    *Evaluation `json:"partition,omitempty"`
+	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
+	Related []Related `json:"related,omitempty"`
+
 	// Candidates are the classes to draw from, the likeliest first.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Dropped classes match, but this claim may not get them.
@@ -85,6 +94,8 @@ type Item struct {
 
 	// Errors of a Malformed claim.
 	Errors []FieldError `json:"errors,omitempty"`
+	// InvalidExpressions of its ClaimKind, and of ClassKinds that name that.
+	InvalidExpressions []InvalidExpression `json:"invalidExpressions,omitempty"`
 	// Notes say why the server may decide otherwise.
 	Notes []string `json:"notes,omitempty"`
 
@@ -129,6 +140,8 @@ type Candidate struct {
 	Weight int64 `json:"weight"`
 	// WeightError says why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
+	// Score by the ClaimKind's expression, a number; absent where it has none.
+	Score any `json:"score,omitempty"`
 	// Odds are absent if they depend on more than explain knows.
 	Odds *Odds `json:"odds,omitempty"`
 }
@@ -152,6 +165,51 @@ type Drop struct {
 	Reason string `json:"reason"`
 	// Message reads after "is".
 	Message string `json:"message"`
+	// Expression that is not true of the class, a term of what the registration says, and
+	// what it saw. They are absent where no expression dropped the class.
+	Expression string `json:"expression,omitempty"`
+	Saw        []Saw  `json:"saw,omitempty"`
+}
+
+// Evaluation of an expression for a claim.
+type Evaluation struct {
+	Expression string `json:"expression"`
+	// Value is the result: true or false, or a text.
+	Value any   `json:"value"`
+	Saw   []Saw `json:"saw,omitempty"`
+}
+
+// Saw is a field that an expression looked at.
+type Saw struct {
+	// Field as the expression names it, such as class.driver.
+	Field string `json:"field"`
+	// Value as JSON, cut if it is long, or "absent".
+	Value string `json:"value"`
+}
+
+// Related is an object that the claim names.
+type Related struct {
+	// Name in expressions, after "related.".
+	Name string `json:"name"`
+	// Resource is <plural>.<group>.
+	Resource string `json:"resource"`
+	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
+	Object string `json:"object,omitempty"`
+	// Found says that the object is there.
+	Found bool `json:"found"`
+}
+
+// InvalidExpression does not compile.
+type InvalidExpression struct {
+	// Registration is claimkind/NAME or classkind/NAME, and Field that of the expression in it.
+	Registration string `json:"registration"`
+	Field        string `json:"field"`
+	// Line and Column of the mistake count from 1.
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	// Caret shows the line with a caret under the place.
+	Caret string `json:"caret"`
 }
 
 // NearMiss is a class that meets all requirements but one.
