@@ -47,7 +47,7 @@ type options struct {
 	cluster   connect.Flags
 
 	// settings are those of set.
-	settings *settings
+	settings settings
 	// fresh returns a random number.
 	fresh func() uint64
 }
@@ -252,6 +252,7 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if err != nil {
 		return failed(err)
 	}
+	r.settings = o.settings
 	if err := o.settings.undeclared(r); err != nil {
 		return failed(err)
 	}

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -28,8 +27,8 @@ type source interface {
 	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
-	// namespaceLabels are nil for a namespace that is not known.
-	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
+	// object of a resource with this plural; nil where there is none, or nothing is known of it.
+	object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error)
 }
 
 // resource in the version that the API server prefers, or in which claims are read.
@@ -60,9 +59,11 @@ type registrations struct {
 	classKinds []v1alpha1.ClassKind
 
 	own string // namespace of classbind
+	// settings are what --set says.
+	settings settings
 	// What was read for the claims before, by name.
 	resources  map[string]resource // of claim kinds
-	namespaces map[string]labels.Set
+	namespaces map[string]map[string]any
 	views      map[string]*view
 	schemas    map[schema.GroupVersionKind]foundSchema
 }
@@ -85,7 +86,7 @@ func newRegistrations(ctx context.Context, s source, own string) (*registrations
 	claimKinds, classKinds, err := s.registrations(ctx)
 	return &registrations{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
-		resources: map[string]resource{}, namespaces: map[string]labels.Set{}, views: map[string]*view{},
+		resources: map[string]resource{}, namespaces: map[string]map[string]any{}, views: map[string]*view{},
 		schemas: map[schema.GroupVersionKind]foundSchema{},
 	}, err
 }
@@ -277,27 +278,23 @@ func (r *registrations) unselected(ctx context.Context, k *v1alpha1.ClaimKind, n
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}
-	switch selected, known := namespaces.Known(namespace); {
+	switch selected, always := namespaces.Known(namespace); {
 	case selected:
 		return "", nil
-	case known && namespace == r.own:
+	case always && namespace == r.own:
 		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
-	case known:
+	case always:
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	has, ok := r.namespaces[namespace]
-	if !ok {
-		if has, err = r.namespaceLabels(ctx, namespace); err != nil {
-			return "", err
-		}
-		r.namespaces[namespace] = has
+	found, known, err := r.namespace(ctx, namespace)
+	if err != nil {
+		return "", err
 	}
-	all := labels.Set{corev1.LabelMetadataName: namespace} // The API server gives it to every namespace.
-	if namespaces.Select(namespace, labels.Merge(has, all)) {
+	if has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels"); namespaces.Select(namespace, has) {
 		return "", nil
 	}
 	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
-	if has == nil {
+	if !known {
 		why += ", of whose labels nothing is known"
 	}
 	return why, nil

@@ -29,8 +29,8 @@ type settings struct {
 }
 
 // newSettings reads all --set, each PATH=VALUE, and returns all errors at once.
-func newSettings(texts []string) (*settings, error) {
-	s := &settings{related: map[string]map[string]any{}}
+func newSettings(texts []string) (settings, error) {
+	s := settings{related: map[string]map[string]any{}}
 	var errs []error
 	for _, text := range texts {
 		if err := s.add(text); err != nil {

@@ -35,7 +35,7 @@ func TestSettings(t *testing.T) {
 			if tc.want.related == nil {
 				tc.want.related = map[string]map[string]any{}
 			}
-			assert.Equal(t, &tc.want, got, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
 		})
 	}
 }
