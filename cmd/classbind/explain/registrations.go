@@ -80,6 +80,8 @@ type view struct {
 	all []*selector.Classes
 	// notes are what people should know of it.
 	notes []string
+	// invalid expressions of the claim kind, and of class kinds that name it.
+	invalid []InvalidExpression
 }
 
 func newRegistrations(ctx context.Context, s source, own string) (*registrations, error) {
@@ -198,11 +200,11 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	for i := range r.classKinds {
-		ck := &r.classKinds[i]
-		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
-			continue
-		}
+	for _, e := range selector.InvalidExpressions(k) {
+		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
+	}
+	serving := r.classKindsOf(k)
+	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
 			return nil, err
@@ -211,11 +213,14 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			v.all = append(v.all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(k, serving...), slices.Clone(v.all))
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
 		r.comparePaths(ctx, k, v)
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
+	if err := r.relate(ctx, v); err != nil {
+		return nil, err
+	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}
@@ -241,7 +246,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(checked, r.classKindsOf(k)...), slices.Clone(v.all))
 	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -265,7 +270,35 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced), found)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, r.claimKindsNamedBy(ck)...)
+	if kind.Fault != nil {
+		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
+		for _, e := range selector.InvalidClassExpressions(ck) {
+			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
+		}
+		return nil, nil
+	}
+	return r.classes(ctx, kind, found)
+}
+
+// classKindsOf a claim kind are those that name it.
+func (r *registrations) classKindsOf(k *v1alpha1.ClaimKind) (all []*v1alpha1.ClassKind) {
+	for i := range r.classKinds {
+		if slices.Contains(r.classKinds[i].Spec.ClaimKinds, k.Name) {
+			all = append(all, &r.classKinds[i])
+		}
+	}
+	return all
+}
+
+// claimKindsNamedBy a class kind are those whose claims may get its classes.
+func (r *registrations) claimKindsNamedBy(ck *v1alpha1.ClassKind) (all []*v1alpha1.ClaimKind) {
+	for i := range r.claimKinds {
+		if slices.Contains(ck.Spec.ClaimKinds, r.claimKinds[i].Name) {
+			all = append(all, &r.claimKinds[i])
+		}
+	}
+	return all
 }
 
 func (v *view) note(format string, args ...any) {

@@ -12,6 +12,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -175,8 +177,10 @@ type Drop struct {
 type Evaluation struct {
 	Expression string `json:"expression"`
 	// Value is the result: true or false, or a text.
-	Value any   `json:"value"`
-	Saw   []Saw `json:"saw,omitempty"`
+	Value any `json:"value,omitempty"`
+	// Error is why there is no value.
+	Error string `json:"error,omitempty"`
+	Saw   []Saw  `json:"saw,omitempty"`
 }
 
 // Saw is a field that an expression looked at.
@@ -290,7 +294,7 @@ func (i *Item) add(e selector.Explanation) {
 		i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class)
 	}
 	for _, c := range e.Candidates {
-		candidate := Candidate{Class: nameOf(c.Class), Chosen: known && c.Class == d.Class, Weight: c.Class.Weight}
+		candidate := Candidate{Class: nameOf(c.Class), Chosen: known && c.Class == d.Class, Weight: c.Class.Weight, Score: c.Score}
 		if c.Class.WeightErr != nil {
 			candidate.WeightError = c.Class.WeightErr.Error()
 		}
@@ -300,7 +304,7 @@ func (i *Item) add(e selector.Explanation) {
 		i.Candidates = append(i.Candidates, candidate)
 	}
 	for _, c := range e.Dropped {
-		i.Dropped = append(i.Dropped, Dropped{Class: nameOf(c.Class), Drop: Drop{Reason: c.Reason, Message: c.Text}})
+		i.Dropped = append(i.Dropped, Dropped{Class: nameOf(c.Class), Drop: newDrop(&c)})
 	}
 	for _, m := range e.NearMisses {
 		miss := NearMiss{Class: nameOf(m.Class), Unmet: Requirement{
@@ -311,10 +315,44 @@ func (i *Item) add(e selector.Explanation) {
 			miss.Value = &m.Value
 		}
 		if m.Drop != nil {
-			miss.Dropped = &Drop{Reason: m.Drop.Reason, Message: m.Drop.Text}
+			miss.Dropped = new(newDrop(m.Drop))
 		}
 		i.NearMisses = append(i.NearMisses, miss)
 	}
+}
+
+// addFacts records what expressions say of the claim, and saw.
+func (i *Item) addFacts(e selector.Explanation) {
+	i.BindWhen, i.SelectorFrom, i.Partition = newEvaluation(e.BindWhen), newEvaluation(e.SelectorFrom), newEvaluation(e.Partition)
+	for _, r := range e.Related {
+		i.Related = append(i.Related, Related{Name: r.Name, Resource: r.Kind.Resource, Object: r.Object, Found: r.Found})
+	}
+}
+
+func newEvaluation(e *selector.Evaluation) *Evaluation {
+	if e == nil {
+		return nil
+	}
+	evaluation := &Evaluation{Expression: e.Expression, Value: e.Value, Saw: newSaw(e.Saw)}
+	if e.Err != nil {
+		evaluation.Error = brief.Text(e.Err.Error(), v1alpha1.MaxMessageBytes)
+	}
+	return evaluation
+}
+
+func newDrop(d *selector.Drop) Drop {
+	return Drop{Reason: d.Reason, Message: d.Text, Expression: d.Expression, Saw: newSaw(d.Saw)}
+}
+
+func newSaw(saw []expression.Saw) (all []Saw) {
+	for _, s := range saw {
+		all = append(all, Saw(s))
+	}
+	return all
+}
+
+func newInvalidExpression(registration string, e selector.InvalidExpression) InvalidExpression {
+	return InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()}
 }
 
 func nameOf(c *selector.Class) Class {

@@ -33,6 +33,20 @@ func (r *registrations) namespace(ctx context.Context, name string) (content map
 	return merged(found, all), found != nil, nil
 }
 
+// relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
+func (r *registrations) relate(ctx context.Context, v *view) error {
+	var objects []*selector.Objects
+	for _, kind := range v.Kind.RelatedKinds() {
+		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+		if err != nil && !notServed(err) {
+			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
+		}
+		objects = append(objects, selector.NewObjects(kind, of.namespaced, nil))
+	}
+	v.View = v.WithRelated(objects)
+	return nil
+}
+
 // relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and
 // the classes: the Namespace of the claim, and the objects that it names.
 func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, facts *selector.Facts) readRelated {
@@ -98,13 +112,4 @@ func merged(content, over map[string]any) map[string]any {
 		all[name] = value
 	}
 	return all
-}
-
-// addRelated tells which objects the claim names.
-func (i *Item) addRelated(k *v1alpha1.ClaimKind, facts *selector.Facts) {
-	for _, related := range k.Spec.Related {
-		i.Related = append(i.Related, Related{
-			Name: related.Name, Resource: related.Resource, Object: facts.Names[related.Name],
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
@@ -90,7 +91,7 @@ func (i *Item) facts(out *bytes.Buffer) {
 		what string
 		*Evaluation
 	}{{"Bind when", i.BindWhen}, {"Selector", i.SelectorFrom}, {"Partition", i.Partition}} {
-		if e.Evaluation != nil {
+		if e.Evaluation != nil && i.Reason != selector.NotYet { // Then it is the message.
 			i.line(out, e.what, e.String())
 		}
 	}
@@ -99,6 +100,9 @@ func (i *Item) facts(out *bytes.Buffer) {
 // String is what people read of an evaluation.
 func (e *Evaluation) String() string {
 	text := fmt.Sprintf("%s = %s", oneLine(e.Expression), asJSON(e.Value))
+	if e.Error != "" {
+		text = fmt.Sprintf("%s fails: %s", oneLine(e.Expression), e.Error)
+	}
 	if len(e.Saw) > 0 {
 		text += "; saw " + sawText(e.Saw)
 	}
@@ -192,7 +196,7 @@ func (i *Item) others(out *bytes.Buffer) {
 
 func (i *Item) line(out *bytes.Buffer, what, text string) {
 	if text != "" {
-		fmt.Fprintf(out, "  %-9s%s\n", what+":", text)
+		fmt.Fprintf(out, "  %-8s %s\n", what+":", text)
 	}
 }
 
