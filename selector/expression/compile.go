@@ -33,7 +33,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{cel.EnableMacroCallTracking()} // For Rename.
 	for _, name := range variables {
-		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
+		options = append(options, cel.Variable(name, cel.DynType))
 	}
 	e, err := base.Extend(options...)
 	if err != nil {

@@ -251,6 +251,9 @@ func (e *Expression) evalError(in *Input, err error) error {
 	if name, ok := strings.CutPrefix(text, "no such attribute(s): "); ok {
 		text = name + " is not known"
 	}
+	if strings.HasPrefix(text, "invalid qualifier type: ") { // A type of Go follows.
+		text = "a key must be a text or a number"
+	}
 	return errors.New(brief.Text(text, v1alpha1.MaxShownBytes))
 }
 
