@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -372,5 +373,5 @@ func (s *scan) readAll(level, depth int) any {
 		s.value()
 		return unread{}
 	}
-	return readScalar(s.value(), v1alpha1.MaxSelectorBytes)
+	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }
