@@ -22,6 +22,12 @@ func (v *View) each(claim Claim, visit func(*Class)) {
 	q := newQuery(asked, &room)
 	if v.derivation != nil {
 		v.addEqualities(&q, claim.Facts)
+		visitEqual := visit
+		visit = func(c *Class) {
+			if v.equals(claim.Facts, c) {
+				visitEqual(c)
+			}
+		}
 	}
 	switch {
 	case v.index == nil:
@@ -168,6 +174,21 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 		q.terms = append(q.terms, t)
 	}
 	return q
+}
+
+// equals says whether a class meets the equality terms that the index answers, with or without
+// an index: a class that does not is not asked for, as if the selector said so.
+func (v *View) equals(facts *Facts, c *Class) bool {
+	for _, fits := range [...][]*fit{v.Kind.rules.fits, c.Kind.rules.fits} {
+		for _, f := range fits {
+			for _, e := range f.equal {
+				if value := facts.valueOf(e); value != nil && value.indexed && !value.equals(c) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // addEqualities adds the equality terms of the claim kind that the index can answer. Those of

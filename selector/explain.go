@@ -92,7 +92,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 		e.addDefaults(asked)
 	}
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return compare(a.Class, b.Class) })
-	e.setOdds()
+	v.Kind.Strategy.setOdds(e.Candidates, e.score())
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
 	})
@@ -130,9 +130,7 @@ func (e *Explanation) certain() bool {
 // setOdds derives the odds from how the strategy places a candidate. One with the
 // highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
 // u = 1/2 gives the share, a whole number.
-func (e *Explanation) setOdds() {
-	kind, candidates := e.Decision.View.Kind, e.Candidates
-	s := kind.Strategy
+func (s Strategy) setOdds(candidates []Candidate, score func(*Class) int64) {
 	if s.Depends != "" {
 		return
 	}
@@ -140,8 +138,8 @@ func (e *Explanation) setOdds() {
 	ranks := make([]int64, len(candidates))
 	for i := range candidates {
 		rank, key := s.place(0.5, candidates[i].Class.Weight)
-		if kind.rules.score != nil {
-			rank, _ = e.Decision.Claim.Facts.rank(kind, candidates[i].Class)
+		if score != nil {
+			rank = score(candidates[i].Class)
 		}
 		if i == 0 || rank > highest {
 			total, highest = 0, rank

@@ -18,6 +18,18 @@ func (e *Explanation) candidate(c *Class) Candidate {
 	return candidate
 }
 
+// score is how candidates rank by an expression, nil if there is none.
+func (e *Explanation) score() func(*Class) int64 {
+	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
+	if kind.rules.score == nil {
+		return nil
+	}
+	return func(c *Class) int64 {
+		rank, _ := facts.rank(kind, c)
+		return rank
+	}
+}
+
 // addExpression adds the term of the fit that drops a class, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
 	if facts == nil {

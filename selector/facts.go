@@ -238,6 +238,20 @@ func (f *Facts) valueOf(e *equality) *claimValue {
 	return nil
 }
 
+// equals says whether a class has the value, which the index may have.
+func (v *claimValue) equals(c *Class) bool {
+	has, ok := c.Fields.Lookup(v.of.path)
+	if !ok {
+		return false
+	}
+	if text, isText := has.(string); isText {
+		want, isText := v.value.(string)
+		return isText && text == want
+	}
+	text, indexed := derivedValue(has)
+	return indexed && text == v.text
+}
+
 func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
 
 // meets says whether a class meets an equality.
@@ -246,15 +260,8 @@ func (f *Facts) meets(e *equality, c *Class) (bool, error) {
 	if v.err != nil {
 		return false, v.err
 	}
-	has, ok := c.Fields.Lookup(e.path)
-	if ok && v.indexed {
-		if text, isText := has.(string); isText {
-			want, ok := v.value.(string)
-			return ok && text == want, nil
-		}
-		if value, indexed := derivedValue(has); indexed {
-			return value == v.text, nil
-		}
+	if v.indexed && v.equals(c) {
+		return true, nil
 	}
 	return f.bool(e.term) // It also has the text of an error.
 }

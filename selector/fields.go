@@ -13,7 +13,7 @@ type readPlan struct {
 	// as is the form in which the value itself is read.
 	as form
 	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
-	// value that is read whole.
+	// value that is read whole; 0 is maxSelectorDepth.
 	maxBytes int64
 	depth    int
 
@@ -54,7 +54,6 @@ var (
 func (r *readPlan) add(p path, as form, maxBytes int64) {
 	if len(p) == 0 {
 		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
-		r.depth = max(r.depth, maxSelectorDepth)
 		return
 	}
 	if r.fields == nil {

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -301,7 +302,7 @@ func (d *fieldReader) readPostponed() {
 		v := &d.whole[i]
 		if _, ok := v.parent[v.plan.name].(postponed); ok {
 			whole := scan{json: v.raw}
-			v.parent[v.plan.name] = whole.readAll(1, v.plan.depth)
+			v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
 		}
 	}
 }
