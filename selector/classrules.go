@@ -55,7 +55,8 @@ func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 }
 
 // content of a class as expressions see it: with its kind, and with the metadata that is read
-// of every class, however it was read.
+// of every class, however it was read. Labels and annotations are always there: of a class
+// that has none which expressions look at, nobody knows whether it has others.
 func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[string]any {
 	seen := make(map[string]any, len(content)+3)
 	maps.Copy(seen, content)
@@ -69,8 +70,8 @@ func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[stri
 		metadata["namespace"] = meta.GetNamespace()
 	}
 	for _, name := range []string{"labels", "annotations"} {
-		if m, isMap := all[name].(map[string]any); all[name] != nil && (!isMap || len(m) > 0) {
-			metadata[name] = all[name]
+		if metadata[name] = all[name]; all[name] == nil {
+			metadata[name] = map[string]any{}
 		}
 	}
 	seen["metadata"] = metadata

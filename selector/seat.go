@@ -29,6 +29,9 @@ type Seat struct {
 func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = k.Name
 	if by, _, why := k.serves(c); by != nil {
+		if why != nil {
+			why = fmt.Errorf("the expression %s fails for %q: %w", by.field, c, why)
+		}
 		return seat, false, why
 	}
 	if seat.Partition, err = k.partitionFor(c); err != nil {
