@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -388,5 +389,5 @@ func (s *scan) readAll(level, depth int) any {
 		s.value()
 		return unread{}
 	}
-	return readScalar(s.value(), v1alpha1.MaxSelectorBytes)
+	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }
