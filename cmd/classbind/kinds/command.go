@@ -20,8 +20,9 @@ read the classes. It is a folder of deploy/kinds, whose README says what is boun
 what is not, and why. No cluster is asked.
 
 With --examples, the example of each preset is printed instead: classes, objects that
-claims name, and claims that get the classes. Apply it when the preset is ready, and where nobody is harmed: its
-classes name drivers and controllers that do not exist, and some are defaults.`
+claims name, and claims that get the classes. Apply it when the preset is ready, and
+where nobody is harmed: its classes name drivers and controllers that do not exist, and
+some are defaults.`
 
 	usage = `  # What is there?
   classbind kinds
