@@ -20,6 +20,15 @@ func (v *View) each(claim Claim, visit func(*Class)) {
 	}
 	var room queryRoom
 	q := newQuery(asked, &room)
+	if v.derivation != nil {
+		v.addEqualities(&q, claim.Facts)
+		visitEqual := visit
+		visit = func(c *Class) {
+			if v.equals(claim.Facts, c) {
+				visitEqual(c)
+			}
+		}
+	}
 	switch {
 	case v.index == nil:
 		q.resolve()
@@ -71,6 +80,9 @@ type term struct {
 	from, to int
 	asks     relation
 	number   int64 // of greater and less
+	// derived says that the key is none of a label: see derivation. Filters look at such
+	// terms again.
+	derived bool
 
 	// handle of the key, as the labels of classes have it.
 	handle unique.Handle[string]
@@ -164,6 +176,46 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 	return q
 }
 
+// equals says whether a class meets the equality terms that the index answers, with or without
+// an index: a class that does not is not asked for, as if the selector said so.
+func (v *View) equals(facts *Facts, c *Class) bool {
+	for _, fits := range [...][]*fit{v.Kind.rules.fits, c.Kind.rules.fits} {
+		for _, f := range fits {
+			for _, e := range f.equal {
+				if value := facts.valueOf(e); value != nil && value.indexed && !value.equals(c) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// addEqualities adds the equality terms of the claim kind that the index can answer. Those of
+// a class kind select only where no other kind serves the claim kind.
+func (v *View) addEqualities(q *query, facts *Facts) {
+	if v.index == nil {
+		return
+	}
+	add := func(fits []*fit) {
+		for _, f := range fits {
+			for _, e := range f.equal {
+				value := facts.valueOf(e)
+				if value == nil || value.err != nil || !value.indexed {
+					continue
+				}
+				from := len(q.values)
+				q.values = append(q.values, value.hashed())
+				q.terms = append(q.terms, term{key: hash(string(e.key)), from: from, to: from + 1, asks: in, derived: true})
+			}
+		}
+	}
+	add(v.Kind.rules.fits)
+	if len(v.known) == 1 {
+		add(v.known[0].Kind.rules.fits)
+	}
+}
+
 // resolve the terms if there is no index to tell which labels there are.
 func (q *query) resolve() {
 	for i := range q.terms {
@@ -202,6 +254,7 @@ func (q *query) resolveTerm(t *term, of *keyClasses) int {
 
 // sort the resolved terms in the order of labels.
 func (q *query) sort() {
+	q.terms = slices.DeleteFunc(q.terms, func(t term) bool { return t.derived })
 	for i := range q.terms {
 		if t := &q.terms[i]; t.to-t.from > maxCompared {
 			t.set = make(map[unique.Handle[label]]struct{}, t.to-t.from)

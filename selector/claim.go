@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // ClaimKind is a registered kind of claim, compiled once.
@@ -62,10 +63,21 @@ type ClaimKind struct {
 	allowsUnbind bool
 	// referencePlan reads the whole reference.
 	referencePlan *readPlan
+
+	rules *claimRules
+	// linked is what the fits of its class kinds look at in a claim, and linkedFits their names.
+	linked     []expression.Path
+	linkedFits []string
+	// looksAt is all that expressions look at in a claim.
+	looksAt *expression.Fields
+	// hasFacts says that there are expressions that need more than a class.
+	hasFacts bool
+	// decides says that bindWhen decides on claims that have a reference.
+	decides bool
 }
 
-// NewClaimKind compiles a ClaimKind.
-func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
+// NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
+func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ClaimKind {
 	strategy := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	c := &ClaimKind{
 		Name:       k.Name,
@@ -103,6 +115,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 		c.pointers = append(c.pointers, last[:len(c.required)].pointer())
 	}
 	c.compileFilters()
+	c.compileRules(k, classKinds)
 	c.plan = c.newReadPlan()
 	c.allowsUnbind = k.Spec.OnUnbind == v1alpha1.AllowUnbind
 	whole := &readPlan{}
@@ -110,6 +123,25 @@ func NewClaimKind(k *v1alpha1.ClaimKind) *ClaimKind {
 	c.referencePlan = whole.compiled(0)
 	return c
 }
+
+// compileRules compiles the expressions, and what those of class kinds need of claims.
+func (k *ClaimKind) compileRules(of *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) {
+	k.rules = newClaimRules(of)
+	k.fault = cmp.Or(k.fault, k.rules.faultOf("claim kind", k.Name))
+	k.hasFacts = !k.rules.isEmpty()
+	k.compileFits(classKinds)
+	k.looksAt = expression.NewFields(append(slices.Clone(k.rules.looks.claim), k.linked...)...)
+	k.decides = k.rules.decidesOnReference(k.classRef)
+}
+
+// Same says whether claims of both kinds are read and bound in the same way.
+func (k *ClaimKind) Same(o *ClaimKind) bool {
+	return k.Revision == o.Revision && slices.Equal(k.linkedFits, o.linkedFits) &&
+		k.looksAt.Covers(o.looksAt.Paths()...) && o.looksAt.Covers(k.looksAt.Paths()...)
+}
+
+// UsesRequest says that expressions see who asks.
+func (k *ClaimKind) UsesRequest() bool { return k.rules.usesRequest }
 
 // Reads says whether these are the claims that the kind reads.
 func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {

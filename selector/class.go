@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 const (
@@ -42,10 +43,17 @@ type ClassKind struct {
 
 	isDefault, weight source
 	plan              *readPlan // of the fields that lead to these
+
+	rules *classRules
+	// fields are held of each class, and reads are all that is read of one for expressions.
+	fields, reads *expression.Fields
+	// Fault of the registration, nil if there is none.
+	Fault *Fault
 }
 
 // NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
-func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool) *ClassKind {
+// The ClaimKinds are those that it names: their expressions look at its classes.
+func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool, claimKinds ...*v1alpha1.ClaimKind) *ClassKind {
 	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),
@@ -57,14 +65,29 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
+	c.rules = newClassRules(k)
+	c.Fault = c.rules.faultOf("class kind", k.Name)
+	held := fitLooks(c.rules.fits)
+	for _, claimKind := range claimKinds {
+		held = append(held, newClaimRules(claimKind).looks.class...)
+	}
+	c.fields = expression.NewFields(held...)
+	c.reads = expression.NewFields(append(held, c.rules.looks.class...)...)
 	c.plan = c.newReadPlan()
 	return c
 }
 
 // Same says whether classes of both kinds are read and offered in the same way.
 func (k *ClassKind) Same(o *ClassKind) bool {
-	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced
+	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
+		k.holds(o.fields.Paths()) && o.holds(k.fields.Paths())
 }
+
+// holds says whether these fields are held of each class.
+func (k *ClassKind) holds(paths []expression.Path) bool { return k.fields.Covers(paths...) }
+
+// DefaultExpression says which classes are default, nil if a mark does.
+func (k *ClassKind) DefaultExpression() *expression.Expression { return k.rules.isDefault }
 
 // Resource of the kind's classes.
 func (k *ClassKind) Resource() schema.GroupVersionResource {
@@ -73,7 +96,10 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 }
 
 // MetadataOnly says that nothing but metadata is read from the kind's classes.
-func (k *ClassKind) MetadataOnly() bool { return k.isDefault.path == nil && k.weight.path == nil }
+func (k *ClassKind) MetadataOnly() bool {
+	return k.isDefault.path == nil && k.weight.path == nil &&
+		!slices.ContainsFunc(k.reads.Paths(), func(p expression.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" })
+}
 
 // Class is what choosing needs to know of a class. It is immutable.
 type Class struct {
@@ -105,6 +131,13 @@ type Class struct {
 	// counts as false.
 	MarkErr *field.Error
 
+	// Fields that expressions look at, nil if there are none.
+	Fields *expression.Object
+	// NotOffered says that offerWhen is not true of the class, and OfferErr why nobody can
+	// tell, empty if one can.
+	NotOffered bool
+	OfferErr   string
+
 	// groupless is the place by which a reference that names the Kind alone finds the class,
 	// and kindless that for one that names neither group nor Kind.
 	groupless, kindless uint64
@@ -130,17 +163,21 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 	if c.Cordoned, cordonErr = cordonedSource.mark(annotations, nil); cordonErr != nil {
 		c.MarkErr = cordonErr
 	}
-	weight := k.weight.value(annotations, content)
-	var err error
-	if c.Weight, err = parseWeight(weight); err != nil {
-		c.WeightErr = field.Invalid(k.weight.field(), badValue(weight), err.Error())
-	}
+	k.readWeight(c, k.weight.value(annotations, content))
+	c.evaluate(meta, content)
 	// The version is left out, so that a new preferred version moves no claim.
 	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.groupless = placeOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = placeOf("", "", c.Namespace, c.Name)
 	return c
+}
+
+func (k *ClassKind) readWeight(c *Class, weight any) {
+	var err error
+	if c.Weight, err = parseWeight(weight); err != nil {
+		c.WeightErr = field.Invalid(k.weight.field(), badValue(weight), err.Error())
+	}
 }
 
 // hashOf texts joined by slashes, for the draw. Authors can make up many names with the
@@ -160,7 +197,7 @@ func hashOf(texts ...string) uint64 {
 // equal says whether nothing differs from o, a class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
-		c.TooManyLabels == o.TooManyLabels && c.Weight == o.Weight && sameError(c.WeightErr, o.WeightErr) &&
+		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.OfferErr == o.OfferErr && c.Fields.Same(o.Fields) && c.Weight == o.Weight && sameError(c.WeightErr, o.WeightErr) &&
 		sameError(c.MarkErr, o.MarkErr) && slices.Equal(c.Labels, o.Labels)
 }
 
@@ -242,6 +279,8 @@ var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 type source struct {
 	annotation string
 	path       path
+	// isExpression says that it has neither: see ClassKind.evaluate.
+	isExpression bool
 }
 
 // cordonedSource is where a class is marked as cordoned.
@@ -249,13 +288,16 @@ var cordonedSource = source{annotation: v1alpha1.CordonedAnnotation}
 
 func newSource(s v1alpha1.Source) source {
 	if s.Path == "" {
-		return source{annotation: string(s.Annotation)}
+		return source{annotation: string(s.Annotation), isExpression: s.Expression != ""}
 	}
 	return source{path: newPath(s.Path)}
 }
 
 // value is nil if the class has none.
 func (s source) value(annotations map[string]string, content map[string]any) any {
+	if s.isExpression {
+		return nil
+	}
 	if s.path == nil {
 		if v, ok := annotations[s.annotation]; ok {
 			return v
@@ -279,6 +321,9 @@ func (s source) mark(annotations map[string]string, content map[string]any) (mar
 }
 
 func (s source) field() *field.Path {
+	if s.isExpression {
+		return field.NewPath("metadata", "name")
+	}
 	if s.path == nil {
 		return field.NewPath("metadata", "annotations").Key(s.annotation)
 	}

@@ -95,7 +95,7 @@ func TestClassesChange(t *testing.T) {
 			require.Equal(t, want.byNamespace, got.byNamespace, "We should know the classes of each namespace (%d)", i)
 		}
 		for name, v := range inventory.Snapshot() {
-			require.Equal(t, newIndex(v.Classes), v.index, "We should index what is there, and nothing else (%d)", i)
+			require.Equal(t, newIndex(v.Classes, nil), v.index, "We should index what is there, and nothing else (%d)", i)
 			for range 20 {
 				s := randomSelector(t, random)
 				require.Equal(t, names(matching(NewView(claimKinds[name], slices.Clone(v.Classes)), s)), names(matching(v, s)), "We should find what matches %q (%d)", s, i)

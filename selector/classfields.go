@@ -22,11 +22,17 @@ func (k *ClassKind) newReadPlan() *readPlan {
 	}
 	r.add(deletionTimestamp, asSet, 0)
 	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
+		if s.isExpression {
+			continue
+		}
 		p := s.path
 		if p == nil {
 			p = path{"metadata", "annotations", s.annotation}
 		}
 		r.add(p, asScalar, maxBytes)
+	}
+	for _, p := range k.reads.Paths() {
+		r.look(path(p))
 	}
 	return r.compiled(0)
 }

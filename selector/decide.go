@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Decider decides on claims. It alone knows the order of a decision:
 //
-//  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid
+//  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid; what
+//     expressions say of the claim alone ([Decider.resolve])
 //  2. the candidates that the claim asks for and is offered ([View.each])
 //  3. the filters, which drop candidates ([filters])
 //  4. the strategy, which puts the rest in order ([strategies])
@@ -29,6 +31,10 @@ type Decider struct {
 	// Live reads the classes that a claim asks for, when no known class is left: the
 	// class may be new. Nil reads none.
 	Live func(context.Context, *View, Claim) (*View, error)
+	// Related reads an object that a claim of this namespace names, when it is not known: it
+	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
+	// reads none.
+	Related func(ctx context.Context, claimNamespace string, kind *RelatedKind, namespace, name string) (*expression.Object, error)
 	// Deadline limits all that a decision asks of others. It is called only when there is
 	// something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
@@ -82,6 +88,16 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	}
 	asking := asking{ctx: ctx, limit: d.Deadline}
 	defer asking.end()
+	if in.Facts != nil {
+		if err = d.resolve(&asking, &decision, mode); err != nil || !decision.Drawn() { //nolint:contextcheck // It is in asking.
+			return decision, err
+		}
+		defer func() {
+			if in.Facts.err != nil {
+				err = in.Facts.err
+			}
+		}()
+	}
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.

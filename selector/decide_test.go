@@ -265,7 +265,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		"Strategy": {
 			reason: "We should not draw otherwise, nor panic in the first claim",
 			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "External" },
-			want:   `has the strategy "External", which this release of classbind does not know: set spec.strategy to one of HighestWeight, LeastClaims, Random, RoundRobin, WeightedRandom`,
+			want:   `has the strategy "External", which this release of classbind does not know: set spec.strategy to one of HighestScore, HighestWeight, LeastClaims, LowestScore, Random, RoundRobin, WeightedRandom`,
 		},
 		"Seed": {
 			reason: "We should not draw with another seed",

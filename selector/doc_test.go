@@ -18,7 +18,7 @@ func TestPackageIsTheEngineAlone(t *testing.T) {
 	for _, dep := range deps {
 		for _, other := range []string{
 			"k8s.io/client-go", "sigs.k8s.io/controller-runtime",
-			"k8s.io/api/admission", "k8s.io/api/admissionregistration", "k8s.io/apiserver",
+			"k8s.io/api/admission", "k8s.io/api/admissionregistration", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/server",
 		} {
 			assert.Falsef(t, strings.HasPrefix(dep+"/", other+"/"), "We should know nothing of %s, but import %s", other, dep)
 		}

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"container/heap"
+	"errors"
 	"math"
 	"time"
 
@@ -43,6 +44,12 @@ var filters = [...]filter{
 		}
 		return func(_ Claim, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
 	}},
+	{"NotOffered", "not offered by their kind", always(func(_ Claim, c *Class) (bool, error) {
+		if c.OfferErr != "" {
+			return true, errors.New(c.OfferErr)
+		}
+		return c.NotOffered, nil
+	})},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
 	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
 	{"WeightZero", "of weight 0", func(k *ClaimKind) drops {
@@ -64,7 +71,7 @@ type compiledFilter struct {
 }
 
 // maxFilters is how many filters a kind may have. There are no more in the table.
-const maxFilters = 16
+const maxFilters = 32
 
 var _ [maxFilters - len(filters)]struct{}
 
@@ -139,6 +146,12 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 		place:    func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
 		remember: func(k *ClaimKind) memory { return counts{k} },
 	},
+	v1alpha1.LowestScore: {
+		Weighted: true, place: func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
+	},
+	v1alpha1.HighestScore: {
+		Weighted: true, place: func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
+	},
 	v1alpha1.RoundRobin: {
 		Depends:  "which classes the replica that is asked gave last",
 		place:    func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
@@ -211,8 +224,11 @@ func (o *order) next(candidates int, refused *Class) candidate {
 func (o *order) place(c *Class) candidate {
 	kind := o.view.Kind
 	rank, key := kind.Strategy.place(uniform(o.seed, c.sum), c.Weight)
-	if kind.memory != nil {
+	switch {
+	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
+	case kind.rules.score != nil:
+		rank, _ = o.claim.Facts.rank(kind, c) // A class without one is dropped.
 	}
 	return candidate{c, rank, key}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Explanation is a decision with its reasons.
@@ -38,6 +39,8 @@ type Candidate struct {
 	Class *Class
 	// Odds are zero if the draw depends on more than is known here.
 	Odds Odds
+	// Score by which the class is ranked, nil for a strategy without one.
+	Score any
 }
 
 // Odds of a candidate are exactly Share in Total. An int64 holds the sum of 9 * 10^12
@@ -49,6 +52,9 @@ type Drop struct {
 	Class *Class
 	// Reason in a word, for programs, and as it reads after "is".
 	Reason, Text string
+	// Expression that says so, as far as it is not true, and what it saw; empty if none does.
+	Expression string
+	Saw        []expression.Saw
 }
 
 // NearMiss is a class that meets all requirements of a selector but one.
@@ -77,14 +83,16 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 		if drop := e.Decision.drops(c); drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
 		} else {
-			e.Candidates = append(e.Candidates, Candidate{Class: c})
+			e.Candidates = append(e.Candidates, e.candidate(c))
 		}
 	})
+	e.addUnequal(asked)
+	e.addUnserving()
 	if e.Decision.asks() == nil {
 		e.addDefaults(asked)
 	}
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return compare(a.Class, b.Class) })
-	v.Kind.Strategy.setOdds(e.Candidates)
+	v.Kind.Strategy.setOdds(e.Candidates, e.score())
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
 	})
@@ -103,6 +111,7 @@ func (d *Decision) drops(c *Class) *Drop {
 		if err != nil {
 			drop.Text += ": " + brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
 		}
+		drop.addExpression(d.View.Kind, d.Claim.Facts)
 		return drop
 	}
 	for _, r := range d.Refused {
@@ -121,7 +130,7 @@ func (e *Explanation) certain() bool {
 // setOdds derives the odds from how the strategy places a candidate. One with the
 // highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
 // u = 1/2 gives the share, a whole number.
-func (s Strategy) setOdds(candidates []Candidate) {
+func (s Strategy) setOdds(candidates []Candidate, score func(*Class) int64) {
 	if s.Depends != "" {
 		return
 	}
@@ -129,6 +138,9 @@ func (s Strategy) setOdds(candidates []Candidate) {
 	ranks := make([]int64, len(candidates))
 	for i := range candidates {
 		rank, key := s.place(0.5, candidates[i].Class.Weight)
+		if score != nil {
+			rank = score(candidates[i].Class)
+		}
 		if i == 0 || rank > highest {
 			total, highest = 0, rank
 		}

@@ -224,7 +224,7 @@ func TestExplainOdds(t *testing.T) {
 		s := strategies[v1alpha1.WeightedRandom]
 		for weight := int64(1); weight <= maxWeight; weight++ {
 			one := []Candidate{{Class: &Class{Weight: weight}}}
-			s.setOdds(one)
+			s.setOdds(one, nil)
 			require.Equal(t, Odds{weight, weight}, one[0].Odds, "We should read every weight from the draw as it is")
 		}
 	})

@@ -1,5 +1,20 @@
 package selector
 
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// NotYet is the reason to leave a claim alone that is not to be bound now.
+const NotYet = "NotYet"
+
 // Facts are what the expressions of a ClaimKind see of one claim, and what they say of it.
 // One goroutine uses them, for one decision.
 type Facts struct {
@@ -7,4 +22,362 @@ type Facts struct {
 	Claim map[string]any
 	// Request is what expressions see of who asks, nil if that is not known.
 	Request map[string]any
+	// Names of the related objects, by the name of the relation, with their namespace. Those
+	// that are absent have a name and no object.
+	Names map[string]string
+	// Partition of the claim, if it gets a default class.
+	Partition string
+	// SelectorText is the selector that an expression gives the claim.
+	SelectorText string
+
+	input  expression.Input
+	budget expression.Budget
+	values []claimValue
+	terms  []claimTerm
+	// err ends the decision: the budget is exhausted.
+	err error
+	// ranked is the class whose score is lastRank.
+	ranked   *Class
+	lastRank int64
+	lastErr  error
+	score    any
+}
+
+// claimValue is the claim's side of an equality.
+type claimValue struct {
+	of    *equality
+	value any
+	text  text
+	// indexed says that the index has such values.
+	indexed bool
+	err     error
+}
+
+// claimTerm is a term of a fit that does not look at the class, and is not true.
+type claimTerm struct {
+	of   *fit
+	term *expression.Expression
+	err  error
+}
+
+// newFacts of a claim that was read.
+func newFacts(object map[string]any) *Facts {
+	return &Facts{Claim: object, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
+}
+
+// begin anew: the same claim may be decided on several times.
+func (f *Facts) begin() {
+	*f = Facts{Claim: f.Claim, Request: f.Request, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
+	f.input = expression.Input{Claim: f.Claim}
+	if f.Request != nil {
+		f.input.Request = f.Request
+	}
+}
+
+func (f *Facts) bool(e *expression.Expression) (bool, error) {
+	ok, err := e.Bool(&f.input, &f.budget)
+	return ok, f.checked(err)
+}
+
+// checked notes an error that ends the decision.
+func (f *Facts) checked(err error) error {
+	if errors.Is(err, expression.ErrBudget) {
+		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim: simplify them, "+
+			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, err)
+	}
+	return err
+}
+
+// resolver evaluates what does not look at a class.
+type resolver struct {
+	*Decider
+	asking   *asking
+	decision *Decision
+	mode     Mode
+	facts    *Facts
+}
+
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left
+// alone or invalid.
+func (d *Decider) resolve(asking *asking, decision *Decision, mode Mode) error {
+	in := &decision.Claim
+	r := resolver{d, asking, decision, mode, in.Facts}
+	k, f := decision.View.Kind, in.Facts
+	f.begin()
+	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
+		return err
+	}
+	if k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen) {
+		ok, err := f.bool(k.rules.bindWhen)
+		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
+			return f.err
+		}
+		if !ok {
+			in.LeftAlone = NotYet
+			return nil
+		}
+	}
+	if in.Selector == nil && k.rules.selectorFrom != nil {
+		r.resolveSelector()
+	}
+	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+		in.LeftAlone = NoSelector
+	}
+	if len(in.Problems) > 0 || in.LeftAlone != "" || f.err != nil {
+		return f.err
+	}
+	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
+		var err error
+		f.Partition, err = k.rules.partitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.partition.claim", k.rules.partitionOf, f.checked(err)) {
+			return f.err
+		}
+	}
+	for _, fit := range k.rules.fits {
+		r.resolveFit(fit, true)
+	}
+	for _, s := range decision.View.known {
+		for _, fit := range s.Kind.rules.fits {
+			r.resolveFit(fit, false)
+		}
+	}
+	return f.err
+}
+
+// fails makes the claim invalid if an expression failed, and says whether it did.
+func (r *resolver) fails(name string, e *expression.Expression, err error) bool {
+	if err == nil {
+		return false
+	}
+	if r.facts.err == nil {
+		in := &r.decision.Claim
+		in.Problems = append(in.Problems, failure(r.decision.View.Kind, name, e, err))
+	}
+	return true
+}
+
+// failure of an expression that does not look at a class.
+func failure(k *ClaimKind, name string, e *expression.Expression, err error) *field.Error {
+	at := field.NewPath("metadata")
+	if looks := e.Looks(expression.Claim); len(looks) > 0 {
+		at = path(looks[0]).field()
+	}
+	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
+		name, k.Name, brief.Text(err.Error(), v1alpha1.MaxMessageBytes)))
+}
+
+func (r *resolver) resolveSelector() {
+	k, f, in := r.decision.View.Kind, r.facts, &r.decision.Claim
+	const name = "spec.classSelector.expression"
+	value, err := k.rules.selectorFrom.Value(&f.input, &f.budget)
+	if r.fails(name, k.rules.selectorFrom, f.checked(err)) {
+		return
+	}
+	at := field.NewPath("spec", "classSelector", "expression")
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return
+		}
+		in.Selector, in.Problems = parseSelectorText(v, at)
+	case map[string]any:
+		if len(v) == 0 {
+			return
+		}
+		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
+	default:
+		r.fails(name, k.rules.selectorFrom, fmt.Errorf("it is neither a text nor a map of labels"))
+	}
+	if in.Selector != nil {
+		f.SelectorText = in.Selector.String()
+	}
+}
+
+// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
+// an error makes the claim invalid, and otherwise it drops the classes of the kind.
+func (r *resolver) resolveFit(of *fit, own bool) {
+	f := r.facts
+	for _, term := range of.ofClaim {
+		ok, err := f.bool(term)
+		if own && r.fails(of.field, term, err) {
+			return
+		}
+		if !ok || err != nil {
+			f.terms = append(f.terms, claimTerm{of, term, err})
+			break
+		}
+	}
+	for _, e := range of.equal {
+		v := claimValue{of: e}
+		v.value, v.err = e.value.Value(&f.input, &f.budget)
+		_ = f.checked(v.err)
+		if v.err == nil {
+			v.text, v.indexed = derivedValue(v.value)
+		}
+		f.values = append(f.values, v)
+	}
+}
+
+// claimTerm of a fit that is not true, nil if all are.
+func (f *Facts) claimTerm(of *fit) *claimTerm {
+	for i := range f.terms {
+		if f.terms[i].of == of {
+			return &f.terms[i]
+		}
+	}
+	return nil
+}
+
+// valueOf the claim's side of an equality, nil if it is not known.
+func (f *Facts) valueOf(e *equality) *claimValue {
+	for i := range f.values {
+		if f.values[i].of == e {
+			return &f.values[i]
+		}
+	}
+	return nil
+}
+
+// equals says whether a class has the value, which the index may have.
+func (v *claimValue) equals(c *Class) bool {
+	has, ok := c.Fields.Lookup(v.of.path)
+	if !ok {
+		return false
+	}
+	if text, isText := has.(string); isText {
+		want, isText := v.value.(string)
+		return isText && text == want
+	}
+	text, indexed := derivedValue(has)
+	return indexed && text == v.text
+}
+
+func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
+
+// meets says whether a class meets an equality.
+func (f *Facts) meets(e *equality, c *Class) (bool, error) {
+	v := f.valueOf(e)
+	if v.err != nil {
+		return false, v.err
+	}
+	if v.indexed && v.equals(c) {
+		return true, nil
+	}
+	return f.bool(e.term) // It also has the text of an error.
+}
+
+// rank of a class by its score.
+func (f *Facts) rank(k *ClaimKind, c *Class) (int64, error) {
+	if f.ranked != c {
+		f.ranked = c
+		f.input.Class = c.Fields
+		f.score, f.lastErr = k.rules.score.Number(&f.input, &f.budget)
+		_ = f.checked(f.lastErr)
+		f.lastRank = rankOf(f.score)
+		if k.Strategy.Name == v1alpha1.LowestScore {
+			f.lastRank = -f.lastRank
+		}
+	}
+	return f.lastRank, f.lastErr
+}
+
+// rankOf a score is a number with the same order.
+func rankOf(score any) int64 {
+	var x float64
+	switch v := score.(type) {
+	case int64:
+		x = float64(v)
+	case float64:
+		x = v
+	}
+	if x == 0 { // There are two zeros.
+		return 0
+	}
+	bits := int64(math.Float64bits(math.Abs(x))) //nolint:gosec // The sign bit is 0.
+	if x < 0 {
+		return -bits
+	}
+	return bits
+}
+
+// resolveRelated finds the Namespace of the claim and the objects that it names.
+func (r *resolver) resolveRelated() error {
+	k, f, in := r.decision.View.Kind, r.facts, &r.decision.Claim
+	if k.rules.namespaces != nil && in.Namespace != "" {
+		o, err := r.object(k.rules.namespaces, "", in.Namespace)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			f.input.Namespace = o
+		}
+	}
+	if len(k.rules.related) == 0 {
+		return nil
+	}
+	related := make(map[string]any, len(k.rules.related))
+	f.input.Related, f.Names = related, make(map[string]string, len(k.rules.related))
+	for i := range k.rules.related {
+		rule := &k.rules.related[i]
+		namespace, name := "", r.text(rule.nameField, rule.objectName)
+		if name == "" {
+			continue
+		}
+		objects := r.decision.View.Related(rule.kind.Resource, rule.kind.Version)
+		switch {
+		case rule.objectNamespace != nil:
+			namespace = r.text(rule.namespaceField, rule.objectNamespace)
+		case objects == nil || objects.Namespaced:
+			namespace = in.Namespace
+		}
+		if len(in.Problems) > 0 || f.err != nil {
+			return f.err
+		}
+		f.Names[rule.name] = name
+		if namespace != "" {
+			f.Names[rule.name] = namespace + "/" + name
+		}
+		o, err := r.object(rule.kind, namespace, name)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			related[rule.name] = o
+		}
+	}
+	return nil
+}
+
+// text evaluates the name or namespace of a related object: empty if an object that it
+// looks at is absent.
+func (r *resolver) text(name string, e *expression.Expression) string {
+	text, err := e.Text(&r.facts.input, &r.facts.budget)
+	if err == nil {
+		return text
+	}
+	for _, p := range e.Looks(expression.Related) {
+		if r.facts.input.Related[p[0]] == nil {
+			return ""
+		}
+	}
+	r.fails(name, e, r.facts.checked(err))
+	return ""
+}
+
+// object of a related kind, read live if it is not known; nil if there is none.
+func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expression.Object, error) {
+	objects := r.decision.View.Related(kind.Resource, kind.Version)
+	if objects != nil {
+		if o := objects.Find(namespace, name); o != nil {
+			return o, nil
+		}
+	}
+	if r.Related == nil || !r.mode.reads() && r.mode != Explain {
+		return nil, nil
+	}
+	o, err := r.Related(r.asking.context(), r.decision.Claim.Namespace, kind, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
+	}
+	return o, nil
 }

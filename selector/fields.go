@@ -12,8 +12,10 @@ type readPlan struct {
 	fields map[string]*readPlan
 	// as is the form in which the value itself is read.
 	as form
-	// maxBytes of its JSON; a longer value stays unread.
+	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
+	// value that is read whole; 0 is maxSelectorDepth.
 	maxBytes int64
+	depth    int
 
 	// name of the value in its parent, and index of the plan among all.
 	name  string
@@ -91,5 +93,17 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 	for _, f := range k.form.fields {
 		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
+	for _, p := range k.looksAt.Paths() {
+		r.look(path(p))
+	}
 	return r.compiled(0)
+}
+
+// look adds a field that expressions look at.
+func (r *readPlan) look(p path) {
+	r.add(p, asWhole, v1alpha1.MaxExpressionValueBytes)
+	for _, name := range p {
+		r = r.fields[name]
+	}
+	r.depth = maxExpressionDepth
 }

@@ -10,6 +10,7 @@ type index struct {
 	// classes counts all classes, with labels or without.
 	classes int
 	byKey   dict[text, keyClasses]
+	derived *derivation
 }
 
 // keyClasses are the classes that have one label key.
@@ -30,15 +31,13 @@ type text string
 
 func (t text) hash() uint64 { return maphash.String(placeSeed, string(t)) }
 
-func newIndex(kinds []*Classes) *index {
+func newIndex(kinds []*Classes, derived *derivation) *index {
 	byLabel := map[unique.Handle[label]][]*Class{}
 	all := 0
 	for _, classes := range kinds {
 		all += classes.Len()
 		classes.byName.each(func(_ className, c *Class) {
-			for _, l := range c.Labels {
-				byLabel[l.label] = append(byLabel[l.label], c)
-			}
+			derived.each(c, func(l keyed) { byLabel[l.label] = append(byLabel[l.label], c) })
 		})
 	}
 	byValue := map[unique.Handle[string]][]entry[text, valueClasses]{}
@@ -55,7 +54,7 @@ func newIndex(kinds []*Classes) *index {
 		of.byValue = newDict(values)
 		byKey = append(byKey, entry[text, keyClasses]{of, text(key.Value())})
 	}
-	return &index{all, newDict(byKey)}
+	return &index{all, newDict(byKey), derived}
 }
 
 // changed returns the index after the classes of one kind changed.
@@ -64,14 +63,10 @@ func (x *index) changed(from, to *Classes) *index {
 	next.classes += to.Len() - from.Len()
 	diff(from.byName.root, to.byName.root,
 		func(c *Class) {
-			for _, l := range c.Labels {
-				next.updateLabel(l, -1, func(s classSet) classSet { return s.without(c) })
-			}
+			x.derived.each(c, func(l keyed) { next.updateLabel(l, -1, func(s classSet) classSet { return s.without(c) }) })
 		},
 		func(c *Class) {
-			for _, l := range c.Labels {
-				next.updateLabel(l, 1, func(s classSet) classSet { return s.with(c, struct{}{}) })
-			}
+			x.derived.each(c, func(l keyed) { next.updateLabel(l, 1, func(s classSet) classSet { return s.with(c, struct{}{}) }) })
 		})
 	return &next
 }
@@ -129,6 +124,13 @@ func (x *index) each(q *query, limit int, visit func(*Class)) bool {
 		has.classes.each(matching)
 	}
 	return true
+}
+
+// eachOf visits the classes with this value of a key.
+func (x *index) eachOf(key, value text, visit func(*Class)) {
+	withKey, _ := x.byKey.get(key.hash(), key)
+	has, _ := withKey.byValue.get(value.hash(), value)
+	has.classes.each(func(c *Class, _ struct{}) { visit(c) })
 }
 
 // mostSelective finds the term that the fewest classes can meet, negative if all terms

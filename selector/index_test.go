@@ -18,7 +18,7 @@ import (
 // newView makes a view with an index, as an inventory does.
 func newView(kind *ClaimKind, classes []*Classes) *View {
 	v := NewView(kind, classes)
-	v.index = newIndex(v.Classes)
+	v.index = newIndex(v.Classes, v.derivation)
 	return v
 }
 

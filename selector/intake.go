@@ -2,6 +2,7 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -97,6 +98,9 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 		value, err := p.lookup(object)
 		if i == 0 {
 			value, err = k.reference(value, err)
+			if k.decides && err == nil { // See bindsNow.
+				value = nil
+			}
 		}
 		if value != nil {
 			in.LeftAlone, in.SettledBy, in.Problems = Settled, p.String(), nil
@@ -113,6 +117,9 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 	if len(in.Problems) > 0 {
 		return in
 	}
+	if k.hasFacts && !k.readFacts(object, &in) {
+		return in
+	}
 	in.GenerateName, _ = metadata["generateName"].(string)
 	if in.Given, in.Problems = k.given(object); len(in.Problems) > 0 {
 		return in
@@ -120,6 +127,38 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 	in.Selector, in.Problems = k.classSelector(object)
 	in.Parents = k.parents(object)
 	return in
+}
+
+// readFacts reads what expressions look at, and evaluates bindWhen if it looks at nothing
+// else. It is false if that says all there is to say.
+func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
+	for _, p := range k.looksAt.Paths() {
+		at := path(p)
+		switch value, _ := at.lookup(object); v := value.(type) {
+		case unread, longText:
+			in.Problems = append(in.Problems, &field.Error{
+				Type: field.ErrorTypeTooLong, Field: at.field().String(),
+				Detail: fmt.Sprintf("must not be longer than %d bytes, because an expression of claim kind %q looks at it",
+					v1alpha1.MaxExpressionValueBytes, k.Name),
+			})
+			_ = v
+			return false
+		}
+	}
+	in.Facts = newFacts(object)
+	bindWhen := k.rules.bindWhen
+	if bindWhen == nil || !readsClaimAlone(bindWhen) {
+		return true
+	}
+	in.Facts.begin()
+	ok, err := in.Facts.bool(bindWhen)
+	switch {
+	case err != nil:
+		in.Problems = append(in.Problems, failure(k, "spec.bindWhen", bindWhen, err))
+	case !ok:
+		in.LeftAlone = NotYet
+	}
+	return ok && err == nil
 }
 
 // without says why a claim is left alone for what it does not have; empty, it is not. A
@@ -130,7 +169,7 @@ func (k *ClaimKind) without(object map[string]any) (why string) {
 			return ParentAbsent
 		}
 	}
-	if k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+	if k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone && k.rules.selectorFrom == nil {
 		value, _ := k.selector.lookup(object)
 		text, _ := k.annotation.lookup(object)
 		if value == nil && text == nil {
@@ -168,12 +207,18 @@ type fieldReader struct {
 
 	// objects made so far, by the index of their plan.
 	objects []map[string]any
-	// whole is the last value to read whole; it has this name in this parent.
-	whole  []byte
-	parent map[string]any
-	name   string
+	// whole has the last value to read whole of each such plan; there is room for a selector.
+	whole []wholeValue
+	room  [1]wholeValue
 	// unescaped is a buffer for a name.
 	unescaped []byte
+}
+
+// wholeValue is a value to read whole. It has this name in this parent.
+type wholeValue struct {
+	plan   *readPlan
+	parent map[string]any
+	raw    []byte
 }
 
 // postponed stands for a value that is yet to be read whole.
@@ -236,15 +281,28 @@ func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
 	if int64(len(whole)) > r.maxBytes {
 		return unread{int64(len(whole))}
 	}
-	d.whole, d.parent, d.name = whole, parent, r.name
+	value := wholeValue{r, parent, whole}
+	for i := range d.whole {
+		if d.whole[i].plan == r {
+			d.whole[i] = value
+			return postponed{}
+		}
+	}
+	if d.whole == nil {
+		d.whole = d.room[:0]
+	}
+	d.whole = append(d.whole, value)
 	return postponed{}
 }
 
-// readPostponed reads the last postponed value, unless another has replaced it.
+// readPostponed reads the last postponed values, unless others have replaced them.
 func (d *fieldReader) readPostponed() {
-	if _, ok := d.parent[d.name].(postponed); ok {
-		whole := scan{json: d.whole}
-		d.parent[d.name] = whole.readAll(1)
+	for i := range d.whole {
+		v := &d.whole[i]
+		if _, ok := v.parent[v.plan.name].(postponed); ok {
+			whole := scan{json: v.raw}
+			v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
+		}
 	}
 }
 
@@ -288,23 +346,27 @@ func readNumber(text string) any {
 }
 
 // maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
-// an object below is wrong, and need not be read to say so.
-const maxSelectorDepth = 4
+// an object below is wrong, and need not be read to say so. maxExpressionDepth is that of a
+// field that expressions look at.
+const (
+	maxSelectorDepth   = 4
+	maxExpressionDepth = 32
+)
 
-// readAll reads a whole value, which is at this level.
-func (s *scan) readAll(level int) any {
+// readAll reads a whole value, which is at this level, down to a depth.
+func (s *scan) readAll(level, depth int) any {
 	switch kind := s.next(); {
-	case kind == '{' && level < maxSelectorDepth:
+	case kind == '{' && level < depth:
 		object := map[string]any{}
 		for more := s.begin(); more; more = s.more() {
 			name, _ := s.fieldName()
-			object[unquoted(name)] = s.readAll(level + 1)
+			object[unquoted(name)] = s.readAll(level+1, depth)
 		}
 		return object
-	case kind == '[' && level <= maxSelectorDepth:
+	case kind == '[' && level <= depth:
 		array := []any{}
 		for more := s.begin(); more; more = s.more() {
-			array = append(array, s.readAll(level+1))
+			array = append(array, s.readAll(level+1, depth))
 		}
 		return array
 	case kind == '{', kind == '[':

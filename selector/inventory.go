@@ -25,6 +25,7 @@ type Inventory struct {
 	claimKinds map[string]*ClaimKind
 	classes    map[string]*Classes
 	missing    map[string]missing // by class kind; none of them is among classes
+	related    map[RelatedKey]knownRelated
 }
 
 // missing is a class kind whose classes were offered before and are not known now.
@@ -35,7 +36,10 @@ type missing struct {
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{}}
+	return &Inventory{
+		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{},
+		related: map[RelatedKey]knownRelated{},
+	}
 }
 
 // Snapshot is nil until the inventory is opened: until then, some classes may not be
@@ -147,18 +151,18 @@ func (i *Inventory) change(from, to *Classes) {
 		if old == nil {
 			continue
 		}
-		place := slices.Index(old.Classes, from)
+		place := slices.Index(old.known, from)
 		if place < 0 { // They are left out.
 			continue
 		}
-		v := &View{Kind: old.Kind, Fault: old.Fault, Missing: old.Missing, Older: old.Older, LeftOut: old.LeftOut}
+		next := *old
+		v := &next
 		if twin := changed[old.index]; twin != nil {
-			v.Classes, v.index = twin.Classes, twin.index
+			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
 		} else {
-			v.Classes = slices.Clone(old.Classes)
-			v.Classes[place] = to
+			v.replace(place, from, to)
 			if old.index != nil {
-				v.index = old.index.changed(from, to)
+				v.index = old.index.changed(old.Classes[place], v.Classes[place])
 				changed[old.index] = v
 			}
 		}
@@ -185,10 +189,12 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v := NewView(kind, classes)
 		v.Missing = i.missingFault(name)
-		v.Fault = cmp.Or(v.Fault, v.Missing)
+		v.needs = kind.RelatedKinds()
+		v.RelatedMissing = i.relatedFault(v)
+		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		i.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
-			v.index = i.indexOf(v.Classes)
+			v.index = i.indexOf(v)
 		}
 		i.views[name] = v
 	}
@@ -209,14 +215,14 @@ func (i *Inventory) missingFault(claimKind string) *Fault {
 	return nil
 }
 
-// indexOf classes, shared with another view that has the same classes.
-func (i *Inventory) indexOf(classes []*Classes) *index {
+// indexOf the classes of a view, shared with another view that has the same.
+func (i *Inventory) indexOf(of *View) *index {
 	for _, v := range i.views {
-		if v.index != nil && slices.Equal(v.Classes, classes) {
+		if v.index != nil && of.derivation == nil && v.derivation == nil && slices.Equal(v.Classes, of.Classes) {
 			return v.index
 		}
 	}
-	return newIndex(classes)
+	return newIndex(of.Classes, of.derivation)
 }
 
 func (i *Inventory) publish() {

@@ -36,7 +36,7 @@ func TestSeatOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.ClassNamespaces = tc.namespaces
-			seat, offered, err := NewClaimKind(k).SeatOf(&Class{Namespace: tc.class})
+			seat, offered, err := NewClaimKind(k).SeatOf(&Class{Kind: newKind("classes.example.org", "Class"), Namespace: tc.class})
 			require.NoError(t, err)
 			assert.Equal(t, tc.offered, offered, tc.reason)
 			if offered {

@@ -1,8 +1,32 @@
 package selector
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 )
+
+// namespaces is the resource of what expressions see as namespace.
+const namespaces = "namespaces"
+
+// RelatedKey identifies a RelatedKind.
+type RelatedKey struct{ Resource, Version string }
+
+// String is RESOURCE, or RESOURCE/VERSION.
+func (k RelatedKey) String() string {
+	if k.Version == "" {
+		return k.Resource
+	}
+	return k.Resource + "/" + k.Version
+}
 
 // RelatedKind is a resource of which claims name objects: the related ones of ClaimKinds, and
 // Namespaces.
@@ -11,6 +35,43 @@ type RelatedKind struct {
 	Resource, Version string
 	// Fields that expressions look at.
 	Fields *expression.Fields
+}
+
+// Key identifies the kind.
+func (k *RelatedKind) Key() RelatedKey { return RelatedKey{k.Resource, k.Version} }
+
+// MetadataOnly says that expressions look at nothing but metadata.
+func (k *RelatedKind) MetadataOnly() bool {
+	return !slices.ContainsFunc(k.Fields.Paths(), func(p expression.Path) bool { return p[0] != "metadata" })
+}
+
+// Same says whether the same fields of the same objects are looked at.
+func (k *RelatedKind) Same(o *RelatedKind) bool {
+	return k.Key() == o.Key() && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
+}
+
+// RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.
+func (k *ClaimKind) RelatedKinds() []*RelatedKind { return UnionRelated(k) }
+
+// UnionRelated returns the RelatedKinds of several claim kinds, each once, sorted.
+func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
+	looks := map[RelatedKey][]expression.Path{}
+	for _, k := range kinds {
+		if k.rules.namespaces != nil {
+			looks[k.rules.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
+		}
+		for _, r := range k.rules.related {
+			looks[r.kind.Key()] = append(looks[r.kind.Key()], r.kind.Fields.Paths()...)
+		}
+	}
+	union := make([]*RelatedKind, 0, len(looks))
+	for key, paths := range looks {
+		union = append(union, &RelatedKind{key.Resource, key.Version, expression.NewFields(paths...)})
+	}
+	slices.SortFunc(union, func(a, b *RelatedKind) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))
+	})
+	return union
 }
 
 // Objects are all objects of a RelatedKind. They are immutable, as Classes are.
@@ -22,5 +83,143 @@ type Objects struct {
 	byName dict[className, *expression.Object]
 }
 
+// NewObjects of a kind.
+func NewObjects(kind *RelatedKind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
+	byName := make([]entry[className, *expression.Object], 0, len(objects))
+	for name, o := range objects {
+		byName = append(byName, entry[className, *expression.Object]{o, nameOf(name.Namespace, name.Name)})
+	}
+	return &Objects{kind, namespaced, newDict(byName)}
+}
+
+// nameOf an object. The objects of a namespace share its name.
+func nameOf(namespace, name string) className { return className{unique.Make(namespace).Value(), name} }
+
+// With returns the objects with one of this name, which replaces the one that there is. It
+// returns o itself if nothing has changed.
+func (o *Objects) With(namespace, name string, object *expression.Object) *Objects {
+	if old := o.Find(namespace, name); old != nil && old.Same(object) {
+		return o
+	}
+	return &Objects{o.Kind, o.Namespaced, o.byName.with(nameOf(namespace, name), object)}
+}
+
+// Without returns the objects without the one of this name.
+func (o *Objects) Without(namespace, name string) *Objects {
+	if o.Find(namespace, name) == nil {
+		return o
+	}
+	return &Objects{o.Kind, o.Namespaced, o.byName.without(className{namespace, name})}
+}
+
 // Find returns an object, nil if it is not known.
-func (o *Objects) Find(namespace, name string) *expression.Object { panic("related") }
+func (o *Objects) Find(namespace, name string) *expression.Object {
+	if o == nil {
+		return nil
+	}
+	n := className{namespace, name}
+	found, _ := o.byName.get(n.hash(), n)
+	return found
+}
+
+// Len is their number.
+func (o *Objects) Len() int { return o.byName.size }
+
+// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if
+// they are not known.
+func (v *View) Related(resource, version string) *Objects {
+	for i, k := range v.needs {
+		if k.Resource == resource && k.Version == version && i < len(v.related) {
+			return v.related[i]
+		}
+	}
+	return nil
+}
+
+// With returns a view of the same claim kind with other classes, and no index.
+func (v *View) With(classes []*Classes) *View {
+	other := NewView(v.Kind, classes)
+	other.needs, other.related = v.needs, v.related
+	return other
+}
+
+// needing says whether the view's claim kind needs these objects.
+func (v *View) needing(key RelatedKey) bool {
+	return slices.ContainsFunc(v.needs, func(k *RelatedKind) bool { return k.Key() == key })
+}
+
+// knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
+// and why these are not known as they are now.
+type knownRelated struct {
+	objects *Objects
+	why     string
+}
+
+// SetRelated replaces all objects of a RelatedKind.
+func (i *Inventory) SetRelated(o *Objects) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.setRelated(o.Kind.Key(), knownRelated{objects: o})
+}
+
+// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
+// last known ones stay. Until the objects are known, no claim can be bound of those kinds whose
+// expressions look at more of them than is held.
+func (i *Inventory) SetRelatedMissing(key RelatedKey, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if old := i.related[key]; old.why != why {
+		i.setRelated(key, knownRelated{old.objects, why})
+	}
+}
+
+// DeleteRelated forgets a RelatedKind that no claim kind needs any more.
+func (i *Inventory) DeleteRelated(key RelatedKey) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, known := i.related[key]; known {
+		delete(i.related, key)
+		i.relate(key)
+	}
+}
+
+func (i *Inventory) setRelated(key RelatedKey, to knownRelated) {
+	i.related[key] = to
+	i.relate(key)
+}
+
+// relate makes new views for the claim kinds that need these objects. They share all else with
+// the old ones, unless their faults differ.
+func (i *Inventory) relate(key RelatedKey) {
+	views := maps.Clone(i.views)
+	var others []string
+	for name, old := range i.views {
+		if !old.needing(key) {
+			continue
+		}
+		v := *old
+		if fault := i.relatedFault(&v); fault != nil || old.RelatedMissing != nil {
+			others = append(others, name)
+		} else {
+			views[name] = &v
+		}
+	}
+	i.views = views
+	i.update(others...)
+}
+
+// relatedFault gives a view the related objects that it needs. It returns the fault that some
+// are not known, nil if all are.
+func (i *Inventory) relatedFault(v *View) *Fault {
+	v.related = make([]*Objects, len(v.needs))
+	for n, k := range v.needs {
+		known := i.related[k.Key()]
+		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
+			return &Fault{v1alpha1.ReasonRelatedMissing, fmt.Sprintf(
+				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
+				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))}
+		}
+		v.related[n] = known.objects
+	}
+	return nil
+}

@@ -66,7 +66,7 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		return r, nil
 	}
 	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
-	fields, _ := whole.readAll(1).(map[string]any)
+	fields, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
 	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
 		text, _ := fields[field].(string)
 		return text
@@ -109,10 +109,12 @@ func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
 func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, k.referencePlan.size)}
 	d.read(k.referencePlan)
-	if _, ok := d.parent[d.name].(postponed); !ok {
-		return nil
+	for _, v := range d.whole {
+		if _, ok := v.parent[v.plan.name].(postponed); ok {
+			return v.raw
+		}
 	}
-	return d.whole
+	return nil
 }
 
 // Warning tells the author of an update what became of the reference, and what helps. It is

@@ -1,9 +1,11 @@
 package selector
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Seat is what one default class is guaranteed for.
@@ -22,10 +24,31 @@ type Seat struct {
 // claim of this kind is offered the class, or the class cannot serve the kind. It fails if
 // nobody can tell which partition the class is for, or whether it can serve the kind.
 func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
-	if c.Namespace != "" && k.own() {
-		return Seat{ClaimKind: k.Name, Namespace: c.Namespace}, true, nil
+	seat.ClaimKind = k.Name
+	if by, _, why := k.serves(c); by != nil {
+		return seat, false, why
 	}
-	return Seat{ClaimKind: k.Name}, k.offers("", c), nil
+	if seat.Partition, err = k.partitionFor(c); err != nil {
+		return seat, false, err
+	}
+	if c.Namespace != "" && k.own() {
+		seat.Namespace = c.Namespace
+		return seat, true, nil
+	}
+	return seat, k.offers("", c), nil
+}
+
+// partitionFor which a class can be the default.
+func (k *ClaimKind) partitionFor(c *Class) (string, error) {
+	if k.rules.partitionClass == nil {
+		return "", nil
+	}
+	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	partition, err := k.rules.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	if err != nil {
+		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
+	}
+	return partition, nil
 }
 
 // Defaults are the classes marked default that are offered to claims and are not
@@ -55,7 +78,7 @@ func (v *View) DefaultsBySeat() map[Seat][]*Class {
 // DefaultsOf a seat, sorted.
 func (v *View) DefaultsOf(seat Seat) []*Class {
 	var defaults []*Class
-	v.eachDefaultOf(seat.Namespace, func(c *Class) {
+	v.eachDefaultOf(seat.Namespace, seat.Partition, func(c *Class) {
 		if !c.Terminating {
 			defaults = append(defaults, c)
 		}
@@ -64,12 +87,17 @@ func (v *View) DefaultsOf(seat Seat) []*Class {
 	return defaults
 }
 
-// eachDefault visits the default classes of the claim's own namespace. If none of them
-// is left after dropping, it also visits those for all namespaces.
+// eachDefault visits the default classes of the claim's own namespace and partition. If none
+// of them is left after dropping, it also visits those of the next seat: for partitions
+// without a default, then for all namespaces, in both ways.
 func (v *View) eachDefault(claim Claim, visit func(*Class)) {
+	partition := ""
+	if claim.Facts != nil {
+		partition = claim.Facts.Partition
+	}
 	left := false
-	if claim.Namespace != "" && v.Kind.own() {
-		v.eachDefaultOf(claim.Namespace, func(c *Class) {
+	each := func(namespace, partition string) {
+		v.eachDefaultOf(namespace, partition, func(c *Class) {
 			if !left {
 				i, _ := v.Kind.dropping(claim, c)
 				left = i < 0
@@ -77,14 +105,46 @@ func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 			visit(c)
 		})
 	}
+	if claim.Namespace != "" && v.Kind.own() {
+		each(claim.Namespace, partition)
+		if !left && partition != "" {
+			each(claim.Namespace, "")
+		}
+	}
 	if !left {
-		v.eachDefaultOf("", visit)
+		each("", partition)
+	}
+	if !left && partition != "" {
+		each("", "")
 	}
 }
 
-// eachDefaultOf visits the default classes of the seat of a namespace, or of the seat
-// that has none. It looks at no other seat: all namespaces together may have many.
-func (v *View) eachDefaultOf(namespace string, visit func(*Class)) {
+// eachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
+// at no other seat: all of them together may have many.
+func (v *View) eachDefaultOf(namespace, partition string, visit func(*Class)) {
+	if v.Kind.rules.partitionClass == nil {
+		v.eachDefaultIn(namespace, visit)
+		return
+	}
+	if v.index == nil {
+		v.eachDefaultIn(namespace, func(c *Class) {
+			if of, err := v.Kind.partitionFor(c); err == nil && of == partition {
+				visit(c)
+			}
+		})
+		return
+	}
+	v.index.eachOf(partitionKey, text(partition), func(c *Class) {
+		if v.Kind.own() && c.Namespace != namespace || !v.Kind.offers(namespace, c) {
+			return
+		}
+		visit(c)
+	})
+}
+
+// eachDefaultIn visits the default classes of the seats of a namespace, or of those that have
+// none.
+func (v *View) eachDefaultIn(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	for _, s := range v.Classes {
 		switch {

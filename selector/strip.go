@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Strip removes from a class all that NewClass does not read, and cuts what is longer
@@ -16,6 +17,11 @@ func (k *ClassKind) Strip(object metav1.Object) {
 	for _, key := range []string{k.isDefault.annotation, k.weight.annotation, v1alpha1.CordonedAnnotation} {
 		if value, ok := object.GetAnnotations()[key]; ok {
 			annotations[key] = cut(value)
+		}
+	}
+	for key, value := range object.GetAnnotations() {
+		if k.reads.Covers(expression.Path{"metadata", "annotations", key}) {
+			annotations[key] = value
 		}
 	}
 	labels := object.GetLabels()
@@ -56,6 +62,14 @@ func (k *ClassKind) stripContent(u runtime.Unstructured) {
 		}
 		if value, _ := p.lookup(content); value != nil {
 			set(stripped, p, shallow(value))
+		}
+	}
+	for _, p := range k.reads.Paths() {
+		if p[0] == "metadata" || p[0] == "apiVersion" || p[0] == "kind" {
+			continue
+		}
+		if value, _ := path(p).lookup(content); value != nil {
+			set(stripped, path(p), value)
 		}
 	}
 	u.SetUnstructuredContent(stripped)

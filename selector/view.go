@@ -22,12 +22,23 @@ type View struct {
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
 	// the same, unless the registration has a fault of its own, or an older one.
 	Missing *Fault
+	// RelatedMissing is the fault that related objects are not known, in the same way.
+	RelatedMissing *Fault
 	// Older is, in a view of an Inventory, the name of the ClaimKind that binds the claims of
 	// this one, because it has the same reference and was registered before; empty, there is none.
 	Older string
 
+	// known are the classes of the same kinds, in the same order, with those that do not
+	// serve the claim kind. Mostly, they are the same.
+	known []*Classes
+	// derivation of keys of the index, nil if there are none.
+	derivation *derivation
 	// index of all classes, nil if it is not worth making one.
 	index *index
+
+	// needs are the related kinds of the claim kind, and related the objects of each.
+	needs   []*RelatedKind
+	related []*Objects
 }
 
 // NewView puts the classes of several kinds together. It has no index, so the time to
@@ -38,7 +49,62 @@ func NewView(kind *ClaimKind, classes []*Classes) *View {
 	if kind.ConfusesKinds() && len(classes) > 1 {
 		v.leaveOut()
 	}
+	v.serve()
 	return v
+}
+
+// serve keeps the classes that can serve the claim kind.
+func (v *View) serve() {
+	v.known = v.Classes
+	v.derivation = v.newDerivation()
+	for i, s := range v.known {
+		if fault := v.Kind.unlinked(s.Kind); fault != nil {
+			v.Fault = cmp.Or(v.Fault, fault)
+			continue
+		}
+		if serving := v.Kind.serving(s); serving != s {
+			if &v.Classes[0] == &v.known[0] {
+				v.Classes = slices.Clone(v.known)
+			}
+			v.Classes[i] = serving
+		}
+	}
+}
+
+// replace the known classes of one kind in a copy of a view.
+func (v *View) replace(place int, from, to *Classes) {
+	before := v.Classes[place]
+	v.Classes, v.known = slices.Clone(v.Classes), slices.Clone(v.known)
+	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, from, to)
+}
+
+// serving are the classes that can serve the claim kind, sorted out anew.
+func (k *ClaimKind) serving(s *Classes) *Classes {
+	if !k.judges(s.Kind) {
+		return s
+	}
+	var all []*Class
+	s.Each(func(c *Class) {
+		if by, _, _ := k.serves(c); by == nil {
+			all = append(all, c)
+		}
+	})
+	return NewClasses(s.Kind, all)
+}
+
+// servingAfter a change, only what changed is sorted out.
+func (k *ClaimKind) servingAfter(serving, from, to *Classes) *Classes {
+	if !k.judges(to.Kind) {
+		return to
+	}
+	diff(from.byName.root, to.byName.root,
+		func(c *Class) { serving = serving.Without(c.Namespace, c.Name) },
+		func(c *Class) {
+			if by, _, _ := k.serves(c); by == nil {
+				serving = serving.With(c)
+			}
+		})
+	return serving
 }
 
 func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) }

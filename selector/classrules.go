@@ -1,0 +1,84 @@
+package selector
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// evaluate the expressions of the kind that look at the class alone, and keep the fields that
+// others look at.
+func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
+	k := c.Kind
+	if len(k.reads.Paths()) == 0 {
+		return
+	}
+	content = k.content(meta, content)
+	if len(k.fields.Paths()) > 0 {
+		c.Fields = k.fields.Project(content)
+	}
+	r := k.rules
+	if r.offerWhen == nil && r.isDefault == nil && r.weight == nil {
+		return
+	}
+	in := expression.Input{Class: k.reads.Project(content)}
+	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	if r.offerWhen != nil {
+		ok, err := r.offerWhen.Bool(&in, &budget)
+		if c.NotOffered = !ok || err != nil; err != nil {
+			c.OfferErr = brief.Text(err.Error(), v1alpha1.MaxShownBytes)
+		}
+	}
+	if r.isDefault != nil {
+		var err error
+		if c.Default, err = r.isDefault.Bool(&in, &budget); err != nil {
+			c.Default, c.MarkErr = false, k.failed("spec.default.expression", err, "and counts as false")
+		}
+	}
+	if r.weight != nil {
+		value, err := r.weight.Number(&in, &budget)
+		if k.readWeight(c, value); err != nil {
+			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
+		}
+	}
+}
+
+// failed is the error of an expression of the kind for a class.
+func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
+	return field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
+		"the expression "+name+" of class kind "+k.Name+" fails: "+brief.Text(err.Error(), v1alpha1.MaxShownBytes)+", "+counts)
+}
+
+// content of a class as expressions see it: with its kind, and with metadata of which no more
+// may have been read.
+func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[string]any {
+	seen := make(map[string]any, len(content)+3)
+	for name, value := range content {
+		seen[name] = value
+	}
+	seen["apiVersion"], seen["kind"] = k.GroupVersionKind.ToAPIVersionAndKind()
+	if content == nil {
+		metadata := map[string]any{"name": meta.GetName(), "labels": texts(meta.GetLabels()), "annotations": texts(meta.GetAnnotations())}
+		if meta.GetNamespace() != "" {
+			metadata["namespace"] = meta.GetNamespace()
+		}
+		for name, value := range metadata {
+			if m, ok := value.(map[string]any); ok && len(m) == 0 {
+				delete(metadata, name)
+			}
+		}
+		seen["metadata"] = metadata
+	}
+	return seen
+}
+
+func texts(of map[string]string) map[string]any {
+	values := make(map[string]any, len(of))
+	for key, value := range of {
+		values[key] = value
+	}
+	return values
+}

@@ -1,0 +1,81 @@
+package selector
+
+import (
+	"unique"
+
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// derivation gives classes further keys in the index of a view, beside their labels: the
+// fields that equality terms ask for, and of a default class its partition.
+type derivation struct {
+	paths []derivedPath
+	// partitions is the kind whose partition default classes are indexed by, nil if there is none.
+	partitions *ClaimKind
+}
+
+type derivedPath struct {
+	key  keyed // without a label
+	path expression.Path
+}
+
+// partitionKey is the key of the partition of a default class.
+const partitionKey text = "="
+
+func (v *View) newDerivation() *derivation {
+	d := &derivation{}
+	add := func(fits []*fit) {
+		for _, f := range fits {
+			for _, e := range f.equal {
+				if d.find(e.key) == nil {
+					d.paths = append(d.paths, derivedPath{keyed{hash: e.key.hash(), key: unique.Make(string(e.key))}, e.path})
+				}
+			}
+		}
+	}
+	add(v.Kind.rules.fits)
+	for _, s := range v.known {
+		add(s.Kind.rules.fits)
+	}
+	if v.Kind.rules.partitionClass != nil {
+		d.partitions = v.Kind
+	}
+	if len(d.paths) == 0 && d.partitions == nil {
+		return nil
+	}
+	return d
+}
+
+func (d *derivation) find(key text) *derivedPath {
+	for i := range d.paths {
+		if d.paths[i].key.key.Value() == string(key) {
+			return &d.paths[i]
+		}
+	}
+	return nil
+}
+
+// each visits what a class has in the index: its labels, and what is derived.
+func (d *derivation) each(c *Class, visit func(keyed)) {
+	for _, l := range c.Labels {
+		visit(l)
+	}
+	if d == nil {
+		return
+	}
+	for _, p := range d.paths {
+		if value, ok := c.Fields.Lookup(p.path); ok {
+			if text, ok := derivedValue(value); ok {
+				l := p.key
+				l.label = newLabel(l.key, string(text))
+				visit(l)
+			}
+		}
+	}
+	if d.partitions != nil && c.Default {
+		if partition, err := d.partitions.partitionFor(c); err == nil {
+			key := unique.Make(string(partitionKey))
+			visit(keyed{partitionKey.hash(), key, newLabel(key, partition)})
+		}
+	}
+}

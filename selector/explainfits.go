@@ -1,0 +1,93 @@
+package selector
+
+import (
+	"slices"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+func (e *Explanation) candidate(c *Class) Candidate {
+	candidate := Candidate{Class: c}
+	if kind := e.Decision.View.Kind; kind.rules.score != nil {
+		facts := e.Decision.Claim.Facts
+		_, _ = facts.rank(kind, c)
+		candidate.Score = facts.score
+	}
+	return candidate
+}
+
+// score is how candidates rank by an expression, nil if there is none.
+func (e *Explanation) score() func(*Class) int64 {
+	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
+	if kind.rules.score == nil {
+		return nil
+	}
+	return func(c *Class) int64 {
+		rank, _ := facts.rank(kind, c)
+		return rank
+	}
+}
+
+// addExpression adds the term of the fit that drops a class, and what it saw.
+func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
+	if facts == nil {
+		return
+	}
+	for _, f := range slices.Concat(kind.rules.fits, d.Class.Kind.rules.fits) {
+		if f.name != d.Reason {
+			continue
+		}
+		if term, _ := f.drops(facts, d.Class); term != nil {
+			facts.input.Class = d.Class.Fields
+			d.Expression, d.Saw = term.String(), term.Saw(&facts.input)
+			return
+		}
+	}
+}
+
+// addUnequal adds the classes that the selector matches and the index did not find, because
+// an equality term is not true of them.
+func (e *Explanation) addUnequal(asked map[*Class]bool) {
+	d := &e.Decision
+	selector := d.asks()
+	if selector == nil || d.View.derivation == nil {
+		return
+	}
+	for _, s := range d.View.Classes {
+		s.eachOffered(&d.View.Kind.reach, d.Claim.Namespace, func(c *Class) {
+			if asked[c] || !selector.Matches(&c.Labels) {
+				return
+			}
+			if drop := d.drops(c); drop != nil {
+				asked[c] = true
+				e.Dropped = append(e.Dropped, *drop)
+			}
+		})
+	}
+}
+
+// addUnserving adds the classes that cannot serve claims of the kind at all, and would be
+// asked about otherwise.
+func (e *Explanation) addUnserving() {
+	d := &e.Decision
+	selector := d.asks()
+	for i, s := range d.View.known {
+		if d.View.Classes[i] == s {
+			continue
+		}
+		s.eachOffered(&d.View.Kind.reach, d.Claim.Namespace, func(c *Class) {
+			by, term, err := d.View.Kind.serves(c)
+			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
+				return
+			}
+			drop := Drop{Class: c, Reason: by.name, Text: by.text, Expression: term.String()}
+			if err != nil {
+				drop.Text += ": " + brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+			}
+			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
+			e.Dropped = append(e.Dropped, drop)
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package expression
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// maxCharacters of an expression, as in the schema of v1alpha1.Expression.
+	maxCharacters = 2048
+	// maxErrors of an expression that are shown.
+	maxErrors = 3
+	// maxCost of one evaluation. It is the budget of a class, so that the last evaluation
+	// of a claim exceeds the claim's budget by a tenth at most.
+	maxCost = v1alpha1.MaxClassExpressionCost
+)
+
+// env is that of Kubernetes 1.31, the oldest that we support: an expression may become a
+// match condition there.
+var env = sync.OnceValue(func() *cel.Env {
+	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
+	options := []cel.EnvOption{cel.EnableMacroCallTracking()} // For Rename.
+	for _, name := range variables {
+		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
+	}
+	e, err := base.Extend(options...)
+	if err != nil {
+		panic(err) // It depends on nothing but this function.
+	}
+	return e
+})
+
+// Compile an expression. The error is an *Error.
+func Compile(text string, result Result, scope Scope) (*Expression, error) {
+	if n := utf8.RuneCountInString(text); n > maxCharacters {
+		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), brief.Text(text, v1alpha1.MaxShownBytes)}
+	}
+	parsed, issues := env().Parse(text)
+	if err := issues.Err(); err != nil {
+		return nil, newError(text, issues, scope)
+	}
+	s := search{info: parsed.NativeRep().SourceInfo(), scope: scope}
+	s.visit(parsed.NativeRep().Expr(), nil)
+	if s.err != nil {
+		s.err.Source = text
+		return nil, s.err
+	}
+	checked, issues := env().Check(parsed)
+	if err := issues.Err(); err != nil {
+		return nil, newError(text, issues, scope)
+	}
+	if !result.is(checked.OutputType()) {
+		return nil, &Error{1, 1, "must be " + result.words() + ", is of type " + checked.OutputType().String(), text}
+	}
+	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.looks()}
+	e.plain = plainField(e.ast.Expr())
+	program, err := env().Program(checked, cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, &Error{1, 1, brief.Text(err.Error(), v1alpha1.MaxMessageBytes), text}
+	}
+	e.program = program
+	return e, nil
+}
+
+// is says whether an expression of this type may have the result. The type dyn is known
+// only when the expression is evaluated.
+func (r Result) is(t *cel.Type) bool {
+	kind := t.Kind()
+	switch {
+	case r == anything || kind == types.DynKind || kind == types.AnyKind:
+		return true
+	case r == Bool:
+		return kind == types.BoolKind
+	case r == Text:
+		return kind == types.StringKind
+	case r == Number:
+		return kind == types.IntKind || kind == types.UintKind || kind == types.DoubleKind
+	case kind == types.MapKind:
+		key, value := t.Parameters()[0], t.Parameters()[1]
+		return Text.is(key) && Text.is(value)
+	default:
+		return kind == types.StringKind
+	}
+}
+
+// words for the result in an error.
+func (r Result) words() string {
+	switch r {
+	case Bool:
+		return "true or false"
+	case Text:
+		return "a text"
+	case Number:
+		return "a number"
+	case Selector:
+		return "a text, or a map of texts"
+	default:
+		return "a value"
+	}
+}
+
+func newError(text string, issues *cel.Issues, scope Scope) *Error {
+	all := issues.Errors()
+	slices.SortStableFunc(all, func(a, b *common.Error) int {
+		if a.Location.Line() != b.Location.Line() {
+			return a.Location.Line() - b.Location.Line()
+		}
+		return a.Location.Column() - b.Location.Column()
+	})
+	var result *Error
+	for i, one := range all[:min(len(all), maxErrors)] {
+		e := &Error{max(one.Location.Line(), 1), max(one.Location.Column()+1, 1), words(one.Message, scope), text}
+		if i == 0 {
+			result = e
+		} else {
+			result.Text += "; " + e.Error()
+		}
+	}
+	return result
+}
+
+// words of an error, without what only the authors of CEL understand.
+func words(message string, scope Scope) string {
+	message = strings.TrimPrefix(message, "Syntax error: ")
+	if before, _, ok := strings.Cut(message, " expecting {"); ok {
+		message = before
+	}
+	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+		name, _, _ = strings.Cut(name, "'")
+		message = "there is no variable or function " + name + "; " + scope.words()
+	}
+	return brief.Text(message, 2*v1alpha1.MaxShownBytes)
+}
+
+// words say which variables there are.
+func (s Scope) words() string {
+	switch len(s.Variables) {
+	case 0:
+		return "there are no variables here"
+	case 1:
+		return "the variable here is " + s.Variables[0]
+	default:
+		return "the variables here are " + strings.Join(s.Variables, ", ")
+	}
+}

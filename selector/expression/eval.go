@@ -1,0 +1,319 @@
+package expression
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// callCost is that of an evaluation, beside what it does.
+const callCost = 10
+
+// Budget limits the cost of evaluations, in the units of Kubernetes.
+type Budget struct{ Left uint64 }
+
+func (b *Budget) take(cost uint64) error {
+	if cost > b.Left {
+		b.Left = 0
+		return ErrBudget
+	}
+	b.Left -= cost
+	return nil
+}
+
+// Input has the values of the variables. Those that an expression may use must be set.
+type Input struct {
+	// Claim, Namespace and Request are of map[string]any or *Object, or nil.
+	Claim, Namespace, Request any
+	Class                     *Object
+	// Related objects by name, without those that are absent.
+	Related map[string]any
+}
+
+// activation gives an Input to CEL.
+type activation struct{ *Input }
+
+// ResolveName implements cel.Activation.
+func (a activation) ResolveName(name string) (any, bool) {
+	v := a.variable(name)
+	return v, v != nil
+}
+
+// Parent implements cel.Activation.
+func (activation) Parent() cel.Activation { return nil }
+
+func (in *Input) variable(name string) any {
+	switch name {
+	case Claim:
+		return in.Claim
+	case Class:
+		if in.Class != nil {
+			return in.Class
+		}
+	case Namespace:
+		return in.Namespace
+	case Request:
+		return in.Request
+	case Related:
+		return in.Related
+	}
+	return nil
+}
+
+// Bool evaluates an expression with that result, as do Text and Number.
+func (e *Expression) Bool(in *Input, budget *Budget) (bool, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(types.Bool)
+	if !ok {
+		return false, typeError(Bool, v)
+	}
+	return bool(b), nil
+}
+
+// Text evaluates an expression for a text.
+func (e *Expression) Text(in *Input, budget *Budget) (string, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return "", err
+	}
+	s, ok := v.(types.String)
+	if !ok {
+		return "", typeError(Text, v)
+	}
+	return string(s), nil
+}
+
+// Number evaluates an expression for a number: an int64 or a float64, never NaN.
+func (e *Expression) Number(in *Input, budget *Budget) (any, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return nil, err
+	}
+	switch n := v.(type) {
+	case types.Int:
+		return int64(n), nil
+	case types.Uint:
+		return number(n), nil
+	case types.Double:
+		if math.IsNaN(float64(n)) {
+			return nil, errors.New("must be a number, is NaN")
+		}
+		return float64(n), nil
+	default:
+		return nil, typeError(Number, v)
+	}
+}
+
+func number(n types.Uint) any {
+	if n > math.MaxInt64 {
+		return float64(n)
+	}
+	return int64(n)
+}
+
+// Value evaluates any expression: the result is as JSON is decoded, with int64 and float64.
+func (e *Expression) Value(in *Input, budget *Budget) (any, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return nil, err
+	}
+	return decoded(v)
+}
+
+func decoded(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.Uint:
+		return number(v), nil
+	case types.String, types.Bool, types.Int, types.Double, types.Null:
+		return native(v), nil
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			element, err := decoded(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, element)
+		}
+		return list, nil
+	case traits.Mapper:
+		content := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			name, ok := key.(types.String)
+			if !ok {
+				return nil, typeError(Text, key)
+			}
+			child, err := decoded(v.Get(key))
+			if err != nil {
+				return nil, err
+			}
+			content[string(name)] = child
+		}
+		return content, nil
+	default:
+		return nil, typeError(anything, v)
+	}
+}
+
+func typeError(want Result, is ref.Val) error {
+	return fmt.Errorf("must be %s, is of type %s", want.words(), is.Type().TypeName())
+}
+
+func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
+	if e.plain != nil {
+		return e.evalPlain(in, budget)
+	}
+	if err := budget.take(callCost); err != nil {
+		return nil, err
+	}
+	v, details, err := e.program.Eval(activation{in})
+	if cost := details.ActualCost(); cost != nil {
+		if err := budget.take(*cost); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, e.evalError(in, err)
+	}
+	return v, nil
+}
+
+// evalPlain does without CEL, with the same results and errors.
+func (e *Expression) evalPlain(in *Input, budget *Budget) (ref.Val, error) {
+	if err := budget.take(callCost + 1 + uint64(len(e.plain.path))); err != nil {
+		return nil, err
+	}
+	value := in.variable(e.plain.variable)
+	if value == nil {
+		return nil, errors.New(e.plain.variable + " is not known")
+	}
+	for i, name := range e.plain.path {
+		var ok bool
+		switch v := value.(type) {
+		case map[string]any:
+			value, ok = v[name]
+		case traits.Mapper:
+			var found ref.Val
+			if found, ok = v.Find(types.String(name)); found != nil {
+				value = found
+			}
+			if failed, is := found.(*types.Err); is {
+				return nil, e.evalError(in, failed)
+			}
+		case []any, traits.Lister:
+			return nil, errors.New("unsupported index type 'string' in list")
+		}
+		if !ok {
+			if e.plain.variable == Related && i == 0 {
+				return nil, &absentError{name}
+			}
+			return nil, noSuchKey(name)
+		}
+	}
+	return types.DefaultTypeAdapter.NativeToValue(value), nil
+}
+
+func noSuchKey(name string) error {
+	return errors.New("no such key: " + brief.Text(name, v1alpha1.MaxShownBytes))
+}
+
+// evalError says shortly why an evaluation failed.
+func (e *Expression) evalError(in *Input, err error) error {
+	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) {
+		return ErrBudget
+	}
+	if long := (*tooLongError)(nil); errors.As(err, &long) {
+		return errors.New(e.describe(in, long))
+	}
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "no such key: "); ok {
+		isName := func(p Path) bool { return p[0] == name }
+		if _, present := in.Related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
+			return &absentError{name}
+		}
+	}
+	if name, ok := strings.CutPrefix(text, "no such attribute(s): "); ok {
+		text = name + " is not known"
+	}
+	return errors.New(brief.Text(text, v1alpha1.MaxShownBytes))
+}
+
+// describe a field that is too long, with its variable.
+func (e *Expression) describe(in *Input, long *tooLongError) string {
+	for _, variable := range variables {
+		o, ok := in.variable(variable).(*Object)
+		if !ok {
+			continue
+		}
+		if _, err := o.lookup(long.path); err == error(long) {
+			return long.in(variable)
+		}
+	}
+	for name, related := range in.Related {
+		o, ok := related.(*Object)
+		if !ok {
+			continue
+		}
+		if _, err := o.lookup(long.path); err == error(long) {
+			return long.in(Path{name}.below(Related))
+		}
+	}
+	return long.Error()
+}
+
+// Saw is what an expression looked at: a field, and its value as JSON, or "absent".
+type Saw struct{ Field, Value string }
+
+// Saw returns what an expression looks at in an input, short enough to be shown.
+func (e *Expression) Saw(in *Input) []Saw {
+	var all []Saw
+	for _, variable := range variables {
+		for _, path := range e.looks[variable] {
+			all = append(all, Saw{path.below(variable), shown(in.variable(variable), path)})
+		}
+	}
+	return all
+}
+
+func shown(value any, path Path) string {
+	for len(path) > 0 {
+		if o, ok := value.(*Object); ok {
+			v, err := o.lookup(path)
+			switch {
+			case err != nil:
+				return "longer than 16 KiB"
+			case v == nil:
+				return "absent"
+			}
+			value = native(v)
+			break
+		}
+		content, _ := value.(map[string]any)
+		child, ok := content[path[0]]
+		if !ok {
+			return "absent"
+		}
+		value, path = child, path[1:]
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "of a type that JSON does not have"
+	}
+	return brief.Text(string(text), v1alpha1.MaxShownBytes)
+}

@@ -1,0 +1,196 @@
+package expression
+
+import (
+	"slices"
+	"strings"
+	"unique"
+
+	"github.com/google/cel-go/common/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Fields are the fields that expressions look at in the objects of a kind.
+type Fields struct {
+	paths []Path
+	// nodes of the tree in depth-first order. The first is the root.
+	nodes []node
+}
+
+// node is a field, or a parent of fields.
+type node struct {
+	name string
+	// end is the index after the last node below this one.
+	end int
+	// leaf nodes are the paths.
+	leaf bool
+}
+
+// NewFields of these paths. A path below another one is part of it.
+func NewFields(paths ...Path) *Fields {
+	f := &Fields{paths: tops(paths)}
+	f.addNode("", f.paths, 0)
+	return f
+}
+
+// addNode of paths that have the same names before depth.
+func (f *Fields) addNode(name string, paths []Path, depth int) {
+	at := len(f.nodes)
+	f.nodes = append(f.nodes, node{name: name})
+	if len(paths) == 1 && len(paths[0]) == depth {
+		f.nodes[at].leaf = true
+		paths = nil
+	}
+	for len(paths) > 0 {
+		child := paths[0][depth]
+		n := 1
+		for n < len(paths) && paths[n][depth] == child {
+			n++
+		}
+		f.addNode(child, paths[:n], depth+1)
+		paths = paths[n:]
+	}
+	f.nodes[at].end = len(f.nodes)
+}
+
+// child returns the index of the node with a name below a parent.
+func (f *Fields) child(parent int, name string) (int, bool) {
+	for i := parent + 1; i < f.nodes[parent].end; i = f.nodes[i].end {
+		if f.nodes[i].name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Paths of the fields, sorted, none below another.
+func (f *Fields) Paths() []Path { return f.paths }
+
+// Covers says whether all these paths are among the fields or below them.
+func (f *Fields) Covers(paths ...Path) bool {
+	for _, p := range paths {
+		if !slices.ContainsFunc(f.paths, p.startsWith) {
+			return false
+		}
+	}
+	return true
+}
+
+// Project takes the fields out of an object. A field longer than MaxExpressionValueBytes
+// becomes an error for the expressions that look at it.
+func (f *Fields) Project(content map[string]any) *Object {
+	o := &Object{fields: f, values: make([]any, len(f.nodes))}
+	var names [8]string
+	f.project(o.values, 0, content, names[:0])
+	return o
+}
+
+func (f *Fields) project(values []any, at int, value any, names Path) {
+	if f.nodes[at].leaf {
+		values[at] = keep(value, names)
+		return
+	}
+	content, ok := value.(map[string]any)
+	if !ok {
+		if _, isList := value.([]any); isList {
+			value = []any{} // What is below a list by name is an error, whatever is in it.
+		}
+		values[at] = keep(value, names)
+		return
+	}
+	values[at] = parent{}
+	for i := at + 1; i < f.nodes[at].end; i = f.nodes[i].end {
+		if child, ok := content[f.nodes[i].name]; ok {
+			f.project(values, i, child, append(names, f.nodes[i].name))
+		}
+	}
+}
+
+// parent is the value of a node that has nodes below it, in an object that has a map there.
+type parent struct{}
+
+// shortText is the length of texts that objects are likely to share.
+const shortText = 64
+
+// keep returns a value of CEL, which does not keep the object in memory.
+func keep(value any, path Path) any {
+	if size(value, v1alpha1.MaxExpressionValueBytes) < 0 {
+		return types.WrapErr(&tooLongError{slices.Clone(path)})
+	}
+	switch v := clone(value).(type) {
+	case nil:
+		return types.NullValue
+	case string:
+		return types.String(v)
+	case bool:
+		return types.Bool(v)
+	case int64:
+		return types.Int(v)
+	case float64:
+		return types.Double(v)
+	default:
+		return v
+	}
+}
+
+// tooLongError is the value of a field that is longer than MaxExpressionValueBytes.
+type tooLongError struct{ path Path }
+
+func (e *tooLongError) Error() string { return e.in("") }
+
+func (e *tooLongError) in(variable string) string {
+	return strings.TrimPrefix(e.path.below(variable), ".") + " is longer than 16 KiB"
+}
+
+// size takes the length of a value as JSON, roughly, off what is left. Less than 0 is too long.
+func size(value any, left int) int {
+	switch v := value.(type) {
+	case string:
+		left -= len(v) + len(`"",`)
+	case []any:
+		left -= len("[],")
+		for i := 0; i < len(v) && left >= 0; i++ {
+			left = size(v[i], left)
+		}
+	case map[string]any:
+		left -= len("{},")
+		for key, child := range v {
+			if left = size(child, left-len(key)-len(`"":`)); left < 0 {
+				break
+			}
+		}
+	default:
+		left -= len("true,")
+	}
+	return left
+}
+
+func clone(value any) any {
+	switch v := value.(type) {
+	case string:
+		return cloneText(v)
+	case []any:
+		all := make([]any, len(v))
+		for i, element := range v {
+			all[i] = clone(element)
+		}
+		return all
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for key, child := range v {
+			all[cloneText(key)] = clone(child)
+		}
+		return all
+	case int:
+		return int64(v)
+	default:
+		return v
+	}
+}
+
+func cloneText(s string) string {
+	if len(s) <= shortText {
+		return unique.Make(s).Value()
+	}
+	return strings.Clone(s)
+}

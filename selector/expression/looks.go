@@ -1,0 +1,212 @@
+package expression
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// look at a field. A look for presence only asks whether there is the field.
+type look struct {
+	field
+	presence bool
+}
+
+// search finds what an expression looks at.
+type search struct {
+	info  *ast.SourceInfo
+	scope Scope
+	found []look
+	err   *Error
+}
+
+// visit an expression, in which the hidden names are variables of comprehensions.
+func (s *search) visit(e ast.Expr, hidden []string) {
+	if s.err != nil || e == nil {
+		return
+	}
+	if f, ident, ok := chain(e, hidden); ok {
+		s.add(f, ident)
+		return
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		s.visit(e.AsSelect().Operand(), hidden)
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.IsMemberFunction() {
+			s.visit(call.Target(), hidden)
+		}
+		for _, arg := range call.Args() {
+			s.visit(arg, hidden)
+		}
+	case ast.ListKind:
+		for _, element := range e.AsList().Elements() {
+			s.visit(element, hidden)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			s.visit(entry.AsMapEntry().Key(), hidden)
+			s.visit(entry.AsMapEntry().Value(), hidden)
+		}
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			s.visit(field.AsStructField().Value(), hidden)
+		}
+	case ast.ComprehensionKind:
+		s.visitComprehension(e.AsComprehension(), hidden)
+	default: // An identifier that is no variable of ours, or a literal.
+		if e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), ".") {
+			s.fail(e, "write "+strings.TrimPrefix(e.AsIdent(), ".")+" without a dot before it")
+		}
+	}
+}
+
+func (s *search) visitComprehension(c ast.ComprehensionExpr, hidden []string) {
+	s.visit(c.IterRange(), hidden)
+	s.visit(c.AccuInit(), hidden)
+	inner := append(slices.Clone(hidden), c.AccuVar(), c.IterVar())
+	if c.HasIterVar2() {
+		inner = append(inner, c.IterVar2())
+	}
+	s.visit(c.LoopCondition(), inner)
+	s.visit(c.LoopStep(), inner)
+	s.visit(c.Result(), append(slices.Clone(hidden), c.AccuVar()))
+}
+
+// chain reads an expression like class.spec["a"].?b. The second result is the variable in it.
+func chain(e ast.Expr, hidden []string) (look, ast.Expr, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		name := e.AsIdent()
+		if !slices.Contains(variables, name) || slices.Contains(hidden, name) {
+			return look{}, nil, false
+		}
+		return look{field: field{variable: name}}, e, true
+	case ast.SelectKind:
+		sel := e.AsSelect()
+		f, ident, ok := chain(sel.Operand(), hidden)
+		f.path = append(f.path, sel.FieldName())
+		f.presence = sel.IsTestOnly()
+		return f, ident, ok
+	case ast.CallKind:
+		call := e.AsCall()
+		name := call.FunctionName()
+		if name != operators.Index && name != operators.OptIndex && name != operators.OptSelect {
+			return look{}, nil, false
+		}
+		key, ok := constant(call.Args()[1]).(types.String)
+		if !ok {
+			return look{}, nil, false
+		}
+		f, ident, ok := chain(call.Args()[0], hidden)
+		f.path = append(f.path, string(key))
+		return f, ident, ok
+	default:
+		return look{}, nil, false
+	}
+}
+
+// constant returns the value of a literal, nil for other expressions.
+func constant(e ast.Expr) any {
+	if e.Kind() != ast.LiteralKind {
+		return nil
+	}
+	return e.AsLiteral()
+}
+
+func (s *search) add(f look, ident ast.Expr) {
+	switch {
+	case !slices.Contains(s.scope.Variables, f.variable):
+		s.fail(ident, f.variable+" cannot be used here; "+s.scope.words())
+		return
+	case len(f.path) == 0:
+		s.fail(ident, "name a field of "+f.variable)
+		return
+	case f.variable == Related:
+		if !slices.Contains(s.scope.Related, f.path[0]) {
+			s.fail(ident, s.scope.relatedWords(f.path[0]))
+			return
+		}
+		if len(f.path) == 1 {
+			if !f.presence {
+				s.fail(ident, "name a field of "+f.path.below(Related))
+				return
+			}
+			f.path = append(f.path, "metadata", "name")
+		}
+	}
+	s.found = append(s.found, f)
+}
+
+// relatedWords say that there is no related object of this name, and which there are.
+func (s Scope) relatedWords(name string) string {
+	text := "there is no " + Path{name}.below(Related) + " here"
+	if len(s.Related) == 0 {
+		return text
+	}
+	all := make([]string, len(s.Related))
+	for i, r := range s.Related {
+		all[i] = Related + "." + r
+	}
+	return text + "; there is " + strings.Join(all, ", ")
+}
+
+func (s *search) fail(at ast.Expr, text string) {
+	location := s.info.GetStartLocation(at.ID())
+	s.err = &Error{Line: max(location.Line(), 1), Column: max(location.Column()+1, 1), Text: text}
+}
+
+// looks are the paths by variable. A path of which only the presence is asked is left out
+// if there is one below it: what is below has its presence with it.
+func (s *search) looks() map[string][]Path {
+	all := map[string][]Path{}
+	for _, f := range s.found {
+		below := func(o look) bool {
+			return o.variable == f.variable && len(o.path) > len(f.path) && o.path.startsWith(f.path)
+		}
+		if f.presence && slices.ContainsFunc(s.found, below) {
+			continue
+		}
+		all[f.variable] = append(all[f.variable], f.path)
+	}
+	for variable, paths := range all {
+		all[variable] = tops(paths)
+	}
+	return all
+}
+
+// tops sorts paths, and leaves out those that are below others.
+func tops(paths []Path) []Path {
+	paths = slices.Clone(paths)
+	slices.SortFunc(paths, func(a, b Path) int { return slices.Compare(a, b) })
+	var result []Path
+	for _, p := range paths {
+		if len(result) == 0 || !p.startsWith(result[len(result)-1]) {
+			result = append(result, p)
+		}
+	}
+	return result
+}
+
+// plainField returns the field that an expression is, nil for other expressions.
+func plainField(e ast.Expr) *field {
+	for at := e; at.Kind() != ast.IdentKind; {
+		switch {
+		case at.Kind() == ast.SelectKind && !at.AsSelect().IsTestOnly():
+			at = at.AsSelect().Operand()
+		case at.Kind() == ast.CallKind && at.AsCall().FunctionName() == operators.Index:
+			at = at.AsCall().Args()[0]
+		default:
+			return nil
+		}
+	}
+	f, _, ok := chain(e, nil)
+	if !ok {
+		return nil
+	}
+	return &f.field
+}

@@ -1,0 +1,194 @@
+package expression
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// Object is the projection of an object to Fields, in little memory. It is a value of CEL.
+type Object struct {
+	fields *Fields
+	// node of the tree of fields that this part of the object is.
+	node int
+	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or
+	// nil if the field is absent.
+	values []any
+}
+
+var _ traits.Mapper = (*Object)(nil)
+
+// Lookup returns the value at a path, as JSON is decoded; false if it is absent, or too long.
+func (o *Object) Lookup(path Path) (any, bool) {
+	value, err := o.lookup(path)
+	if value == nil || err != nil {
+		return nil, false
+	}
+	return native(value), true
+}
+
+// lookup returns the value at a path as it is held, nil if it is absent.
+func (o *Object) lookup(path Path) (any, error) {
+	at := o.node
+	for len(path) > 0 && !o.fields.nodes[at].leaf {
+		child, ok := o.fields.child(at, path[0])
+		if !ok {
+			return nil, nil
+		}
+		at, path = child, path[1:]
+	}
+	value := o.values[at]
+	switch v := value.(type) {
+	case *types.Err:
+		return nil, v.Unwrap()
+	case parent:
+		value = &Object{o.fields, at, o.values}
+	}
+	for _, name := range path {
+		content, _ := value.(map[string]any)
+		child, ok := content[name]
+		if !ok {
+			return nil, nil
+		}
+		if value = child; value == nil {
+			value = types.NullValue
+		}
+	}
+	return value, nil
+}
+
+// native returns a held value as JSON is decoded.
+func native(value any) any {
+	switch v := value.(type) {
+	case types.Null:
+		return nil
+	case types.String:
+		return string(v)
+	case types.Bool:
+		return bool(v)
+	case types.Int:
+		return int64(v)
+	case types.Double:
+		return float64(v)
+	case *Object:
+		return v.content()
+	default:
+		return v
+	}
+}
+
+// content is what is held as JSON is decoded, without fields that are too long.
+func (o *Object) content() map[string]any {
+	content := map[string]any{}
+	nodes := o.fields.nodes
+	for i := o.node + 1; i < nodes[o.node].end; i = nodes[i].end {
+		switch v := o.values[i].(type) {
+		case nil, *types.Err:
+		case parent:
+			content[nodes[i].name] = (&Object{o.fields, i, o.values}).content()
+		default:
+			content[nodes[i].name] = native(v)
+		}
+	}
+	return content
+}
+
+// Same says whether both have the same fields with the same values.
+func (o *Object) Same(other *Object) bool {
+	if o == other {
+		return true
+	}
+	if o == nil || other == nil || len(o.values) != len(other.values) {
+		return false
+	}
+	samePaths := o.fields == other.fields ||
+		slices.EqualFunc(o.fields.paths, other.fields.paths, func(a, b Path) bool { return slices.Equal(a, b) })
+	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
+}
+
+func sameValue(a, b any) bool {
+	switch a.(type) {
+	case []any, map[string]any, *types.Err:
+		return reflect.DeepEqual(a, b)
+	default:
+		if t := reflect.TypeOf(b); t != nil && !t.Comparable() {
+			return false
+		}
+		return a == b
+	}
+}
+
+// Find implements traits.Mapper.
+func (o *Object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return o.mapper().Find(key)
+	}
+	if o.fields.nodes[o.node].leaf {
+		return o.mapper().Find(key)
+	}
+	i, ok := o.fields.child(o.node, string(name))
+	if !ok {
+		return nil, false
+	}
+	switch v := o.values[i].(type) {
+	case nil:
+		return nil, false
+	case parent:
+		return &Object{o.fields, i, o.values}, true
+	case *types.Err:
+		return v, false
+	case ref.Val:
+		return v, true
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(v), true
+	}
+}
+
+// Get implements traits.Indexer.
+func (o *Object) Get(key ref.Val) ref.Val {
+	value, ok := o.Find(key)
+	if value == nil && !ok {
+		return types.NewErr("no such key: %v", key)
+	}
+	return value
+}
+
+// Contains implements traits.Container.
+func (o *Object) Contains(key ref.Val) ref.Val {
+	value, ok := o.Find(key)
+	if value != nil && types.IsUnknownOrError(value) {
+		return value
+	}
+	return types.Bool(ok)
+}
+
+// Type implements ref.Val.
+func (o *Object) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (o *Object) Value() any { return o.content() }
+
+// ConvertToNative implements ref.Val.
+func (o *Object) ConvertToNative(t reflect.Type) (any, error) { return o.mapper().ConvertToNative(t) }
+
+// ConvertToType implements ref.Val.
+func (o *Object) ConvertToType(t ref.Type) ref.Val { return o.mapper().ConvertToType(t) }
+
+// Equal implements ref.Val.
+func (o *Object) Equal(other ref.Val) ref.Val { return o.mapper().Equal(other) }
+
+// Iterator implements traits.Iterable.
+func (o *Object) Iterator() traits.Iterator { return o.mapper().Iterator() }
+
+// Size implements traits.Sizer.
+func (o *Object) Size() ref.Val { return o.mapper().Size() }
+
+// mapper does what expressions do with a map as a whole. Compile lets none do it with an
+// object, so that it need not be fast.
+func (o *Object) mapper() traits.Mapper {
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, o.content())
+}

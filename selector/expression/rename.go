@@ -1,0 +1,111 @@
+package expression
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+)
+
+// Rename returns the text of the expression with other names for its variables.
+func (e *Expression) Rename(names map[string]string) string {
+	text := []rune(e.text)
+	r := renamer{names: names, taken: map[string]bool{}, info: e.ast.SourceInfo()}
+	for _, name := range names {
+		r.taken[name] = true
+	}
+	r.visit(e.ast.Expr(), nil)
+	slices.SortFunc(r.edits, func(a, b edit) int { return a.at - b.at })
+	r.edits = slices.CompactFunc(r.edits, func(a, b edit) bool { return a.at == b.at })
+	b := strings.Builder{}
+	from := 0
+	for _, edit := range r.edits {
+		b.WriteString(string(text[from:edit.at]) + edit.new)
+		from = edit.at + len([]rune(edit.old))
+	}
+	b.WriteString(string(text[from:]))
+	return b.String()
+}
+
+// renamer finds where variables stand in the text of an expression.
+type renamer struct {
+	names map[string]string
+	// taken names cannot be variables of comprehensions.
+	taken map[string]bool
+	info  *ast.SourceInfo
+	edits []edit
+}
+
+// edit of a name at a character of the text.
+type edit struct {
+	at       int
+	old, new string
+}
+
+// visit an expression, in which variables of comprehensions have the inner names.
+func (r *renamer) visit(e ast.Expr, inner map[string]string) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		name, ok := inner[e.AsIdent()]
+		if !ok {
+			name, ok = r.names[e.AsIdent()]
+		}
+		r.edit(e, name, ok)
+	case ast.SelectKind:
+		r.visit(e.AsSelect().Operand(), inner)
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			r.visit(e.AsCall().Target(), inner)
+		}
+		for _, arg := range e.AsCall().Args() {
+			r.visit(arg, inner)
+		}
+	case ast.ListKind:
+		for _, element := range e.AsList().Elements() {
+			r.visit(element, inner)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			r.visit(entry.AsMapEntry().Key(), inner)
+			r.visit(entry.AsMapEntry().Value(), inner)
+		}
+	case ast.StructKind:
+		for _, f := range e.AsStruct().Fields() {
+			r.visit(f.AsStructField().Value(), inner)
+		}
+	case ast.ComprehensionKind:
+		r.visitComprehension(e, inner)
+	default: // A literal.
+	}
+}
+
+func (r *renamer) visitComprehension(e ast.Expr, inner map[string]string) {
+	c := e.AsComprehension()
+	r.visit(c.IterRange(), inner)
+	r.visit(c.AccuInit(), inner)
+	inner = maps.Clone(inner)
+	if inner == nil {
+		inner = map[string]string{}
+	}
+	name := c.IterVar()
+	for r.taken[name] {
+		name += "_"
+	}
+	inner[c.IterVar()] = name
+	inner[c.AccuVar()] = c.AccuVar()
+	if macro, ok := r.info.GetMacroCall(e.ID()); ok && name != c.IterVar() {
+		r.edit(macro.AsCall().Args()[0], name, true)
+	}
+	r.visit(c.LoopCondition(), inner)
+	r.visit(c.LoopStep(), inner)
+	r.visit(c.Result(), inner)
+}
+
+func (r *renamer) edit(ident ast.Expr, name string, ok bool) {
+	old := ident.AsIdent()
+	place, known := r.info.GetOffsetRange(ident.ID())
+	if ok && known && name != old {
+		r.edits = append(r.edits, edit{int(place.Start), old, name})
+	}
+}

@@ -1,0 +1,205 @@
+package selector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// fit is a condition for a class to be given to a claim, taken apart at its conjunction. What
+// needs less than claim and class is evaluated where that is known.
+type fit struct {
+	name, text string
+	field      string
+	// looks is what it looks at in a class.
+	looks []expression.Path
+	// ofClass terms look at the class alone: a class for which one is false serves no claim.
+	ofClass []*expression.Expression
+	// ofClaim terms do not look at the class.
+	ofClaim []*expression.Expression
+	// equal terms are met by classes that the index finds.
+	equal []*equality
+	// rest of the terms.
+	rest []*expression.Expression
+}
+
+// equality is a term class.PATH == VALUE.
+type equality struct {
+	term  *expression.Expression
+	path  expression.Path
+	key   text // in the index
+	value *expression.Expression
+}
+
+func (l *looks) addFit(to *[]*fit, f v1alpha1.Fit, scope expression.Scope) {
+	field := "spec.fits[" + f.Name + "].expression"
+	whole := l.compile(field, f.Expression, expression.Bool, scope)
+	if whole == nil {
+		return
+	}
+	compiled := &fit{name: f.Name, field: field, text: "unfit (" + f.Name + ")", looks: whole.Looks(expression.Class)}
+	if f.Message != "" {
+		compiled.text = f.Message
+	}
+	for _, term := range whole.Terms() {
+		path, value, isEqual := term.Equality()
+		usesOthers := term.Uses(expression.Claim) || !readsClaimAlone(term)
+		switch {
+		case !term.Uses(expression.Class):
+			compiled.ofClaim = append(compiled.ofClaim, term)
+		case !usesOthers:
+			compiled.ofClass = append(compiled.ofClass, term)
+		case isEqual:
+			compiled.equal = append(compiled.equal, &equality{term, path, derivedKey(path), value})
+		default:
+			compiled.rest = append(compiled.rest, term)
+		}
+	}
+	*to = append(*to, compiled)
+}
+
+// servedBy says whether a class can serve claims at all: all terms that look at it alone are
+// true. By is the first that is not, and why an error.
+func (f *fit) servedBy(c *Class, budget *expression.Budget) (by *expression.Expression, why error) {
+	in := expression.Input{Class: c.Fields}
+	for _, term := range f.ofClass {
+		if ok, err := term.Bool(&in, budget); !ok || err != nil {
+			return term, err
+		}
+	}
+	return nil, nil
+}
+
+// drops says whether a class does not fit the claim of the facts. By is the term that says so.
+func (f *fit) drops(facts *Facts, c *Class) (by *expression.Expression, why error) {
+	if facts.err != nil {
+		return nil, facts.err
+	}
+	if failed := facts.claimTerm(f); failed != nil {
+		return failed.term, failed.err
+	}
+	facts.input.Class = c.Fields
+	for _, e := range f.equal {
+		if met, err := facts.meets(e, c); !met || err != nil {
+			return e.term, err
+		}
+	}
+	for _, term := range f.rest {
+		if ok, err := facts.bool(term); !ok || err != nil {
+			return term, err
+		}
+	}
+	return nil, nil
+}
+
+// row is the filter that drops the classes that do not fit.
+func (f *fit) row() compiledFilter {
+	return compiledFilter{f.name, f.text, func(claim Claim, c *Class) (bool, error) {
+		by, err := f.drops(claim.Facts, c)
+		return by != nil || err != nil, err
+	}}
+}
+
+// rowOf the fits of this name of class kinds.
+func rowOf(name, text string) compiledFilter {
+	return compiledFilter{name, text, func(claim Claim, c *Class) (bool, error) {
+		for _, f := range c.Kind.rules.fits {
+			if f.name == name {
+				if by, err := f.drops(claim.Facts, c); by != nil || err != nil {
+					return true, err
+				}
+			}
+		}
+		return false, nil
+	}}
+}
+
+// compileFits adds the filters for the fits of the kind and of its class kinds.
+func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
+	for _, f := range k.rules.fits {
+		k.filters = append(k.filters, f.row())
+	}
+	for _, ck := range classKinds {
+		rules := newClassRules(ck)
+		k.linked = append(k.linked, rules.looks.claim...)
+		for _, f := range rules.fits {
+			k.hasFacts = true
+			if !slices.Contains(k.linkedFits, f.name) && len(k.filters) < maxFilters {
+				k.filters, k.linkedFits = append(k.filters, rowOf(f.name, f.text)), append(k.linkedFits, f.name)
+			}
+		}
+	}
+	if k.rules.score != nil {
+		k.filters = append(k.filters, compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
+			_, err := claim.Facts.rank(k, c)
+			return err != nil, err
+		}})
+	}
+}
+
+// serves says whether a class can serve claims of the kind. If not, by is the condition that
+// it does not meet, and term the part of it, and why an error.
+func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
+	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	for _, fits := range [...][]*fit{k.rules.fits, c.Kind.rules.fits} {
+		for _, f := range fits {
+			if term, why = f.servedBy(c, &budget); term != nil {
+				return f, term, why
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
+// judges says whether some classes of a kind may not serve the claims.
+func (k *ClaimKind) judges(classes *ClassKind) bool {
+	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
+	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
+}
+
+// SeatsDependOn says that the seat of a class depends on more than its mark and namespace, so
+// that an update may give a default class another.
+func (k *ClaimKind) SeatsDependOn(classes *ClassKind) bool {
+	return k.rules.partitionClass != nil || k.judges(classes)
+}
+
+// unlinked is the fault of a view whose kinds do not know yet what they need of each other,
+// nil if they do.
+func (k *ClaimKind) unlinked(classes *ClassKind) *Fault {
+	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
+		return !slices.Contains(k.linkedFits, f.name) && len(k.filters) < maxFilters
+	})
+	if !missesFit && classes.holds(k.rules.looks.class) && k.looksAt.Covers(classes.rules.looks.claim...) {
+		return nil
+	}
+	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(
+		"the classes of %q are being read anew, because the expressions of claim kind %q or of the class kind look at other fields; try again in a moment",
+		classes.Name, k.Name)}
+}
+
+// derivedKey is the key of a field in the index. No label has it.
+func derivedKey(p expression.Path) text { return text("=" + strings.Join(p, "\x00")) }
+
+// derivedValue is the text of a value in the index, so that equal values have the same; false
+// if the index does not have such values.
+func derivedValue(value any) (text, bool) {
+	const exact = 1 << 53 // Above, a float64 equals several integers.
+	switch v := value.(type) {
+	case string:
+		return text("s" + v), true
+	case bool:
+		return text(fmt.Sprintf("b%t", v)), true
+	case int64:
+		if v > -exact && v < exact {
+			return text(fmt.Sprintf("n%d", v)), true
+		}
+	case float64:
+		if v == float64(int64(v)) && v > -exact && v < exact {
+			return text(fmt.Sprintf("n%d", int64(v))), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,209 @@
+package selector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// claimRules are the expressions of a ClaimKind.
+type claimRules struct {
+	related        []relatedRule
+	namespaces     *RelatedKind // nil if no expression looks at the namespace
+	bindWhen       *expression.Expression
+	selectorFrom   *expression.Expression
+	fits           []*fit
+	score          *expression.Expression
+	partitionOf    *expression.Expression // of a claim
+	partitionClass *expression.Expression
+
+	looks
+}
+
+// relatedRule says which object a claim names.
+type relatedRule struct {
+	name string
+	kind *RelatedKind
+	// objectName and objectNamespace are expressions for those of the object, the latter nil
+	// if there is none. Their fields of the ClaimKind are for errors.
+	objectName, objectNamespace *expression.Expression
+	nameField, namespaceField   string
+}
+
+// classRules are the expressions of a ClassKind.
+type classRules struct {
+	fits                         []*fit
+	offerWhen, isDefault, weight *expression.Expression
+
+	looks
+}
+
+// looks are what the expressions of a registration look at, and those that do not compile.
+type looks struct {
+	claim, class, namespace []expression.Path
+	related                 map[string][]expression.Path
+	usesRequest             bool
+	invalid                 []InvalidExpression
+}
+
+// InvalidExpression is an expression of a registration that does not compile.
+type InvalidExpression struct {
+	// Field of the registration, such as spec.fits[SameDriver].expression.
+	Field string
+	Err   *expression.Error
+}
+
+func (i InvalidExpression) Error() string { return i.Field + ": " + i.Err.Error() }
+
+// InvalidExpressions of a ClaimKind.
+func InvalidExpressions(k *v1alpha1.ClaimKind) []InvalidExpression { return newClaimRules(k).invalid }
+
+// InvalidClassExpressions of a ClassKind.
+func InvalidClassExpressions(k *v1alpha1.ClassKind) []InvalidExpression {
+	return newClassRules(k).invalid
+}
+
+// faultOf a registration with invalid expressions, nil if there are none.
+func (l *looks) faultOf(what, name string) *Fault {
+	if len(l.invalid) == 0 {
+		return nil
+	}
+	texts := make([]string, 0, v1alpha1.MaxErrors)
+	for _, i := range l.invalid[:min(len(l.invalid), v1alpha1.MaxErrors)] {
+		texts = append(texts, i.Error())
+	}
+	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
+		brief.Text(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
+}
+
+// ExpressionsFault is the fault of a ClaimKind with invalid expressions, nil if there is none.
+func ExpressionsFault(k *v1alpha1.ClaimKind) *Fault {
+	return newClaimRules(k).faultOf("claim kind", k.Name)
+}
+
+// ClassExpressionsFault is the fault of a ClassKind with invalid expressions, nil if there is none.
+func ClassExpressionsFault(k *v1alpha1.ClassKind) *Fault {
+	return newClassRules(k).faultOf("class kind", k.Name)
+}
+
+func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
+	r := &claimRules{}
+	s := &k.Spec
+	var names []string
+	ofClaim := func(variables ...string) expression.Scope {
+		variables = append([]string{expression.Claim, expression.Namespace, expression.Related}, variables...)
+		if s.WhenUnmatched != v1alpha1.BindLater {
+			variables = append(variables, expression.Request)
+		}
+		return expression.Scope{Variables: variables, Related: names}
+	}
+	for _, related := range s.Related {
+		field := "spec.related[" + related.Name + "]"
+		before := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}, Related: slices.Clone(names)}
+		rule := relatedRule{
+			name: related.Name, kind: &RelatedKind{Resource: related.Resource, Version: related.Version},
+			nameField: field + ".nameExpression", namespaceField: field + ".namespaceExpression",
+		}
+		rule.objectName = r.compile(rule.nameField, related.NameExpression, expression.Text, before)
+		rule.objectNamespace = r.compile(rule.namespaceField, related.NamespaceExpression, expression.Text, before)
+		r.related = append(r.related, rule)
+		names = append(names, related.Name)
+	}
+	r.bindWhen = r.compile("spec.bindWhen", s.BindWhen, expression.Bool, ofClaim())
+	r.selectorFrom = r.compile("spec.classSelector.expression", s.ClassSelector.Expression, expression.Selector, ofClaim())
+	for _, f := range s.Fits {
+		r.addFit(&r.fits, f, ofClaim(expression.Class))
+	}
+	r.score = r.compile("spec.score", s.Score, expression.Number, ofClaim(expression.Class))
+	if s.Partition != nil {
+		r.partitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim())
+		r.partitionClass = r.compile("spec.partition.class", s.Partition.Class, expression.Text, ofClassAlone)
+	}
+	for i := range r.related {
+		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].name]...)
+	}
+	if len(r.looks.namespace) > 0 {
+		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.looks.namespace...)}
+	}
+	return r
+}
+
+var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
+
+func newClassRules(k *v1alpha1.ClassKind) *classRules {
+	r := &classRules{}
+	for _, f := range k.Spec.Fits {
+		r.addFit(&r.fits, f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
+	}
+	r.offerWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
+	r.weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
+	const mark = "spec.default.expression"
+	r.isDefault = r.compile(mark, k.Spec.Default.Expression, expression.Bool, ofClassAlone)
+	if r.isDefault != nil && slices.ContainsFunc(r.isDefault.Looks(expression.Class), func(p expression.Path) bool { return p[0] == "status" }) {
+		r.invalid = append(r.invalid, InvalidExpression{mark, &expression.Error{
+			Line: 1, Column: 1, Source: string(k.Spec.Default.Expression),
+			Text: "must not look at class.status: an update of the status of a class is not guarded",
+		}})
+	}
+	return r
+}
+
+// compile an expression; nil if there is none, or it is invalid.
+func (l *looks) compile(field string, text v1alpha1.Expression, result expression.Result, scope expression.Scope) *expression.Expression {
+	if text == "" {
+		return nil
+	}
+	e, err := expression.Compile(string(text), result, scope)
+	if err != nil {
+		invalid := &expression.Error{Line: 1, Column: 1, Text: err.Error(), Source: string(text)}
+		_ = errors.As(err, &invalid)
+		l.invalid = append(l.invalid, InvalidExpression{field, invalid})
+		return nil
+	}
+	l.claim = append(l.claim, e.Looks(expression.Claim)...)
+	l.class = append(l.class, e.Looks(expression.Class)...)
+	l.namespace = append(l.namespace, e.Looks(expression.Namespace)...)
+	for _, p := range e.Looks(expression.Related) {
+		if l.related == nil {
+			l.related = map[string][]expression.Path{}
+		}
+		l.related[p[0]] = append(l.related[p[0]], p[1:])
+	}
+	l.usesRequest = l.usesRequest || e.Uses(expression.Request)
+	return e
+}
+
+// decidesOnReference says that bindWhen says which references count as none.
+func (r *claimRules) decidesOnReference(at path) bool {
+	if r.bindWhen == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.bindWhen.Looks(expression.Claim), func(p expression.Path) bool {
+		n := min(len(p), len(at))
+		return slices.Equal(path(p[:n]), at[:n])
+	})
+}
+
+// readsClaimAlone says that an expression can be evaluated as soon as the claim is read.
+func readsClaimAlone(e *expression.Expression) bool {
+	return !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && !e.Uses(expression.Request)
+}
+
+// isEmpty says that there is no expression.
+func (r *claimRules) isEmpty() bool {
+	return len(r.related) == 0 && r.bindWhen == nil && r.selectorFrom == nil && len(r.fits) == 0 && r.score == nil &&
+		r.partitionClass == nil
+}
+
+// fitLooks is what fits look at in a class.
+func fitLooks(fits []*fit) (paths []expression.Path) {
+	for _, f := range fits {
+		paths = append(paths, f.looks...)
+	}
+	return paths
+}
