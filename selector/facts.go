@@ -240,13 +240,12 @@ func (f *Facts) valueOf(e *equality) *claimValue {
 
 // equals says whether a class has the value, which the index may have.
 func (v *claimValue) equals(c *Class) bool {
+	if text, isText := v.value.(string); isText {
+		return c.Fields.HasText(v.of.path, text)
+	}
 	has, ok := c.Fields.Lookup(v.of.path)
 	if !ok {
 		return false
-	}
-	if text, isText := has.(string); isText {
-		want, isText := v.value.(string)
-		return isText && text == want
 	}
 	text, indexed := derivedValue(has)
 	return indexed && text == v.text

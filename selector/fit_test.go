@@ -273,7 +273,9 @@ func TestBindWhen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) { s.BindWhen = v1alpha1.Expression(tc.expression) }).
+			world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+				s.BindWhen = v1alpha1.Expression(tc.expression)
+			}).
 				with("a", map[string]any{})
 			if tc.leftAlone != Settled {
 				tc.spec = all(tc.spec)

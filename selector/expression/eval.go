@@ -47,6 +47,9 @@ type activation struct{ *Input }
 
 // ResolveName implements cel.Activation.
 func (a activation) ResolveName(name string) (any, bool) {
+	if name == reserved {
+		name = Namespace
+	}
 	v := a.variable(name)
 	return v, v != nil
 }
@@ -249,7 +252,10 @@ func (e *Expression) evalError(in *Input, err error) error {
 		}
 	}
 	if name, ok := strings.CutPrefix(text, "no such attribute(s): "); ok {
-		text = name + " is not known"
+		text = strings.ReplaceAll(name, reserved, Namespace) + " is not known"
+	}
+	if strings.HasPrefix(text, "invalid qualifier type: ") { // A type of Go follows.
+		text = "a key must be a text or a number"
 	}
 	return errors.New(brief.Text(text, v1alpha1.MaxShownBytes))
 }

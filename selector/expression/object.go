@@ -30,6 +30,13 @@ func (o *Object) Lookup(path Path) (any, bool) {
 	return native(value), true
 }
 
+// HasText says whether the value at a path is this text.
+func (o *Object) HasText(path Path, text string) bool {
+	value, _ := o.lookup(path)
+	has, ok := value.(types.String)
+	return ok && string(has) == text
+}
+
 // lookup returns the value at a path as it is held, nil if it is absent.
 func (o *Object) lookup(path Path) (any, error) {
 	at := o.node
