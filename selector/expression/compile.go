@@ -106,7 +106,7 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	}
 	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.looks()}
 	e.plain = plainField(e.ast.Expr())
-	program, err := env().Program(checked, cel.CostLimit(maxCost))
+	program, err := env().Program(checked, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
 	if err != nil {
 		return nil, &Error{1, 1, brief.Text(err.Error(), v1alpha1.MaxMessageBytes), text}
 	}
