@@ -114,12 +114,10 @@ func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
 func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, k.referencePlan.size)}
 	d.read(k.referencePlan)
-	for _, v := range d.whole {
-		if _, ok := v.parent[v.plan.name].(postponed); ok {
-			return v.raw
-		}
+	if !d.whole.isPostponed() {
+		return nil
 	}
-	return nil
+	return d.whole.raw
 }
 
 // Warning tells the author of an update what became of the reference, and what helps. It is
