@@ -214,8 +214,7 @@ func TestFitsOfClassKinds(t *testing.T) {
 	kind := selector.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
 	r.registration.Inventory.SetClasses(labelled(kind, "gold tier=gold"))
 	assert.Nil(t, r.binder.view(r.claims.watches()[lateKind]), "We should bind no claim of which we do not know enough.")
-	r.claims.reader = &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, ClassKinds: []v1alpha1.ClassKind{*golds}}
-	assert.Len(t, served(t.Context(), golds), 1)
+	r.reader.ClassKinds = []v1alpha1.ClassKind{*golds}
 	for range 2 {
 		before := r.claims.watches()[lateKind]
 		_, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
