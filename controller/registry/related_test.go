@@ -531,4 +531,3 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 		})
 	}
 }
-
