@@ -2,12 +2,16 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -105,7 +109,7 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRel
 	}
 	raw, err := json.Marshal(d.Object)
 	require.NoError(t, err)
-	want, err := binder.Review(t.Context(), "databases.example.org", &admissionv1.AdmissionRequest{
+	want, err := review(t, binder, &admissionv1.AdmissionRequest{
 		UserInfo:  authenticationv1.UserInfo{Username: "jane", Groups: []string{"red", "green"}},
 		Operation: admissionv1.Create, Namespace: d.GetNamespace(), Name: d.GetName(), Object: runtime.RawExtension{Raw: raw},
 		Kind:     metav1.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"},
@@ -145,6 +149,28 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRel
 	default:
 		require.Fail(t, "The server has an answer", "%s", got.Outcome)
 	}
+}
+
+// review asks the server by HTTP, as the API server does.
+func review(t *testing.T, binder *webhook.Binder, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	t.Helper()
+	request.UID = "1"
+	question := encode(t, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	r := httptest.NewRequest(http.MethodPost, v1alpha1.BindPath+"databases.example.org", strings.NewReader(question))
+	r.Header.Set("Content-Type", "application/json")
+	r.SetPathValue("name", "databases.example.org")
+	w := httptest.NewRecorder()
+	(&webhook.Handler{Review: binder.Review, Log: logr.Discard()}).ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		status := metav1.Status{}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &status), w.Body)
+		return nil, errors.New(strings.TrimPrefix(status.Message, "classbind cannot answer: "))
+	}
+	answer := admissionv1.AdmissionReview{}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.Response, nil
 }
 
 func documentsOf(t *testing.T, texts ...string) []document {
