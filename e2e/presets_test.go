@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,6 +134,9 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 	registrations := w.rendered(t, i.folder)
 	for _, k := range all[v1alpha1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
+		for _, related := range k.Spec.Related {
+			i.installCRD(t, source, related.Resource)
+		}
 		i.claimKinds = append(i.claimKinds, k)
 	}
 	for _, k := range all[v1alpha1.ClassKind](t, registrations, "ClassKind") {
@@ -207,11 +212,24 @@ func (i *installedPreset) readExample(t *testing.T) {
 		require.Contains(t, i.classKinds, resource)
 		i.classes[resource] = append(i.classes[resource], class)
 	}
-	claims := filepath.Join(i.folder, "example", "claims.yaml")
-	text, err := os.ReadFile(claims) //nolint:gosec // It is ours.
+	related := filepath.Join(i.folder, "example", "related.yaml")
+	if _, err := os.Stat(related); err == nil {
+		for _, object := range objectsOf(t, related) {
+			i.place(t, object)
+			i.apply(t, manifestOf(t, object))
+			i.deleteAfter(t, object)
+		}
+	}
+	i.readClaims(t, filepath.Join(i.folder, "example", "claims.yaml"))
+}
+
+// readClaims with the comments above them. Their namespaces are made.
+func (i *installedPreset) readClaims(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file) //nolint:gosec // It is ours.
 	require.NoError(t, err)
 	comments := strings.Split(string(text), "\n---\n")
-	for n, claim := range objectsOf(t, claims) {
+	for n, claim := range objectsOf(t, file) {
 		i.place(t, claim)
 		comment, _, _ := strings.Cut(comments[n], "\napiVersion:")
 		i.claims = append(i.claims, exampleClaim{claim, comment})
@@ -230,7 +248,8 @@ func (i *installedPreset) place(t *testing.T, object *unstructured.Unstructured)
 	}, patience, 100*time.Millisecond, "We should see the API server list a kind whose CRD is established.")
 	switch n := object.GetNamespace(); {
 	case n != "":
-		i.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+n+"}}")
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}
+		require.NoError(t, client.IgnoreAlreadyExists(i.Create(t.Context(), namespace)))
 	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
 		object.SetNamespace("default")
 	}

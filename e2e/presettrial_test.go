@@ -208,13 +208,13 @@ func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstruc
 	return stored
 }
 
-func (x *trial) deleteAfter(t *testing.T, object client.Object) {
+func (w *world) deleteAfter(t *testing.T, object client.Object) {
 	t.Helper()
 	// Nobody is there to do what a finalizer asks for.
 	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
 	t.Cleanup(func() {
-		assert.NoError(t, client.IgnoreNotFound(x.Delete(context.Background(), object)))
-		assert.NoError(t, client.IgnoreNotFound(x.Patch(context.Background(), object, unfinished)))
+		assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), object)))
+		assert.NoError(t, client.IgnoreNotFound(w.Patch(context.Background(), object, unfinished)))
 	})
 }
 

@@ -155,3 +155,35 @@ func crowd(name string, n, i, kinds int) (*ClassKind, []*Class) {
 	}
 	return kind, classes
 }
+
+// BenchmarkExpressions is what expressions cost a claim: among 100,000 classes, of which 10
+// equal it, and for 100 candidates.
+func BenchmarkExpressions(b *testing.B) {
+	run := func(name string, e *expressive, spec map[string]any, candidates int) {
+		b.Run(name, func(b *testing.B) {
+			e.indexed = true
+			view := e.view()
+			object := map[string]any{"metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": spec}
+			in, decider := view.Kind.Read("team", "db", object), &Decider{}
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := decider.Decide(b.Context(), view, in, Admit)
+				if err != nil || d.Candidates != candidates {
+					b.Fatal(err, d.Candidates)
+				}
+			}
+		})
+	}
+	crowded := func(n int, expressions ...string) *expressive {
+		e := newExpressive(fits(expressions...))
+		for i := range n {
+			e.with(fmt.Sprintf("class-%d", i), map[string]any{"driver": fmt.Sprintf("driver-%d", i/10), "size": int64(i)})
+		}
+		return e
+	}
+	run("none", crowded(100), all(map[string]any{}), 100)
+	run("equality", crowded(100_000, "class.spec.driver == claim.spec.driver"), all(map[string]any{"driver": "driver-7"}), 10)
+	run("class", crowded(100_000, "class.spec.driver == 'driver-7'"), all(map[string]any{}), 10)
+	run("comparison", crowded(100, "class.spec.size >= claim.spec.size"), all(map[string]any{"size": int64(0)}), 100)
+	run("unindexed-10000", crowded(10_000, "class.spec.size >= claim.spec.size"), all(map[string]any{"size": int64(9000)}), 1000)
+}

@@ -60,7 +60,7 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 	for _, l := range c.Labels {
 		visit(l)
 	}
-	if d == nil {
+	if d == nil || c.Fields == nil {
 		return
 	}
 	for _, p := range d.paths {

@@ -68,6 +68,9 @@ func InvalidClassExpressions(k *v1alpha1.ClassKind) []InvalidExpression {
 	return newClassRules(k).invalid
 }
 
+// InvalidExpressions of the ClaimKind from which it was compiled.
+func (k *ClaimKind) InvalidExpressions() []InvalidExpression { return k.rules.invalid }
+
 // faultOf a registration with invalid expressions, nil if there are none.
 func (l *looks) faultOf(what, name string) *Fault {
 	if len(l.invalid) == 0 {

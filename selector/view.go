@@ -167,6 +167,16 @@ func (v *View) lenOffered(namespace string) int {
 	return n
 }
 
+// lenUnserving is how many classes the claims of a namespace would be offered, if these could
+// serve the claim kind.
+func (v *View) lenUnserving(namespace string) int {
+	n := -v.lenOffered(namespace)
+	for _, s := range v.known {
+		n += s.lenOffered(&v.Kind.reach, namespace)
+	}
+	return n
+}
+
 // partly says that some claims may not be offered all classes.
 func (v *View) partly() bool {
 	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })

@@ -46,6 +46,7 @@ func (d *Decision) unmatched() string {
 		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name)
 		remedy, later = "create a class", "when a class can be had"
 	}
+	what += d.equalText()
 	if d.droppedBy(OtherReference) {
 		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.classRef, remedy)
 	}
@@ -76,6 +77,9 @@ func (d *Decision) unmatched() string {
 	case d.View.partly():
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
+	if n := d.View.lenUnserving(d.Claim.Namespace); n > 0 {
+		where += fmt.Sprintf("; %d more can serve no claim of %q", n, kind.Name)
+	}
 	if dropped := d.dropped(func(_, text string, n int32) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
@@ -90,6 +94,10 @@ func (d *Decision) unmatched() string {
 func (d *Decision) withoutDefault() (what, remedy, later string) {
 	kind := d.View.Kind.Name
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
+	marked := "is marked default"
+	if d.View.Kind.rules.partitionClass != nil {
+		marked = fmt.Sprintf("is marked default for its partition %q", brief.Text(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
+	}
 	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
@@ -102,11 +110,37 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind, cordoned),
 			remedy + "have an admin " + cordoned.Uncordon(kind), "when a default class is offered"
 	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
-		what += " that is marked default can be had"
+		what += " that " + marked + " can be had"
 	default:
-		what += " is marked default"
+		what += " " + marked
 	}
 	return what, remedy + "mark a class default", "when a class is marked default"
+}
+
+// equalText says what fields of classes the claim asks for by equality terms, which count as
+// if the selector said so; empty, there are none, or the claim gets the default class.
+func (d *Decision) equalText() string {
+	if d.Claim.Facts == nil || d.asks() == nil {
+		return ""
+	}
+	text, said := "", map[string]bool{}
+	for _, v := range d.Claim.Facts.values {
+		if !v.indexed {
+			continue
+		}
+		if one := fmt.Sprintf(" and has %s %s", path(v.of.path), valueText(v.value)); !said[one] && len(said) < maxListed {
+			said[one] = true
+			text += one
+		}
+	}
+	return text
+}
+
+func valueText(value any) string {
+	if text, ok := value.(string); ok {
+		return fmt.Sprintf("%q", brief.Text(text, v1alpha1.MaxShownBytes))
+	}
+	return fmt.Sprint(value)
 }
 
 // selectorText is short, so that clients do not cut off the end of a warning.

@@ -31,9 +31,12 @@ const (
 // match condition there.
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
-	options := []cel.EnvOption{cel.EnableMacroCallTracking()} // For Rename.
+	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{}),
+		cel.EnableMacroCallTracking(), // For Rename.
+	}
 	for _, name := range variables {
-		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
+		options = append(options, cel.Variable(inCEL(name), cel.DynType))
 	}
 	e, err := base.Extend(options...)
 	if err != nil {
@@ -42,12 +45,49 @@ var env = sync.OnceValue(func() *cel.Env {
 	return e
 })
 
+// reserved is the identifier that stands for Namespace in CEL, where that is a reserved word.
+// It is as long, so that places stay what they are.
+const reserved = "namespac_"
+
+// inCEL returns the identifier of a variable in CEL.
+func inCEL(variable string) string {
+	if variable == Namespace {
+		return reserved
+	}
+	return variable
+}
+
+// reserve writes the variable Namespace as CEL has it.
+func reserve(text string) string {
+	if !strings.Contains(text, Namespace) {
+		return text
+	}
+	result := []byte(text)
+	last, beforeLast := byte(0), byte(0)
+	scan(text, func(at, _ int) {
+		c := text[at]
+		if strings.IndexByte(" \t\r\n\f", c) >= 0 {
+			return
+		}
+		isField := last == '.' || last == '?' && beforeLast == '.'
+		starts := at == 0 || !isIdentifier("_"+text[at-1:at])
+		if strings.HasPrefix(text[at:], Namespace) && starts && !isField {
+			end := at + len(Namespace)
+			if end == len(text) || !isIdentifier("_"+text[end:end+1]) {
+				copy(result[at:], reserved)
+			}
+		}
+		last, beforeLast = c, last
+	})
+	return string(result)
+}
+
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), brief.Text(text, v1alpha1.MaxShownBytes)}
 	}
-	parsed, issues := env().Parse(text)
+	parsed, issues := env().Parse(reserve(text))
 	if err := issues.Err(); err != nil {
 		return nil, newError(text, issues, scope)
 	}
@@ -133,6 +173,7 @@ func newError(text string, issues *cel.Issues, scope Scope) *Error {
 
 // words of an error, without what only the authors of CEL understand.
 func words(message string, scope Scope) string {
+	message = strings.ReplaceAll(message, reserved, Namespace)
 	message = strings.TrimPrefix(message, "Syntax error: ")
 	if before, _, ok := strings.Cut(message, " expecting {"); ok {
 		message = before

@@ -81,11 +81,11 @@ func (s *search) visitComprehension(c ast.ComprehensionExpr, hidden []string) {
 func chain(e ast.Expr, hidden []string) (look, ast.Expr, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
-		name := e.AsIdent()
-		if !slices.Contains(variables, name) || slices.Contains(hidden, name) {
+		i := slices.IndexFunc(variables, func(name string) bool { return inCEL(name) == e.AsIdent() })
+		if i < 0 || slices.Contains(hidden, e.AsIdent()) {
 			return look{}, nil, false
 		}
-		return look{field: field{variable: name}}, e, true
+		return look{field: field{variable: variables[i]}}, e, true
 	case ast.SelectKind:
 		sel := e.AsSelect()
 		f, ident, ok := chain(sel.Operand(), hidden)

@@ -11,9 +11,9 @@ import (
 // Rename returns the text of the expression with other names for its variables.
 func (e *Expression) Rename(names map[string]string) string {
 	text := []rune(e.text)
-	r := renamer{names: names, taken: map[string]bool{}, info: e.ast.SourceInfo()}
-	for _, name := range names {
-		r.taken[name] = true
+	r := renamer{text: e.text, names: map[string]string{}, info: e.ast.SourceInfo()}
+	for variable, name := range names {
+		r.names[inCEL(variable)] = name
 	}
 	r.visit(e.ast.Expr(), nil)
 	slices.SortFunc(r.edits, func(a, b edit) int { return a.at - b.at })
@@ -30,9 +30,9 @@ func (e *Expression) Rename(names map[string]string) string {
 
 // renamer finds where variables stand in the text of an expression.
 type renamer struct {
+	text string
+	// names of variables, by the identifier in CEL.
 	names map[string]string
-	// taken names cannot be variables of comprehensions.
-	taken map[string]bool
 	info  *ast.SourceInfo
 	edits []edit
 }
@@ -88,10 +88,7 @@ func (r *renamer) visitComprehension(e ast.Expr, inner map[string]string) {
 	if inner == nil {
 		inner = map[string]string{}
 	}
-	name := c.IterVar()
-	for r.taken[name] {
-		name += "_"
-	}
+	name := r.free(c.IterVar())
 	inner[c.IterVar()] = name
 	inner[c.AccuVar()] = c.AccuVar()
 	if macro, ok := r.info.GetMacroCall(e.ID()); ok && name != c.IterVar() {
@@ -100,6 +97,19 @@ func (r *renamer) visitComprehension(e ast.Expr, inner map[string]string) {
 	r.visit(c.LoopCondition(), inner)
 	r.visit(c.LoopStep(), inner)
 	r.visit(c.Result(), inner)
+}
+
+// free returns a name for the variable of a comprehension. It hides none of the new names,
+// and nothing that is in the text.
+func (r *renamer) free(name string) string {
+	taken := slices.Collect(maps.Values(r.names))
+	if name != reserved && !slices.Contains(taken, name) {
+		return name
+	}
+	for name == reserved || strings.Contains(r.text, name) || slices.Contains(taken, name) {
+		name += "_"
+	}
+	return name
 }
 
 func (r *renamer) edit(ident ast.Expr, name string, ok bool) {

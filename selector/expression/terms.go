@@ -1,10 +1,12 @@
 package expression
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
 )
 
 // Terms of a conjunction: an expression that is none is its own only term.
@@ -55,7 +57,8 @@ func operands(e ast.Expr) int {
 	return n
 }
 
-// Equality returns the two sides of class.PATH == VALUE, where VALUE does not use class.
+// Equality returns the two sides of class.PATH == VALUE, where VALUE does not use class, and
+// is a text, a number, true, false or null, as far as its type is known.
 func (e *Expression) Equality() (class Path, value *Expression, ok bool) {
 	root := e.ast.Expr()
 	if root.Kind() != ast.CallKind || root.AsCall().FunctionName() != operators.Equals {
@@ -77,11 +80,17 @@ func (e *Expression) Equality() (class Path, value *Expression, ok bool) {
 			continue
 		}
 		other, err := Compile(strings.TrimSpace(sides[1-i]), anything, e.scope)
-		if err == nil && !other.Uses(Class) {
+		if err == nil && !other.Uses(Class) && isScalar(other.ast.GetType(other.ast.Expr().ID())) {
 			return one.plain.path, other, true
 		}
 	}
 	return nil, nil, false
+}
+
+// isScalar says whether values of a type may be those of a field that has no parts.
+func isScalar(t *types.Type) bool {
+	kinds := []types.Kind{types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind}
+	return slices.Contains(kinds, t.Kind())
 }
 
 // split a text at the && that join all of it, also those in parentheses around parts.

@@ -19,9 +19,10 @@ kubectl. A preset has ClaimKinds, ClassKinds, and the ClusterRole that lets clas
 read the classes. It is a folder of deploy/kinds, whose README says what is bound,
 what is not, and why. No cluster is asked.
 
-With --examples, the example of each preset is printed instead: classes, and claims
-that get them. Apply it when the preset is ready, and where nobody is harmed: its
-classes name drivers and controllers that do not exist, and some are defaults.`
+With --examples, the example of each preset is printed instead: classes, objects that
+claims name, and claims that get the classes. Apply it when the preset is ready, and
+where nobody is harmed: its classes name drivers and controllers that do not exist, and
+some are defaults.`
 
 	usage = `  # What is there?
   classbind kinds
@@ -49,7 +50,7 @@ func NewCommand() *cobra.Command {
 			return run(c.OutOrStdout(), names, example)
 		},
 	}
-	c.Flags().BoolVar(&example, "examples", false, "print the examples, classes and claims, instead of the registrations")
+	c.Flags().BoolVar(&example, "examples", false, "print the examples, such as classes and claims, instead of the registrations")
 	return c
 }
 

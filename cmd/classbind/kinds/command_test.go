@@ -87,6 +87,13 @@ func TestPrint(t *testing.T) {
 			args:   []string{"gateway-api", "--examples"},
 			want:   []string{file(gateways + "example/classes.yaml"), file(gateways + "example/claims.yaml")},
 		},
+		"ExamplesWithRelated": {
+			reason: "We should print what claims name before the claims.",
+			args:   []string{"service-fabrik", "--examples"},
+			want: []string{
+				file("service-fabrik/example/classes.yaml"), file("service-fabrik/example/related.yaml"), file("service-fabrik/example/claims.yaml"),
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := execute(t, NewCommand(), tc.args...)
@@ -174,6 +181,7 @@ func hasFiles(t *testing.T, p preset) {
 		}
 		return err
 	}))
+	got = slices.DeleteFunc(got, func(file string) bool { return file == exampleRelated })
 	assert.Equal(t, []string{
 		"README.md", "claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml", "example/claims.yaml", "example/classes.yaml", "kustomization.yaml",
 	}, got)
@@ -233,6 +241,9 @@ func registers(t *testing.T, p preset) {
 	}
 	for name, k := range claimKinds {
 		assert.True(t, served[name], "We should have classes for %s.", name)
+		for _, related := range k.Spec.Related {
+			want[related.Resource] = []string{"get", "list", "watch"}
+		}
 		switch {
 		case k.Spec.WhenUnmatched == v1alpha1.BindLater:
 			want[k.Resource()] = []string{"list", "watch", "patch"}

@@ -17,6 +17,9 @@ import (
 	"github.com/classbind/classbind/deploy/kinds"
 )
 
+// exampleRelated is the file of an example with what its claims name, if they name any.
+const exampleRelated = "example/related.yaml"
+
 // preset is a folder of deploy/kinds.
 type preset struct {
 	name string
@@ -117,6 +120,9 @@ func manifestOf(presets []preset, example bool) ([]byte, error) {
 // manifest of the preset, or of its example, as one YAML stream.
 func (p *preset) manifest(example bool) ([]byte, error) {
 	files := []string{"example/classes.yaml", "example/claims.yaml"} // in the order in which they are applied
+	if _, err := fs.Stat(kinds.Files, path.Join(p.name, exampleRelated)); err == nil {
+		files = slices.Insert(files, 1, exampleRelated)
+	}
 	if !example {
 		text, err := kinds.Files.ReadFile(path.Join(p.name, "kustomization.yaml"))
 		if err != nil {
