@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,17 +163,13 @@ func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (referenc
 	return references
 }
 
-// by the ClaimKind of the claim; of several, by that with the name of its kind.
+// by the ClaimKind of the claim.
 func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *trial {
 	t.Helper()
-	resource, x := i.place(t, claim), &trial{installedPreset: i.installedPreset}
-	for _, k := range i.claimKinds {
-		if k.Resource() == resource && (x.kind.Name == "" || k.Name == resource) {
-			x.kind = k
-		}
-	}
-	require.NotEmpty(t, x.kind.Name)
-	return x
+	resource := i.place(t, claim)
+	n := slices.IndexFunc(i.claimKinds, func(k v1alpha1.ClaimKind) bool { return k.Resource() == resource })
+	require.GreaterOrEqual(t, n, 0)
+	return &trial{installedPreset: i.installedPreset, kind: i.claimKinds[n]}
 }
 
 // awaitCalls until the API server calls the webhook of each claim kind, a little later than the entry is there.
