@@ -2,30 +2,101 @@ package selector
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Ask is what a claim asks for beside its identity, as a short text that can be kept
 // and compared: claims of one namespace that have the same Ask have the same candidates.
 // It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What
-// is given of a reference comes before the selector.
+// is given of a reference comes before the selector, and so do, as JSON, the fields that
+// expressions look at.
 type Ask string
 
-// Ask of the claim, unless it is left alone.
-func (in Intake) Ask() Ask {
-	switch {
-	case len(in.Problems) > 0:
+// Ask of a claim of this kind, unless it is left alone.
+func (k *ClaimKind) Ask(in Intake) Ask {
+	if len(in.Problems) > 0 {
 		return AskWith(problemText(in.Problems))
-	case in.Selector != nil:
-		return Ask(in.Given.text() + "=" + in.Selector.String())
 	}
-	return Ask(in.Given.text())
+	text := in.Given.text()
+	if in.Facts != nil {
+		facts, err := k.factsText(in.Facts.Claim)
+		if err != nil {
+			return AskWith(err.Error())
+		}
+		text += facts
+	}
+	if in.Selector != nil {
+		text += "=" + in.Selector.String()
+	}
+	return Ask(text)
+}
+
+// factsText is the JSON of the fields that expressions look at: equal fields are equal texts.
+func (k *ClaimKind) factsText(object map[string]any) (string, error) {
+	facts := map[string]any{}
+	for _, p := range k.looksAt.Paths() {
+		copyField(facts, object, p)
+	}
+	text, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("cannot keep the fields that expressions look at: %w", err)
+	}
+	return string(text), nil
+}
+
+// copyField copies a field, and the objects that lead to it, because has() tells them apart
+// from absent ones.
+func copyField(to, from map[string]any, p expression.Path) {
+	for _, name := range p[:len(p)-1] {
+		parent, ok := from[name].(map[string]any)
+		if !ok {
+			return
+		}
+		child, ok := to[name].(map[string]any)
+		if !ok {
+			child = map[string]any{}
+			to[name] = child
+		}
+		to, from = child, parent
+	}
+	name := p[len(p)-1]
+	if value, ok := from[name]; ok {
+		to[name] = value
+	}
+}
+
+// exactNumbers keeps a whole float64 apart from an int64, as CEL does.
+var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Encoder, f float64) error {
+	text := strconv.FormatFloat(f, 'g', -1, 64)
+	if !strings.ContainsAny(text, ".eIN") {
+		text += ".0"
+	}
+	return to.WriteValue(jsontext.Value(text))
+}))
+
+// parseFacts returns the fields with which the rest of an Ask begins, nil if there are none,
+// and what follows.
+func parseFacts(text string) (facts *Facts, rest string, err error) {
+	if !strings.HasPrefix(text, "{") {
+		return nil, text, nil
+	}
+	raw, err := jsontext.NewDecoder(strings.NewReader(text)).ReadValue()
+	if err != nil { // factsText wrote it.
+		return nil, "", fmt.Errorf("cannot parse the fields of a claim: %w", err)
+	}
+	whole := scan{json: raw}
+	object, _ := whole.readAll(1, len(raw)).(map[string]any)
+	return newFacts(object), text[len(raw):], nil
 }
 
 // AskWith a problem, for which none of the claims can be bound.
@@ -43,6 +114,9 @@ func (a Ask) Problem() string {
 func (a Ask) Claim(namespace, name string) (Claim, error) {
 	given, rest, err := parseGiven(string(a))
 	c := Claim{Namespace: namespace, Name: name, Given: given}
+	if err == nil {
+		c.Facts, rest, err = parseFacts(rest)
+	}
 	text, ok := strings.CutPrefix(rest, "=")
 	if !ok || err != nil {
 		return c, err

@@ -16,7 +16,10 @@ import (
 func TestAskKeepsTheClaim(t *testing.T) {
 	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true}
 	kept := map[string]bool{}
-	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, EmptyIsUnset: true}))
+	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, EmptyIsUnset: true}),
+		func(s *v1alpha1.ClaimKindSpec) {
+			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size == claim.spec.size"}}
+		})
 	for _, text := range []string{
 		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,
 		`{spec: {classRef: {kind: A, apiVersion: a/v1, namespace: "b "}, classSelector: {matchLabels: {tier: gold}}}}`,
@@ -26,8 +29,10 @@ func TestAskKeepsTheClaim(t *testing.T) {
 	} {
 		in := kind.Read("team", "db", decode(t, text))
 		require.Empty(t, in.Problems)
-		got, err := in.Ask().Claim("team", "db")
+		require.NotNil(t, in.Facts)
+		got, err := kind.Ask(in).Claim("team", "db")
 		require.NoError(t, err)
+		require.NotNil(t, got.Facts)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
 		for f, value := range reflect.ValueOf(got).Fields() {
 			if !value.IsZero() {
@@ -42,7 +47,7 @@ func TestAskKeepsTheClaim(t *testing.T) {
 
 func describe(c Claim) any {
 	s := c.Selector
-	c.Selector = nil
+	c.Selector, c.Facts = nil, nil
 	if s == nil {
 		return c
 	}
@@ -50,10 +55,40 @@ func describe(c Claim) any {
 }
 
 func TestAskWithAProblem(t *testing.T) {
-	in := NewClaimKind(postgres()).Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
-	ask := in.Ask()
+	kind := NewClaimKind(postgres())
+	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
+	ask := kind.Ask(in)
 	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
 	assert.LessOrEqual(t, len(AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
 	assert.Empty(t, Ask("").Problem())
 	assert.Empty(t, Ask("=!a").Problem(), "We should take no selector for a problem.")
+}
+
+// TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
+func TestAskKeepsFields(t *testing.T) {
+	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
+		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}}
+	})
+	for text, want := range map[string]string{
+		`{}`: `{}`,
+		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
+		`{"spec":{"size":null,"more":{"b":1}}}`:                               `{"spec":{"more":{},"size":null}}`,
+		`{"spec":{"size":1,"more":5}}`:                                        `{"spec":{"size":1}}`,
+		`{"spec":{"size":1.0,"more":{"a":[1e300,-2.50,true,{}]}}}`:            `{"spec":{"more":{"a":[1e+300,-2.5,true,{}]},"size":1.0}}`,
+		`{"spec":{"size":9007199254740993}}`:                                  `{"spec":{"size":9007199254740993}}`,
+		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
+		`{"spec":{"size":2,"classSelector":{"matchLabels":{"tier":"gold"}}}}`: `{"spec":{"size":2}}=tier=gold`,
+	} {
+		object, err := kind.Decode([]byte(text))
+		require.NoError(t, err)
+		in := kind.Read("team", "db", object)
+		require.Empty(t, in.Problems)
+		ask := kind.Ask(in)
+		assert.Equal(t, Ask(want), ask, text)
+		got, err := ask.Claim("team", "db")
+		require.NoError(t, err)
+		assert.Equal(t, ask, kind.Ask(Intake{Claim: got}), "We should read what we wrote.")
+	}
+	assert.NotEqual(t, kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
+		kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
 }

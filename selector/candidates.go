@@ -21,13 +21,8 @@ func (v *View) each(claim Claim, visit func(*Class)) {
 	var room queryRoom
 	q := newQuery(asked, &room)
 	if v.derivation != nil {
-		v.addEqualities(&q, claim.Facts)
-		visitEqual := visit
-		visit = func(c *Class) {
-			if v.equals(claim.Facts, c) {
-				visitEqual(c)
-			}
-		}
+		q = v.withEqualities(q, claim.Facts)
+		visit = v.visitEqual(claim.Facts, visit)
 	}
 	switch {
 	case v.index == nil:
@@ -191,11 +186,20 @@ func (v *View) equals(facts *Facts, c *Class) bool {
 	return true
 }
 
-// addEqualities adds the equality terms of the claim kind that the index can answer. Those of
+// visitEqual visits the classes that meet the equality terms.
+func (v *View) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
+	return func(c *Class) {
+		if v.equals(facts, c) {
+			visit(c)
+		}
+	}
+}
+
+// withEqualities adds the equality terms of the claim kind that the index can answer. Those of
 // a class kind select only where no other kind serves the claim kind.
-func (v *View) addEqualities(q *query, facts *Facts) {
+func (v *View) withEqualities(q query, facts *Facts) query {
 	if v.index == nil {
-		return
+		return q
 	}
 	add := func(fits []*fit) {
 		for _, f := range fits {
@@ -214,6 +218,7 @@ func (v *View) addEqualities(q *query, facts *Facts) {
 	if len(v.known) == 1 {
 		add(v.known[0].Kind.rules.fits)
 	}
+	return q
 }
 
 // resolve the terms if there is no index to tell which labels there are.
@@ -254,7 +259,14 @@ func (q *query) resolveTerm(t *term, of *keyClasses) int {
 
 // sort the resolved terms in the order of labels.
 func (q *query) sort() {
-	q.terms = slices.DeleteFunc(q.terms, func(t term) bool { return t.derived })
+	kept := 0
+	for i := range q.terms { // Filters look at the derived ones again.
+		if !q.terms[i].derived {
+			q.terms[kept] = q.terms[i]
+			kept++
+		}
+	}
+	q.terms = q.terms[:kept]
 	for i := range q.terms {
 		if t := &q.terms[i]; t.to-t.from > maxCompared {
 			t.set = make(map[unique.Handle[label]]struct{}, t.to-t.from)

@@ -74,6 +74,8 @@ type ClaimKind struct {
 	hasFacts bool
 	// decides says that bindWhen decides on claims that have a reference.
 	decides bool
+	// unsettling are the terms of it that need nothing but the claim.
+	unsettling []*expression.Expression
 }
 
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
@@ -130,8 +132,12 @@ func (k *ClaimKind) compileRules(of *v1alpha1.ClaimKind, classKinds []*v1alpha1.
 	k.fault = cmp.Or(k.fault, k.rules.faultOf("claim kind", k.Name))
 	k.hasFacts = !k.rules.isEmpty()
 	k.compileFits(classKinds)
-	k.looksAt = expression.NewFields(append(slices.Clone(k.rules.looks.claim), k.linked...)...)
-	k.decides = k.rules.decidesOnReference(k.classRef)
+	looks := append(slices.Clone(k.rules.looks.claim), k.linked...)
+	if k.decides = k.rules.decidesOnReference(k.classRef); k.decides { // See Decision.Given.
+		looks = append(looks, expression.Path(k.classRef))
+	}
+	k.looksAt = expression.NewFields(looks...)
+	k.compileUnsettling()
 }
 
 // Same says whether claims of both kinds are read and bound in the same way.

@@ -43,6 +43,7 @@ type ClassKind struct {
 
 	isDefault, weight source
 	plan              *readPlan // of the fields that lead to these
+	lookPlan          *readPlan // of the fields that expressions look at
 
 	rules *classRules
 	// fields are held of each class, and reads are all that is read of one for expressions.
@@ -73,7 +74,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	}
 	c.fields = expression.NewFields(held...)
 	c.reads = expression.NewFields(append(held, c.rules.looks.class...)...)
-	c.plan = c.newReadPlan()
+	c.plan, c.lookPlan = c.newReadPlan(), c.newLookPlan()
 	return c
 }
 
@@ -146,6 +147,11 @@ type Class struct {
 // NewClass reads a class of this kind. The content is the whole object; a kind that
 // is MetadataOnly does not need it.
 func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
+	return k.newClass(meta, content, content)
+}
+
+// newClass is the same where expressions see other parts of the object.
+func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *Class {
 	annotations := meta.GetAnnotations()
 	c := &Class{
 		Kind:        k,
@@ -164,7 +170,7 @@ func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class 
 		c.MarkErr = cordonErr
 	}
 	k.readWeight(c, k.weight.value(annotations, content))
-	c.evaluate(meta, content)
+	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
 	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)

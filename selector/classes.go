@@ -20,6 +20,8 @@ type Classes struct {
 	mismarked classSet
 	// overlabelled are the classes with TooManyLabels.
 	overlabelled classSet
+	// failed are the classes for which offerWhen fails.
+	failed classSet
 }
 
 type (
@@ -38,7 +40,7 @@ func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
-	var defaults, malformed, mismarked, overlabelled []*Class
+	var defaults, malformed, mismarked, overlabelled, failed []*Class
 	for i, c := range classes {
 		byName[i] = entry[className, *Class]{c, c.name()}
 		if kind.Namespaced {
@@ -56,10 +58,14 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 		if c.TooManyLabels {
 			overlabelled = append(overlabelled, c)
 		}
+		if c.OfferErr != "" {
+			failed = append(failed, c)
+		}
 	}
 	s := &Classes{
 		Kind: kind, byName: newDict(byName), defaults: newClassSet(defaults),
 		malformed: newClassSet(malformed), mismarked: newClassSet(mismarked), overlabelled: newClassSet(overlabelled),
+		failed: newClassSet(failed),
 	}
 	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
@@ -127,11 +133,15 @@ func (s *Classes) Mismarked() []*Class { return sorted(s.mismarked) }
 // Overlabelled are the classes with TooManyLabels, sorted.
 func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
 
+// Failed are the classes with an OfferErr, sorted.
+func (s *Classes) Failed() []*Class { return sorted(s.failed) }
+
 // SameSummary says whether both have the same kind and number of classes, and the
-// same default, malformed, mismarked and overlabelled ones.
+// same default, malformed, mismarked, overlabelled and failed ones.
 func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
-		s.malformed == o.malformed && s.mismarked == o.mismarked && s.overlabelled == o.overlabelled
+		s.malformed == o.malformed && s.mismarked == o.mismarked && s.overlabelled == o.overlabelled &&
+		s.failed == o.failed
 }
 
 func (s *Classes) find(n className) *Class {
@@ -161,6 +171,9 @@ func (s *Classes) mark(c *Class) {
 	if c.TooManyLabels {
 		s.overlabelled = s.overlabelled.with(c, struct{}{})
 	}
+	if c.OfferErr != "" {
+		s.failed = s.failed.with(c, struct{}{})
+	}
 }
 
 func (s *Classes) unmark(c *Class) {
@@ -177,6 +190,7 @@ func (s *Classes) unmark(c *Class) {
 	s.malformed = s.malformed.without(c)
 	s.mismarked = s.mismarked.without(c)
 	s.overlabelled = s.overlabelled.without(c)
+	s.failed = s.failed.without(c)
 }
 
 // in returns the classes of a namespace, of a namespaced kind.

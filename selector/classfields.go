@@ -2,6 +2,7 @@ package selector
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +32,25 @@ func (k *ClassKind) newReadPlan() *readPlan {
 		}
 		r.add(p, asScalar, maxBytes)
 	}
-	for _, p := range k.reads.Paths() {
-		r.look(path(p))
+	return r.compiled(0)
+}
+
+// newLookPlan reads all that Fields.Project may keep, however it is escaped, so that
+// expressions see the same of a class that is reviewed as of one that is stored. The plan is
+// apart from the other, because a field that is too long may have the mark in it. It is nil
+// if expressions look at nothing.
+func (k *ClassKind) newLookPlan() *readPlan {
+	paths := k.reads.Paths()
+	if len(paths) == 0 {
+		return nil
+	}
+	r := &readPlan{}
+	const maxBytes = escapeFactor * v1alpha1.MaxExpressionValueBytes
+	for _, p := range paths {
+		r.look(path(p), maxBytes, math.MaxInt)
+		for n := range p[1:] {
+			r.add(path(p[:n+1]), asScalar, maxBytes) // If it is no object.
+		}
 	}
 	return r.compiled(0)
 }
@@ -71,7 +89,13 @@ func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) 
 		}
 		metav1.SetMetaDataAnnotation(meta, key, text)
 	}
-	return meta, k.NewClass(meta, object), nil
+	var seen map[string]any
+	if k.lookPlan != nil {
+		if seen, err = k.lookPlan.decodeValid(raw); err != nil {
+			return nil, nil, err
+		}
+	}
+	return meta, k.newClass(meta, object, seen), nil
 }
 
 // tooLongText stands for an annotation that was not kept.

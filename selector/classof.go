@@ -10,7 +10,7 @@ import "cmp"
 // of a volume that exists, may name a class that never was, so it misses none.
 func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
 	to, bound := k.refersTo(object)
-	if !bound || to.name == "" {
+	if !bound || k.unsettled(object) || to.name == "" {
 		return nil, ""
 	}
 	for _, s := range classes {

@@ -1,6 +1,8 @@
 package selector
 
 import (
+	"maps"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -52,26 +54,27 @@ func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 		"the expression "+name+" of class kind "+k.Name+" fails: "+brief.Text(err.Error(), v1alpha1.MaxShownBytes)+", "+counts)
 }
 
-// content of a class as expressions see it: with its kind, and with metadata of which no more
-// may have been read.
+// content of a class as expressions see it: with its kind, and with the metadata that is read
+// of every class, however it was read. Labels and annotations are always there: of a class
+// that has none which expressions look at, nobody knows whether it has others.
 func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[string]any {
 	seen := make(map[string]any, len(content)+3)
-	for name, value := range content {
-		seen[name] = value
-	}
+	maps.Copy(seen, content)
 	seen["apiVersion"], seen["kind"] = k.GroupVersionKind.ToAPIVersionAndKind()
+	all, _ := content["metadata"].(map[string]any)
 	if content == nil {
-		metadata := map[string]any{"name": meta.GetName(), "labels": texts(meta.GetLabels()), "annotations": texts(meta.GetAnnotations())}
-		if meta.GetNamespace() != "" {
-			metadata["namespace"] = meta.GetNamespace()
-		}
-		for name, value := range metadata {
-			if m, ok := value.(map[string]any); ok && len(m) == 0 {
-				delete(metadata, name)
-			}
-		}
-		seen["metadata"] = metadata
+		all = map[string]any{"labels": texts(meta.GetLabels()), "annotations": texts(meta.GetAnnotations())}
 	}
+	metadata := map[string]any{"name": meta.GetName()}
+	if meta.GetNamespace() != "" {
+		metadata["namespace"] = meta.GetNamespace()
+	}
+	for _, name := range []string{"labels", "annotations"} {
+		if metadata[name] = all[name]; all[name] == nil {
+			metadata[name] = map[string]any{}
+		}
+	}
+	seen["metadata"] = metadata
 	return seen
 }
 

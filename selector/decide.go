@@ -89,18 +89,17 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	asking := asking{ctx: ctx, limit: d.Deadline}
 	defer asking.end()
 	if in.Facts != nil {
-		if err = d.resolve(&asking, &decision, mode); err != nil || !decision.Drawn() { //nolint:contextcheck // It is in asking.
+		decision.Claim, err = d.resolve(ctx, view, in, mode)
+		if err != nil || !decision.Drawn() {
 			return decision, err
 		}
-		defer func() {
-			if in.Facts.err != nil {
-				err = in.Facts.err
-			}
-		}()
 	}
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
+	}
+	if err == nil && in.Facts != nil {
+		err = in.Facts.err
 	}
 	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)

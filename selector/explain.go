@@ -32,6 +32,13 @@ type Explanation struct {
 	// NotDefault counts the classes that are not marked default, for a claim that
 	// gets the default class.
 	NotDefault int
+
+	// BindWhen, SelectorFrom and Partition are what the claim kind's expressions say of the
+	// claim: also of one that is left alone, or has problems, because of that. They are nil
+	// where there is no such expression, or the claim does not need it.
+	BindWhen, SelectorFrom, Partition *Evaluation
+	// Related objects in the order of the claim kind.
+	Related []RelatedObject
 }
 
 // Candidate is a class that may be drawn.
@@ -74,10 +81,13 @@ type NearMiss struct {
 // author may not be allowed to know. It has no reasons for a claim that is left alone or
 // has problems.
 func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanation, err error) {
-	if e.Decision, err = d.Decide(ctx, v, in, Explain); err != nil || !e.Decision.Drawn() {
+	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
+		e.addFacts(in)
+	}
+	if err != nil || !e.Decision.Drawn() {
 		return e, err
 	}
-	claim, asked := in.Claim, map[*Class]bool{}
+	claim, asked := e.Decision.Claim.Claim, map[*Class]bool{}
 	v.each(claim, func(c *Class) {
 		asked[c] = true
 		if drop := e.Decision.drops(c); drop != nil {
@@ -168,9 +178,7 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 			case !c.Default:
 				e.NotDefault++
 			case !asked[c]:
-				e.Dropped = append(e.Dropped, Drop{
-					Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own",
-				})
+				e.Dropped = append(e.Dropped, e.otherSeat(c))
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -91,26 +92,35 @@ func (f *Facts) checked(err error) error {
 // resolver evaluates what does not look at a class.
 type resolver struct {
 	*Decider
-	asking   *asking
-	decision *Decision
-	mode     Mode
-	facts    *Facts
+	asking asking
+	view   *View
+	in     *Intake
+	mode   Mode
+	facts  *Facts
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left
 // alone or invalid.
-func (d *Decider) resolve(asking *asking, decision *Decision, mode Mode) error {
-	in := &decision.Claim
-	r := resolver{d, asking, decision, mode, in.Facts}
-	k, f := decision.View.Kind, in.Facts
-	f.begin()
+func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, error) {
+	r := resolver{d, asking{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
+	defer r.asking.end()
+	in.Facts.begin()
+	err := r.resolve()
+	if err == nil {
+		err = in.Facts.err
+	}
+	return in, err
+}
+
+func (r *resolver) resolve() error {
+	k, f, in := r.view.Kind, r.facts, r.in
 	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
 		return err
 	}
 	if k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen) {
 		ok, err := f.bool(k.rules.bindWhen)
 		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
-			return f.err
+			return nil
 		}
 		if !ok {
 			in.LeftAlone = NotYet
@@ -124,24 +134,24 @@ func (d *Decider) resolve(asking *asking, decision *Decision, mode Mode) error {
 		in.LeftAlone = NoSelector
 	}
 	if len(in.Problems) > 0 || in.LeftAlone != "" || f.err != nil {
-		return f.err
+		return nil
 	}
 	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
 		f.Partition, err = k.rules.partitionOf.Text(&f.input, &f.budget)
 		if r.fails("spec.partition.claim", k.rules.partitionOf, f.checked(err)) {
-			return f.err
+			return nil
 		}
 	}
 	for _, fit := range k.rules.fits {
 		r.resolveFit(fit, true)
 	}
-	for _, s := range decision.View.known {
+	for _, s := range r.view.known {
 		for _, fit := range s.Kind.rules.fits {
 			r.resolveFit(fit, false)
 		}
 	}
-	return f.err
+	return nil
 }
 
 // fails makes the claim invalid if an expression failed, and says whether it did.
@@ -150,8 +160,7 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 		return false
 	}
 	if r.facts.err == nil {
-		in := &r.decision.Claim
-		in.Problems = append(in.Problems, failure(r.decision.View.Kind, name, e, err))
+		r.in.Problems = append(r.in.Problems, failure(r.view.Kind, name, e, err))
 	}
 	return true
 }
@@ -167,7 +176,7 @@ func failure(k *ClaimKind, name string, e *expression.Expression, err error) *fi
 }
 
 func (r *resolver) resolveSelector() {
-	k, f, in := r.decision.View.Kind, r.facts, &r.decision.Claim
+	k, f, in := r.view.Kind, r.facts, r.in
 	const name = "spec.classSelector.expression"
 	value, err := k.rules.selectorFrom.Value(&f.input, &f.budget)
 	if r.fails(name, k.rules.selectorFrom, f.checked(err)) {
@@ -301,7 +310,7 @@ func rankOf(score any) int64 {
 
 // resolveRelated finds the Namespace of the claim and the objects that it names.
 func (r *resolver) resolveRelated() error {
-	k, f, in := r.decision.View.Kind, r.facts, &r.decision.Claim
+	k, f, in := r.view.Kind, r.facts, r.in
 	if k.rules.namespaces != nil && in.Namespace != "" {
 		o, err := r.object(k.rules.namespaces, "", in.Namespace)
 		if err != nil {
@@ -322,7 +331,7 @@ func (r *resolver) resolveRelated() error {
 		if name == "" {
 			continue
 		}
-		objects := r.decision.View.Related(rule.kind.Resource, rule.kind.Version)
+		objects := r.view.Related(rule.kind.Resource, rule.kind.Version)
 		switch {
 		case rule.objectNamespace != nil:
 			namespace = r.text(rule.namespaceField, rule.objectNamespace)
@@ -330,7 +339,7 @@ func (r *resolver) resolveRelated() error {
 			namespace = in.Namespace
 		}
 		if len(in.Problems) > 0 || f.err != nil {
-			return f.err
+			return nil
 		}
 		f.Names[rule.name] = name
 		if namespace != "" {
@@ -365,7 +374,7 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 
 // object of a related kind, read live if it is not known; nil if there is none.
 func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expression.Object, error) {
-	objects := r.decision.View.Related(kind.Resource, kind.Version)
+	objects := r.view.Related(kind.Resource, kind.Version)
 	if objects != nil {
 		if o := objects.Find(namespace, name); o != nil {
 			return o, nil
@@ -374,7 +383,7 @@ func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expressio
 	if r.Related == nil || !r.mode.reads() && r.mode != Explain {
 		return nil, nil
 	}
-	o, err := r.Related(r.asking.context(), r.decision.Claim.Namespace, kind, namespace, name)
+	o, err := r.Related(r.asking.context(), r.in.Namespace, kind, namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
 	}

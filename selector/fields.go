@@ -94,16 +94,16 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
 	for _, p := range k.looksAt.Paths() {
-		r.look(path(p))
+		r.look(path(p), v1alpha1.MaxExpressionValueBytes, maxExpressionDepth)
 	}
 	return r.compiled(0)
 }
 
 // look adds a field that expressions look at.
-func (r *readPlan) look(p path) {
-	r.add(p, asWhole, v1alpha1.MaxExpressionValueBytes)
+func (r *readPlan) look(p path, maxBytes int64, depth int) {
+	r.add(p, asWhole, maxBytes)
 	for _, name := range p {
 		r = r.fields[name]
 	}
-	r.depth = maxExpressionDepth
+	r.depth = depth
 }

@@ -16,7 +16,8 @@ type fit struct {
 	field      string
 	// looks is what it looks at in a class.
 	looks []expression.Path
-	// ofClass terms look at the class alone: a class for which one is false serves no claim.
+	// ofClass terms look at the class alone, and not at its status: a class for which one is
+	// false serves no claim.
 	ofClass []*expression.Expression
 	// ofClaim terms do not look at the class.
 	ofClaim []*expression.Expression
@@ -50,7 +51,7 @@ func (l *looks) addFit(to *[]*fit, f v1alpha1.Fit, scope expression.Scope) {
 		switch {
 		case !term.Uses(expression.Class):
 			compiled.ofClaim = append(compiled.ofClaim, term)
-		case !usesOthers:
+		case !usesOthers && !looksAtStatus(term): // No seat may depend on the status, which is not guarded.
 			compiled.ofClass = append(compiled.ofClass, term)
 		case isEqual:
 			compiled.equal = append(compiled.equal, &equality{term, path, derivedKey(path), value})
@@ -166,9 +167,9 @@ func (k *ClaimKind) SeatsDependOn(classes *ClassKind) bool {
 	return k.rules.partitionClass != nil || k.judges(classes)
 }
 
-// unlinked is the fault of a view whose kinds do not know yet what they need of each other,
+// Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
 // nil if they do.
-func (k *ClaimKind) unlinked(classes *ClassKind) *Fault {
+func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
 		return !slices.Contains(k.linkedFits, f.name) && len(k.filters) < maxFilters
 	})

@@ -66,10 +66,11 @@ func parseGiven(ask string) (given *Given, rest string, err error) {
 	return given, rest, nil
 }
 
-// HasReference says whether a claim has a class reference, as Read does.
+// HasReference says whether a claim has a class reference. One on which bindWhen decides
+// counts as none if bindWhen may be true.
 func (k *ClaimKind) HasReference(object map[string]any) bool {
 	value, _ := k.reference(k.classRef.lookup(object))
-	return value != nil
+	return value != nil && !k.unsettled(object)
 }
 
 // reference returns what was found at the place of the class reference, nil if it is none.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -207,9 +208,10 @@ type fieldReader struct {
 
 	// objects made so far, by the index of their plan.
 	objects []map[string]any
-	// whole has the last value to read whole of each such plan; there is room for a selector.
-	whole []wholeValue
-	room  [1]wholeValue
+	// whole is the last value to read whole of the first such plan, and others those of the
+	// other plans.
+	whole  wholeValue
+	others []wholeValue
 	// unescaped is a buffer for a name.
 	unescaped []byte
 }
@@ -282,27 +284,41 @@ func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
 		return unread{int64(len(whole))}
 	}
 	value := wholeValue{r, parent, whole}
-	for i := range d.whole {
-		if d.whole[i].plan == r {
-			d.whole[i] = value
+	if d.whole.plan == nil || d.whole.plan == r {
+		d.whole = value
+		return postponed{}
+	}
+	for i := range d.others {
+		if d.others[i].plan == r {
+			d.others[i] = value
 			return postponed{}
 		}
 	}
-	if d.whole == nil {
-		d.whole = d.room[:0]
-	}
-	d.whole = append(d.whole, value)
+	d.others = append(d.others, value)
 	return postponed{}
 }
 
 // readPostponed reads the last postponed values, unless others have replaced them.
 func (d *fieldReader) readPostponed() {
-	for i := range d.whole {
-		v := &d.whole[i]
-		if _, ok := v.parent[v.plan.name].(postponed); ok {
-			whole := scan{json: v.raw}
-			v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
-		}
+	d.whole.read()
+	for i := range d.others {
+		d.others[i].read()
+	}
+}
+
+// isPostponed says that nothing has replaced the value.
+func (v *wholeValue) isPostponed() bool {
+	if v.plan == nil {
+		return false
+	}
+	_, ok := v.parent[v.plan.name].(postponed)
+	return ok
+}
+
+func (v *wholeValue) read() {
+	if v.isPostponed() {
+		whole := scan{json: v.raw}
+		v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
 	}
 }
 
@@ -373,5 +389,5 @@ func (s *scan) readAll(level, depth int) any {
 		s.value()
 		return unread{}
 	}
-	return readScalar(s.value(), v1alpha1.MaxSelectorBytes)
+	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }

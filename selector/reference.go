@@ -159,14 +159,19 @@ func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 // namespace whose classes the claim is offered. A class kind has only one of the two.
 func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
 	to, bound := k.refersTo(object)
-	if !bound {
+	if !bound || k.unsettled(object) {
 		return classes, false
 	}
+	return k.countsFor(namespace, to), true
+}
+
+// countsFor are the classes for which a reference counts.
+func (k *ClaimKind) countsFor(namespace string, to named) (classes [2]uint64) {
 	classes[0] = placeOf(to.group, to.kind, to.namespace, to.name)
 	if namespace = k.looksIn(namespace); to.namespace == "" && namespace != "" {
 		classes[1] = placeOf(to.group, to.kind, namespace, to.name)
 	}
-	return classes, true
+	return classes
 }
 
 // NamesClass says whether the class reference of a claim has the name of a class.

@@ -38,7 +38,8 @@ type Restoration struct {
 
 // Restore puts the class reference back that an update has removed from a claim: the whole
 // value that was stored. Of a reference that the update has without a name, it puts back the
-// fields of its form. The old and the new object are valid JSON.
+// fields of its form. One that counts as none to bindWhen, such as a default of the schema, it
+// replaces. The old and the new object are valid JSON.
 func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	before, err := k.DecodeValid(stored)
 	if err != nil {
@@ -55,8 +56,12 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	if len(value) > v1alpha1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
-	given, problems := k.given(object)
 	to, _ := k.refersTo(before)
+	if k.unsettled(object) {
+		parents := min(k.parents(object), len(k.classRef)-1)
+		return Restoration{Reason: Restored, Class: to.name, Patch: Patch(k.addReference(parents, value))}, nil
+	}
+	given, problems := k.given(object)
 	if len(problems) > 0 || given != nil && !given.agreesWith(to) {
 		return Restoration{Reason: OtherReference}, nil
 	}
@@ -109,12 +114,10 @@ func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
 func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, k.referencePlan.size)}
 	d.read(k.referencePlan)
-	for _, v := range d.whole {
-		if _, ok := v.parent[v.plan.name].(postponed); ok {
-			return v.raw
-		}
+	if !d.whole.isPostponed() {
+		return nil
 	}
-	return nil
+	return d.whole.raw
 }
 
 // Warning tells the author of an update what became of the reference, and what helps. It is

@@ -11,6 +11,9 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
+// bindDefaults binds a claim for which the schema has filled in a class.
+func bindDefaults(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "claim.spec.classRef.name == 'default'" }
+
 func TestRestore(t *testing.T) {
 	const (
 		gold  = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
@@ -89,7 +92,42 @@ func TestRestore(t *testing.T) {
 			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: Restored,
 			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1alpha1.MaxReferenceBytes-2)+`"`),
 		},
-		"TooLong":     {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: ReferenceTooLong},
+		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: ReferenceTooLong},
+		"Default": {
+			reason: "We should put back what a default of the schema took the place of, and all of it.", want: Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
+		},
+		"DefaultAlone": {
+			reason: "We should not take a default of the schema for a class that we gave.", want: NotBound,
+			before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults,
+		},
+		"OtherThanDefault": {
+			reason: "We should allow another reference.", want: Settled,
+			before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults,
+		},
+		"RemovedForDefault": {
+			reason: "We should put back a reference where bindWhen cannot be evaluated without one.", want: Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{}}`, change: bindDefaults,
+		},
+		"DefaultText": {
+			reason: "We should replace a text that counts as none.", want: Restored, patch: add("/spec/classRef", `"gold"`),
+			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
+			change: func(s *v1alpha1.ClaimKindSpec) {
+				s.Reference.Form, s.BindWhen = v1alpha1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
+			},
+		},
+		"DefaultOfNamespace": {
+			reason: "We should go by the terms that need nothing but the claim.", want: Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
+			change: func(s *v1alpha1.ClaimKindSpec) {
+				s.BindWhen = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
+			},
+		},
+		"Delayed": {
+			reason: "We should keep a claim bound whatever bindWhen says of other fields.", want: Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{}}`,
+			change: func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "claim.spec.ready" },
+		},
 		"OldIsNone":   {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
 		"ThisIsNone":  {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
 		"NothingLeft": {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},

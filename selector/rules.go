@@ -68,6 +68,9 @@ func InvalidClassExpressions(k *v1alpha1.ClassKind) []InvalidExpression {
 	return newClassRules(k).invalid
 }
 
+// InvalidExpressions of the ClaimKind from which it was compiled.
+func (k *ClaimKind) InvalidExpressions() []InvalidExpression { return k.rules.invalid }
+
 // faultOf a registration with invalid expressions, nil if there are none.
 func (l *looks) faultOf(what, name string) *Fault {
 	if len(l.invalid) == 0 {
@@ -122,7 +125,7 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 	r.score = r.compile("spec.score", s.Score, expression.Number, ofClaim(expression.Class))
 	if s.Partition != nil {
 		r.partitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim())
-		r.partitionClass = r.compile("spec.partition.class", s.Partition.Class, expression.Text, ofClassAlone)
+		r.partitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
 	}
 	for i := range r.related {
 		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].name]...)
@@ -142,15 +145,24 @@ func newClassRules(k *v1alpha1.ClassKind) *classRules {
 	}
 	r.offerWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
 	r.weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
-	const mark = "spec.default.expression"
-	r.isDefault = r.compile(mark, k.Spec.Default.Expression, expression.Bool, ofClassAlone)
-	if r.isDefault != nil && slices.ContainsFunc(r.isDefault.Looks(expression.Class), func(p expression.Path) bool { return p[0] == "status" }) {
-		r.invalid = append(r.invalid, InvalidExpression{mark, &expression.Error{
-			Line: 1, Column: 1, Source: string(k.Spec.Default.Expression),
+	r.isDefault = r.compileGuarded("spec.default.expression", k.Spec.Default.Expression, expression.Bool)
+	return r
+}
+
+// compileGuarded is for an expression of the class alone that says which seat a class takes.
+func (l *looks) compileGuarded(field string, text v1alpha1.Expression, result expression.Result) *expression.Expression {
+	e := l.compile(field, text, result, ofClassAlone)
+	if e != nil && looksAtStatus(e) {
+		l.invalid = append(l.invalid, InvalidExpression{field, &expression.Error{
+			Line: 1, Column: 1, Source: string(text),
 			Text: "must not look at class.status: an update of the status of a class is not guarded",
 		}})
 	}
-	return r
+	return e
+}
+
+func looksAtStatus(e *expression.Expression) bool {
+	return slices.ContainsFunc(e.Looks(expression.Class), func(p expression.Path) bool { return p[0] == "status" })
 }
 
 // compile an expression; nil if there is none, or it is invalid.

@@ -1,10 +1,13 @@
 package selector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
 )
 
@@ -26,6 +29,9 @@ type Seat struct {
 func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = k.Name
 	if by, _, why := k.serves(c); by != nil {
+		if why != nil {
+			why = fmt.Errorf("the expression %s fails for %q: %w", by.field, c, why)
+		}
 		return seat, false, why
 	}
 	if seat.Partition, err = k.partitionFor(c); err != nil {
@@ -159,4 +165,25 @@ func (v *View) eachDefaultIn(namespace string, visit func(*Class)) {
 			s.defaults.each(visitKey)
 		}
 	}
+}
+
+// In says in which namespace and partition a seat is, to follow the name of its claim
+// kind; it is empty for the seat of all.
+func (s Seat) In() string {
+	var places []string
+	if s.Namespace != "" {
+		places = append(places, fmt.Sprintf("namespace %q", s.Namespace))
+	}
+	if s.Partition != "" {
+		places = append(places, fmt.Sprintf("partition %q", brief.Text(s.Partition, v1alpha1.MaxShownBytes)))
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return " in " + strings.Join(places, ", ")
+}
+
+// Compare is the order of seats: by claim kind, namespace and partition.
+func (s Seat) Compare(o Seat) int {
+	return cmp.Or(strings.Compare(s.ClaimKind, o.ClaimKind), strings.Compare(s.Namespace, o.Namespace), strings.Compare(s.Partition, o.Partition))
 }

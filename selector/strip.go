@@ -28,9 +28,15 @@ func (k *ClassKind) Strip(object metav1.Object) {
 	if len(labels) > v1alpha1.MaxClassLabels {
 		few := map[string]string{}
 		for key, value := range labels {
-			if few[key] = value; len(few) > v1alpha1.MaxClassLabels { // Still too many.
+			if k.reads.Covers(expression.Path{"metadata", "labels", key}) {
+				few[key] = value
+			}
+		}
+		for key, value := range labels {
+			if len(few) > v1alpha1.MaxClassLabels {
 				break
 			}
+			few[key] = value
 		}
 		labels = few
 	}
@@ -68,11 +74,28 @@ func (k *ClassKind) stripContent(u runtime.Unstructured) {
 		if p[0] == "metadata" || p[0] == "apiVersion" || p[0] == "kind" {
 			continue
 		}
-		if value, _ := path(p).lookup(content); value != nil {
-			set(stripped, path(p), value)
-		}
+		keep(stripped, content, path(p))
 	}
 	u.SetUnstructuredContent(stripped)
+}
+
+// keep the value at a path, and on the way there what is no object.
+func keep(stripped, content map[string]any, p path) {
+	value, ok := content[p[0]]
+	if !ok {
+		return
+	}
+	child, isObject := value.(map[string]any)
+	if len(p) == 1 || !isObject {
+		stripped[p[0]] = value
+		return
+	}
+	below, _ := stripped[p[0]].(map[string]any)
+	if below == nil {
+		below = map[string]any{}
+		stripped[p[0]] = below
+	}
+	keep(below, child, p[1:])
 }
 
 // set the value at a path whose parents are objects or absent.

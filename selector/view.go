@@ -58,7 +58,7 @@ func (v *View) serve() {
 	v.known = v.Classes
 	v.derivation = v.newDerivation()
 	for i, s := range v.known {
-		if fault := v.Kind.unlinked(s.Kind); fault != nil {
+		if fault := v.Kind.Unlinked(s.Kind); fault != nil {
 			v.Fault = cmp.Or(v.Fault, fault)
 			continue
 		}

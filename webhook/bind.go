@@ -89,6 +89,11 @@ func (b *Binder) Review(
 	}
 	claim := view.Kind.Read(request.Namespace, request.Name, object)
 	claim.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
+	if claim.Facts != nil && view.Kind.UsesRequest() {
+		if claim.Facts.Request, err = requestFacts(arrivalOf(ctx).user); err != nil {
+			return nil, err
+		}
+	}
 	if decision, err = b.Decider.Decide(ctx, view, claim, mode); err != nil {
 		return nil, err
 	}

@@ -22,11 +22,12 @@ import (
 const escapeFactor = 6
 
 // decodedReview is what is read of an AdmissionReview, field by field. Everything
-// else, such as the user and the options, is skipped.
+// else, such as the options, is skipped.
 type decodedReview struct {
 	body             []byte
 	apiVersion, kind string
 	request          *admissionv1.AdmissionRequest
+	user             runtime.RawExtension        // The userInfo: few claims need it.
 	requestResource  metav1.GroupVersionResource // saves an allocation
 }
 
@@ -68,6 +69,8 @@ func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 			return readText(from, &request.Namespace)
 		case "operation":
 			return readText(from, &request.Operation)
+		case "userInfo":
+			return r.readRaw(from, &r.user)
 		case "dryRun":
 			return readBool(from, &request.DryRun)
 		case "object":

@@ -22,6 +22,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // unanswered is a call to an API server that does not answer.
@@ -60,6 +61,14 @@ func TestReviewsEndInTime(t *testing.T) {
 	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
 		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
+		"Related": func(b *Binder, i *selector.Inventory) {
+			k := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "namespace.metadata.labels.tenant == 'a'" })
+			i.SetRelated(selector.NewObjects(k.RelatedKinds()[0], false, nil))
+			i.SetClaimKind(k)
+			b.Decider.Related = func(ctx context.Context, _ string, _ *selector.RelatedKind, _, _ string) (*expression.Object, error) {
+				return nil, unanswered(ctx)
+			}
+		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {

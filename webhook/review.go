@@ -86,7 +86,7 @@ func malformed(format string, args ...any) *badRequest {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A review that has begun is answered, even if the context of its request ends
 	// because the server shuts down.
-	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
+	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), &arrival{at: time.Now()})
 
 	reserved := reservation{ctx: ctx, budget: h.BodyBudget}
 	defer reserved.release()
@@ -179,6 +179,7 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	case review.request.UID == "":
 		return nil, malformed("request.uid: must be set")
 	}
+	arrivalOf(reserved.ctx).user = review.user.Raw
 	return review.request, nil
 }
 
@@ -194,19 +195,35 @@ func isJSON(contentType string) bool {
 // timeout.
 const deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
 
-// arrivalKey finds the arrival time of a request in the context of its review.
+// arrivalKey finds the arrival of a request in the context of its review.
 type arrivalKey struct{}
 
-func withArrival(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, arrivalKey{}, at)
+// arrival is what is known of a request beside what an AdmissionRequest has.
+type arrival struct {
+	at time.Time
+	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an
+	// expression looks at it.
+	user []byte
+}
+
+func withArrival(ctx context.Context, a *arrival) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, a)
+}
+
+// arrivalOf a request is empty if ctx has none.
+func arrivalOf(ctx context.Context) *arrival {
+	if a, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
+		return a
+	}
+	return &arrival{}
 }
 
 // WithDeadline is for calls to others, such as the API server. The context ends at the
 // deadline of the request, or of one that arrives now if ctx has none. A review calls
 // it just before it asks: most claims are bound from memory and need no timer.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	at, ok := ctx.Value(arrivalKey{}).(time.Time)
-	if !ok {
+	at := arrivalOf(ctx).at
+	if at.IsZero() {
 		at = time.Now()
 	}
 	return context.WithDeadline(ctx, at.Add(deadline))

@@ -266,7 +266,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/bind", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		got, err := decode(httptest.NewRecorder(), r, &reservation{})
+		got, err := decode(httptest.NewRecorder(), r, &reservation{ctx: t.Context()})
 		if err != nil {
 			return // We refuse more, such as invalid UTF-8.
 		}

@@ -58,7 +58,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			body.Reset(wholeReview)
-			request, err := decode(nil, r, &reservation{})
+			request, err := decode(nil, r, &reservation{ctx: b.Context()})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -342,7 +342,7 @@ type ClaimKindStatus struct {
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
 	// Conditions are Ready, SingleDefault, PathsValid and, where they apply,
-	// LateBinding, ClaimsCounted and SelectorsHeeded.
+	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid and RelatedKnown.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

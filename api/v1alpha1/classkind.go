@@ -104,8 +104,8 @@ type ClassKindStatus struct {
 	// +optional
 	Claims *int32 `json:"claims,omitempty"`
 
-	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid
-	// and LabelsHeld.
+	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
+	// LabelsHeld and, where it has expressions, ExpressionsValid.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

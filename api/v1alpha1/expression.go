@@ -10,6 +10,16 @@ package v1alpha1
 // +kubebuilder:validation:MaxLength=2048
 type Expression string
 
+// HasExpressions says whether a ClaimKind has any expression.
+func (s *ClaimKindSpec) HasExpressions() bool {
+	return s.ClassSelector.Expression != "" || s.BindWhen != "" || s.Score != "" || s.Partition != nil || len(s.Fits)+len(s.Related) > 0
+}
+
+// HasExpressions says whether a ClassKind has any expression.
+func (s *ClassKindSpec) HasExpressions() bool {
+	return s.Default.Expression != "" || s.Weight.Expression != "" || s.OfferWhen != "" || len(s.Fits) > 0
+}
+
 // Fit is a condition for a class to be given to a claim.
 type Fit struct {
 	// Name is the reason with which classes that do not fit are dropped.

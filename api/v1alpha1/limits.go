@@ -77,6 +77,9 @@ const (
 	// server's longest has 253. It protects memory and the log. Beyond it, the review is
 	// refused (400).
 	MaxNameBytes = 512
+	// MaxUserInfoBytes limits the userInfo of an AdmissionReview, as JSON, where expressions
+	// look at it. It protects the CPU that decodes it. Beyond it, the review is refused (400).
+	MaxUserInfoBytes = 64 << 10
 	// FreeReviewBytes is the part of a review that does not count as in flight, so that
 	// the usual review never waits: MaxConnections limits these parts. With HTTP/2, each
 	// of the MaxStreams reviews of a connection gets an equal share of it.

@@ -27,6 +27,10 @@ const (
 	// Written and read by the guard.
 	HolderPendingAnnotation = "classbind.io/holder-pending"
 
+	// SeatAnnotation on the Lease of a seat with a partition says which one it is, since the
+	// name of the Lease has a hash in its place. Written by the guard, read by people.
+	SeatAnnotation = "classbind.io/seat"
+
 	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
 	// role. Written by vendors beside their ClassKinds, read by the API server.
 	AggregateLabel = "classbind.io/aggregate-to-classbind"

@@ -210,7 +210,9 @@ func (s *server) addControllers() (err error) {
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
-	s.decider = &selector.Decider{Live: s.registration.Live, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now}
+	s.decider = &selector.Decider{
+		Live: s.registration.Live, Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
+	}
 	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
 		return err

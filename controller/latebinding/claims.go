@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -81,6 +83,7 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
 		For(&v1alpha1.ClaimKind{}, registry.FaultChanged).
+		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(served), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		Complete(loop.ByName(c.reconcile))
@@ -147,10 +150,14 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluste
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
-	kind := selector.NewClaimKind(k)
+	classKinds, err := c.classKindsOf(ctx, k.Name)
+	if err != nil {
+		return false, err
+	}
+	kind := selector.NewClaimKind(k, classKinds...)
 	kind.Tally = c.registration.Tally(k.Name)
 	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
-	if old != nil && old.kind.Revision == kind.Revision && old.resource.GroupVersion() == found.GroupVersion() {
+	if old != nil && old.kind.Same(kind) && old.resource.GroupVersion() == found.GroupVersion() {
 		_, err := old.LastError()
 		return !apierrors.IsNotFound(err), nil
 	}
@@ -172,6 +179,33 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluste
 	})
 	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
 	return true, nil
+}
+
+// served requests the claim kinds that a class kind serves: its expressions may look at claims.
+func served(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
+	k, ok := classKind.(*v1alpha1.ClassKind)
+	if !ok {
+		return nil
+	}
+	for _, name := range k.Spec.ClaimKinds {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	return requests
+}
+
+// classKindsOf returns the class kinds that serve a claim kind, sorted by name.
+func (c *Claims) classKindsOf(ctx context.Context, claimKind string) (of []*v1alpha1.ClassKind, err error) {
+	all := &v1alpha1.ClassKindList{}
+	if err := c.reader.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	for i := range all.Items {
+		if slices.Contains(all.Items[i].Spec.ClaimKinds, claimKind) {
+			of = append(of, &all.Items[i])
+		}
+	}
+	slices.SortFunc(of, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	return of, nil
 }
 
 func (c *Claims) drop(name string) {

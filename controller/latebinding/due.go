@@ -51,6 +51,14 @@ func (s *claimState) wrote(a waitingAttempt) {
 	s.refusal, s.removed = nil, nil
 }
 
+// rebound records that a claim was bound, and that bindWhen is still true for its new version.
+// It is not bound again until somebody else changes it.
+func (s *claimState) rebound(a waitingAttempt, version string) {
+	if c := s.waiting[a.uid]; c != nil && (c.written || c.version == version) {
+		c.version, c.written = version, true
+	}
+}
+
 // missed records that a claim has no class any more, or that the classes are not known. If
 // the claim was read again for the write, its selector is held from now on, if there is room.
 func (s *claimState) missed(a waitingAttempt) {
@@ -145,22 +153,24 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitin
 
 // question asks whether a group has a class.
 type question struct {
-	group           *group
-	ask             selector.Ask
-	namespace       string
-	matched, failed bool
+	group                   *group
+	ask                     selector.Ask
+	namespace               string
+	matched, notYet, failed bool
 }
 
-// put answers the question from a view. A selector that causes a panic matches nothing.
+// put answers the question from a view. A selector that causes a panic matches nothing, and
+// neither do expressions that cost too much.
 func (q *question) put(ctx context.Context, view *selector.View) {
 	q.failed = loop.Recovered(func() error {
 		claim, err := q.ask.Claim(q.namespace, "")
 		if err != nil {
 			return err
 		}
-		d, err := preview(ctx, view, claim)
-		q.matched = d.Class != nil
-		return err
+		if d, err := preview(ctx, view, claim); err == nil {
+			q.matched, q.notYet = d.Class != nil, d.Reason() == selector.NotYet
+		}
+		return nil
 	}) != nil
 }
 
@@ -204,14 +214,14 @@ func (q question) answer(view *selector.View) {
 	}
 	for c := range g.claims {
 		switch {
-		case q.matched == g.matched:
+		case q.matched == g.matched && q.notYet == g.notYet:
 		case q.matched: // Its namespace may not be checked yet.
 			g.namespace.enqueue(lineFresh, c)
-		case !c.notified:
+		case !q.notYet && !c.notified:
 			c.awaitNotice(time.Now())
 		}
 	}
-	g.view, g.matched = view, q.matched
+	g.view, g.matched, g.notYet = view, q.matched, q.notYet
 }
 
 // dueFresh returns the claims of groups that match.

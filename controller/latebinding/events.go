@@ -144,8 +144,8 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
 				continue
 			}
-			note, matched := claim.note(ctx, view)
-			if matched { // It is about to be bound, unless the class goes before that.
+			note, waits := claim.note(ctx, view)
+			if !waits { // It is about to be bound, unless the class goes before that, or not to be bound yet.
 				w.retryEvent(claim, now)
 				continue
 			}
@@ -164,10 +164,11 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 	}
 }
 
-// note says why a claim waits. matched says that it has a class now.
-func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, matched bool) {
+// note says why a claim waits for a class. waits is false if it has one now, or is not to
+// be bound yet.
+func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, waits bool) {
 	if problem := a.ask.Problem(); problem != "" || a.unread {
-		return cmp.Or(problem, noteOverflow), false
+		return cmp.Or(problem, noteOverflow), true
 	}
 	err := loop.Recovered(func() error {
 		claim, err := a.ask.Claim(a.namespace, a.name)
@@ -175,13 +176,13 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 			return err
 		}
 		d, err := preview(ctx, view, claim)
-		note, matched = d.Warning(), d.Class != nil
+		note, waits = d.Warning(), d.Class == nil && d.Reason() != selector.NotYet
 		return err
 	})
 	if err != nil {
-		return textFor(err), false
+		return textFor(err), true
 	}
-	return strings.Clone(brief.Text(note, longestNote)), matched
+	return strings.Clone(brief.Text(note, longestNote)), waits
 }
 
 // retryEvent makes a claim wait again for an event that was not created.
@@ -213,7 +214,7 @@ func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
 		switch {
 		case !n.selected && !n.checked, now.Sub(time.Unix(0, c.since)) < noticeDelay:
 			return nil
-		case n.selected && !c.notified && !c.group.matched && !c.written:
+		case n.selected && !c.notified && !c.group.matched && !c.group.notYet && !c.written:
 			return c
 		}
 		n.dequeue(lineUnnotified)

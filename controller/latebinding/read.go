@@ -88,7 +88,7 @@ func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits
 		claim := w.kind.Read(seen.namespace, seen.name, object)
 		if waits = claim.LeftAlone == ""; waits {
 			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
-			ask = claim.Ask()
+			ask = w.kind.Ask(claim)
 		}
 		return nil
 	})

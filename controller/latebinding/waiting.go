@@ -44,7 +44,9 @@ type group struct {
 	claims    map[*waitingClaim]struct{}
 	// matched says whether they had a candidate in the view.
 	matched bool
-	view    *selector.View
+	// notYet says that bindWhen was false for them in the view, so nobody is told that they wait.
+	notYet bool
+	view   *selector.View
 	// failed says that its selector caused a panic: it is not asked about again.
 	failed bool
 	// held says that it is in its namespace's groups, and dropped that its text was given up.

@@ -118,12 +118,20 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	if decision.Class == nil {
 		return "", l.unmatched(claim, &decision), nil
 	}
+	if decision.Given() {
+		w.own(func(s *claimState) { s.wrote(claim) })
+		return "", 0, nil
+	}
 	kind := decision.View.Kind
-	version, err := l.write(ctx, claim, decision)
+	version, settled, err := l.write(ctx, claim, decision)
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
-		w.own(func(s *claimState) { s.wrote(claim) })
+		w.own(func(s *claimState) {
+			if s.wrote(claim); !settled {
+				s.rebound(claim, version)
+			}
+		})
 		log.Info("Bound a waiting claim",
 			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
 			"candidates", decision.Candidates, "dropped", decision.DroppedText())
@@ -191,7 +199,8 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 }
 
 // write adds the class reference to the claim as it was seen, and returns the new version.
-func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, err error) {
+// settled says that this one does not wait any more.
+func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, settled bool, err error) {
 	patch := d.Patch(
 		selector.Test("/metadata/uid", string(claim.uid)),
 		selector.Test("/metadata/resourceVersion", claim.version),
@@ -201,20 +210,21 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 	claims, kind := l.binder.Claims.client, d.View.Kind
 	after, err := claims.patch(ctx, l.watch.resource, claim.namespace, claim.name, patch)
 	if err != nil {
-		return "", fmt.Errorf("cannot write the class of %q: %w", claim.name, err)
+		return "", false, fmt.Errorf("cannot write the class of %q: %w", claim.name, err)
 	}
 	head, err := readHead(after)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	object, err := kind.Decode(after)
 	if err != nil {
-		return "", fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
+		return "", false, fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
 	}
 	if !kind.NamesClass(object) {
-		return "", fmt.Errorf("cannot write the class of %q at %s: %w", claim.name, kind.ReferencePath(), ErrReferenceRemoved)
+		return "", false, fmt.Errorf("cannot write the class of %q at %s: %w", claim.name, kind.ReferencePath(), ErrReferenceRemoved)
 	}
-	return head.Metadata.ResourceVersion, nil
+	_, settled = kind.BoundTo(claim.namespace, object)
+	return head.Metadata.ResourceVersion, settled, nil
 }
 
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -21,8 +22,14 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// classClient reads classes of any kind: only their metadata, unless the kind needs
-// more.
+// resourceKind is how the objects of a kind are read: a ClassKind, or a relatedResource.
+type resourceKind interface {
+	Resource() schema.GroupVersionResource
+	MetadataOnly() bool
+}
+
+// classClient reads classes of any kind, and related objects: only their metadata, unless
+// the kind needs more.
 type classClient struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
@@ -46,7 +53,7 @@ func newClassClient(config *rest.Config) (*classClient, error) {
 
 // list returns the classes of a namespace; empty means all namespaces.
 func (c *classClient) list(
-	ctx context.Context, kind *selector.ClassKind, namespace string, o metav1.ListOptions,
+	ctx context.Context, kind resourceKind, namespace string, o metav1.ListOptions,
 ) (list runtime.Object, err error) {
 	if kind.MetadataOnly() {
 		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
@@ -56,7 +63,7 @@ func (c *classClient) list(
 	return list, brief.Error(err)
 }
 
-func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
+func (c *classClient) watch(ctx context.Context, kind resourceKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
 	if kind.MetadataOnly() {
 		events, err = c.metadata.Resource(kind.Resource()).Watch(ctx, o)
 	} else {
@@ -65,10 +72,10 @@ func (c *classClient) watch(ctx context.Context, kind *selector.ClassKind, o met
 	return events, brief.Error(err)
 }
 
-// get returns a class as it is stored. If the role allows only list and watch, it reads
+// get returns an object as it is stored. If the role allows only list and watch, it reads
 // a list of one. That may take longer: the API server waits until its cache is as new
 // as etcd.
-func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, error) {
+func (c *classClient) get(ctx context.Context, kind resourceKind, namespace, name string) (metav1.Object, error) {
 	object, err := c.getOne(ctx, kind, namespace, name)
 	if !apierrors.IsForbidden(err) {
 		return object, err
@@ -77,7 +84,7 @@ func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespa
 	if namespace != "" {
 		one["metadata.namespace"] = namespace
 	}
-	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.String()})
+	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.AsSelector().String()})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +102,7 @@ func (c *classClient) get(ctx context.Context, kind *selector.ClassKind, namespa
 	return only, err
 }
 
-func (c *classClient) getOne(ctx context.Context, kind *selector.ClassKind, namespace, name string) (object metav1.Object, err error) {
+func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, name string) (object metav1.Object, err error) {
 	if kind.MetadataOnly() {
 		object, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	} else {

@@ -47,7 +47,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 		}
 		asked = asked[1:]
 	}
-	return selector.NewView(view.Kind, classes), nil
+	return view.With(classes), nil
 }
 
 // liveKey identifies the read of the classes that a claim asks for. It is false if the
@@ -76,8 +76,12 @@ func (r *Registration) refused(classKind string, err error) bool {
 		errors.As(err, &answered) && r.State(classKind).Reason != v1alpha1.ReasonServed
 }
 
-// read returns the classes that a shared read asks for.
-func (r *Registration) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+// read returns the classes that a shared read asks for, or sets its object.
+func (r *Registration) read(ctx context.Context, s *sharedRead) (_ *selector.Classes, err error) {
+	if s.key.name != "" {
+		s.object, err = r.readRelated(ctx, s.key)
+		return nil, err
+	}
 	var found []*selector.Class
 	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
 		err := r.readNamespace(ctx, s, namespace, func(c *selector.Class) {

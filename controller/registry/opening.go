@@ -69,6 +69,10 @@ func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind
 		if err != nil || time.Since(began) < v1alpha1.StartPatience {
 			return false, nil //nolint:nilerr // It is logged, and tried again.
 		}
+		for _, k := range a.related {
+			log.Info("Starting without objects that claims name: claims of the kind are not bound until they are known",
+				"claimKind", k.claimKind, "because", k.why)
+		}
 		for _, k := range a.classKinds {
 			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known",
 				"classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
@@ -134,8 +138,13 @@ func (r *Registration) Ready(ctx context.Context) error {
 // awaited are the registered kinds that are not in the inventory yet.
 type awaited struct {
 	claimKinds []string
+	related    []missingRelated
 	classKinds []missingKind
 }
+
+// missingRelated is a claim kind whose claims were bound before, and name objects that are not
+// known yet.
+type missingRelated struct{ claimKind, why string }
 
 // missingKind is a class kind that was offered before and is not known yet.
 type missingKind struct {
@@ -154,6 +163,8 @@ func (a awaited) problem() error {
 	switch {
 	case len(a.claimKinds) > 0:
 		return fmt.Errorf("claim kind %q is not registered yet", a.claimKinds[0])
+	case len(a.related) > 0:
+		return fmt.Errorf("objects that claims of %q name are not known yet: %s", a.related[0].claimKind, a.related[0].why)
 	case len(a.classKinds) > 0:
 		return fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", a.classKinds[0].Name, a.classKinds[0].why)
 	}
@@ -170,8 +181,12 @@ func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 		return a, fmt.Errorf("cannot list class kinds: %w", brief.Error(err))
 	}
 	for i := range claimKinds.Items {
-		if name := claimKinds.Items[i].Name; !r.Inventory.HasClaimKind(name) {
-			a.claimKinds = append(a.claimKinds, name)
+		k := &claimKinds.Items[i]
+		if !r.Inventory.HasClaimKind(k.Name) {
+			a.claimKinds = append(a.claimKinds, k.Name)
+		}
+		if s := r.RelatedState(k.Name); s.pending() && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+			a.related = append(a.related, missingRelated{k.Name, s.Message})
 		}
 	}
 	for i := range classKinds.Items {

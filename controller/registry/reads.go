@@ -13,11 +13,12 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 var (
-	errTooManyReads  = errors.New("too many claims of its namespace wait for classes to be read from the API server; try again in a moment")
-	errTooManyClaims = errors.New("too many claims wait for classes to be read from the API server; try again in a moment")
+	errTooManyReads  = errors.New("too many claims of its namespace wait for reads of the API server; try again in a moment")
+	errTooManyClaims = errors.New("too many claims wait for reads of the API server; try again in a moment")
 )
 
 // readKey identifies a read: equal reads have equal keys.
@@ -29,9 +30,31 @@ type readKey struct {
 	selector string
 	// defaults says that the default classes are asked for.
 	defaults bool
+
+	// related is the resource of the related object of this name that is asked for, instead
+	// of classes. It is in the namespace, if it has one.
+	related relatedResource
+	name    string
 }
 
-// sharedRead is one read of the classes of a kind for all claims that ask for it.
+// group is the API group of what is read.
+func (k readKey) group() string {
+	if k.name != "" {
+		return k.related.gvr.Group
+	}
+	return k.kind.Resource().Group
+}
+
+// String says what is read, after "cannot".
+func (k readKey) String() string {
+	if k.name != "" {
+		return fmt.Sprintf("get an object of %q", k.related.kind.Key())
+	}
+	return fmt.Sprintf("list the classes of %q", k.kind.Name)
+}
+
+// sharedRead is one read of the classes of a kind, or of a related object, for all claims
+// that ask for it.
 type sharedRead struct {
 	key readKey
 	// selector of the key; nil asks for the default classes.
@@ -42,15 +65,16 @@ type sharedRead struct {
 	readers map[string]int
 	stop    context.CancelFunc
 
-	// classes and err are set before done is closed.
+	// The rest is set before done is closed. object is nil if there is none.
 	done    chan struct{}
 	classes *selector.Classes
+	object  *expression.Object
 	err     error
 }
 
 // reads runs the live reads of a replica, a few at once. One namespace gets only a
-// share of them, and so does one API group: its class kinds have one API server, which
-// may answer for none of them. Waiting namespaces take turns, and the reads of one
+// share of them, and so does one API group: its kinds have one API server, which may
+// answer for none of them. Waiting namespaces take turns, and the reads of one
 // begin in the order in which they were asked for.
 //
 // Equal reads are shared, and one runs at a time. Claims that ask meanwhile share the
@@ -132,10 +156,9 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, err
 	begun := s.stop != nil
 	r.mu.Unlock()
 	if !begun {
-		return nil, fmt.Errorf("cannot list the classes of %q: other reads of the API server are before it: %w",
-			s.key.kind.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("cannot %v: other reads of the API server are before it: %w", s.key, context.Cause(ctx))
 	}
-	return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, context.Cause(ctx))
+	return nil, fmt.Errorf("cannot %v: %w", s.key, context.Cause(ctx))
 }
 
 // leave drops the reads that a claim asked for. A read without readers ends.
@@ -214,7 +237,7 @@ func (r *reads) begin() {
 		delete(r.next, s.key)
 		r.busy[s.key] = s
 		r.running++
-		r.ofGroup[s.key.kind.Resource().Group]++
+		r.ofGroup[s.key.group()]++
 		q.running++
 		r.namespaces[q.namespace] = q
 		// No claim's context: the end of one claim must not end a shared read.
@@ -231,7 +254,7 @@ func (r *reads) turn() (*readQueue, *sharedRead) {
 			continue
 		}
 		for _, s := range q.waiting {
-			if r.busy[s.key] == nil && r.ofGroup[s.key.kind.Resource().Group] < v1alpha1.MaxLiveReadsOfAPIGroup {
+			if r.busy[s.key] == nil && r.ofGroup[s.key.group()] < v1alpha1.MaxLiveReadsOfAPIGroup {
 				return q, s
 			}
 		}
@@ -250,7 +273,7 @@ func (r *reads) run(ctx context.Context, q *readQueue, s *sharedRead) {
 	defer r.mu.Unlock()
 	delete(r.busy, s.key)
 	r.running--
-	if group := s.key.kind.Resource().Group; r.ofGroup[group] > 1 {
+	if group := s.key.group(); r.ofGroup[group] > 1 {
 		r.ofGroup[group]--
 	} else {
 		delete(r.ofGroup, group)

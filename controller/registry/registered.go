@@ -10,7 +10,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -26,16 +25,17 @@ type registered struct {
 	// the API server does not answer.
 	classes *selector.Classes
 	synced  bool
+	// offered says of a kind at fault that its classes were offered before.
+	offered bool
 }
 
 // follow watches the classes of a kind, and starts again if its registration changed.
 // It is false if the API server answers the watch with 404.
-func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found cluster.Resource) bool {
-	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced)
+func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := &registered{}
-	if old := r.kinds[k.Name]; old != nil {
+	if old := r.kinds[kind.Name]; old != nil {
 		if old.watch != nil && old.watch.kind.Same(kind) {
 			_, err := old.watch.LastError()
 			return !apierrors.IsNotFound(err)
@@ -45,18 +45,18 @@ func (r *Registration) follow(ctx context.Context, k *v1alpha1.ClassKind, found 
 		}
 		entry.classes = old.classes
 	}
-	r.kinds[k.Name] = entry
+	r.kinds[kind.Name] = entry
 	// The watch outlives this reconciliation; stop ends it, or the end of the process.
 	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
 		func(classes *selector.Classes) { r.publish(entry, classes) },
 		func(err error) {
 			r.changed.Notify(kind)
 			if apierrors.IsNotFound(err) {
-				r.requeued.Notify(k.Name)
+				r.requeued.Notify(kind.Name)
 			}
 		})
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
-		"classKind", k.Name, "version", found.Version, "metadataOnly", kind.MetadataOnly())
+		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
 	return true
 }
 
@@ -94,6 +94,22 @@ func (r *Registration) withdraw(name string, why error) {
 	r.mu.Unlock()
 	if old == nil || old.err == nil || old.err.Error() != why.Error() {
 		r.remove(name, old)
+	}
+}
+
+// reject takes the classes of a kind out, because its registration is at fault. No claim of
+// the kinds to which they were offered is bound until that is mended, or they are not to be
+// offered any more.
+func (r *Registration) reject(kind *selector.ClassKind) {
+	r.mu.Lock()
+	old := r.kinds[kind.Name]
+	offered := old != nil && (old.classes != nil || old.offered)
+	r.kinds[kind.Name] = &registered{err: kind.Fault, offered: offered}
+	r.mu.Unlock()
+	r.remove(kind.Name, old)
+	if offered {
+		r.Inventory.SetMissing(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+		r.changed.Notify(kind)
 	}
 }
 

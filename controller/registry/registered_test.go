@@ -191,18 +191,21 @@ func TestFollow(t *testing.T) {
 			return names
 		}
 
+		follow := func() bool {
+			return r.follow(t.Context(), selector.NewClassKind(golds, found.GroupVersionKind, found.Namespaced))
+		}
 		server.Serves("old")
-		require.True(t, r.follow(t.Context(), golds, found), "We should begin to watch.")
+		require.True(t, follow(), "We should begin to watch.")
 		until(v1alpha1.ReasonServed, "")
 		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
 
 		first := r.kinds[golds.Name]
-		require.True(t, r.follow(t.Context(), golds, found))
+		require.True(t, follow())
 		assert.Same(t, first, r.kinds[golds.Name], "We should not watch anew where nothing changed.")
 
 		server.Refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
 		golds.Generation = 2
-		require.True(t, r.follow(t.Context(), golds, found))
+		require.True(t, follow())
 		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer for them: ")
 		until(v1alpha1.ReasonStale, "label a ClusterRole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
@@ -213,7 +216,7 @@ func TestFollow(t *testing.T) {
 		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
 
 		golds.Generation = 3
-		require.True(t, r.follow(t.Context(), golds, found))
+		require.True(t, follow())
 		assert.Equal(t, []string{"old"}, offered(), "We should keep what is offered over two changes, of which the first was never answered.")
 
 		server.Serves("new")
@@ -222,12 +225,12 @@ func TestFollow(t *testing.T) {
 
 		server.Refuses(http.StatusNotFound, metav1.StatusReasonNotFound)
 		golds.Generation = 4
-		require.True(t, r.follow(t.Context(), golds, found))
+		require.True(t, follow())
 		until(v1alpha1.ReasonStale, string(metav1.StatusReasonNotFound))
 		synctest.Wait()
 		require.Len(t, again, 1, "We should look a resource up again, once, that is not there for the watch.")
 		assert.Equal(t, golds.Name, <-again)
-		assert.False(t, r.follow(t.Context(), golds, found), "We should say that the resource is not there for the watch.")
+		assert.False(t, follow(), "We should say that the resource is not there for the watch.")
 		assert.Equal(t, []string{"new"}, offered(), "We should leave it to the look-up to say that a resource is gone.")
 
 		r.drop(golds.Name)

@@ -66,11 +66,17 @@ type Registration struct {
 	kinds   map[string]*registered
 	opened  chan struct{}
 	tallies map[string]*selector.Tally
+	// claimKinds are in the inventory, and related is what they need.
+	claimKinds map[string]registeredClaimKind
+	related    map[selector.RelatedKey]*relatedKind
 
 	// changed listen for class kinds whose classes changed, and requeued for the names
 	// of class kinds to be reconciled again.
 	changed  loop.Listeners[*selector.ClassKind]
 	requeued loop.Listeners[string]
+	// relatedChanged listen for the names of claim kinds of which related objects became
+	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
+	relatedChanged, relatedRequeued loop.Listeners[string]
 }
 
 // NewRegistration reads registrations from a cache, and classes from the API server. live
@@ -87,18 +93,19 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 	r := &Registration{
 		Inventory: selector.NewInventory(), reader: cache, api: live,
 		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
-		gets: newGets(),
+		gets: newGets(), claimKinds: map[string]registeredClaimKind{}, related: map[selector.RelatedKey]*relatedKind{},
 	}
 	r.reads = newReads(r.read)
 	return r, nil
 }
 
-// SetupWithManager adds the two controllers, for claim kinds and for class kinds, and the
-// loops that open the inventory and forget claims in flight.
+// SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims
+// name, and the loops that open the inventory and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
 		For(&v1alpha1.ClaimKind{}, FaultChanged).
+		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -106,11 +113,20 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
+		Watches(&v1alpha1.ClaimKind{}, handler.EnqueueRequestsFromMapFunc(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(loop.RequestsFrom(r.requeued.Add, 0)).
 		Complete(loop.ByName(r.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+		WatchesMetadata(cluster.CRD(), handler.EnqueueRequestsFromMapFunc(r.relatedOfCRD)).
+		WatchesRawSource(loop.Requests(r.requestRelated)).
+		Complete(loop.ByName(r.reconcileRelated))
+	if err != nil {
+		return fmt.Errorf("cannot set up the watches of related objects: %w", err)
 	}
 	return errors.Join(
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.openWhenComplete))),
@@ -138,10 +154,14 @@ var FaultChanged = builder.WithPredicates(faultChanged)
 var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && (before.Status.Version != after.Status.Version ||
-		!slices.Equal(before.Status.Required, after.Status.Required) ||
-		!reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after)))
+	return ok && also && !sameFault(before, after)
 }})
+
+func sameFault(before, after *v1alpha1.ClaimKind) bool {
+	return before.Status.Version == after.Status.Version &&
+		slices.Equal(before.Status.Required, after.Status.Required) &&
+		reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after))
+}
 
 // OnChange calls a function with each class kind whose state or classes changed, until
 // the context ends.
@@ -156,15 +176,20 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	case apierrors.IsNotFound(err):
 		r.deleted.Store(name, nil)
 		r.Inventory.DeleteClaimKind(name)
+		r.unregister(name)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
 		r.deleted.Delete(name)
-		kind := selector.NewClaimKind(k)
+		classKinds, err := r.classKindsNaming(ctx, name)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		kind := selector.NewClaimKind(k, classKinds...)
 		if kind.Strategy.Counted {
 			kind.Tally = r.Tally(name)
 		}
-		r.Inventory.SetClaimKind(kind)
+		r.register(k, kind)
 	}
 	return ctrl.Result{}, nil
 }
@@ -191,7 +216,16 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 		r.unanswered(name, err)
 		return ctrl.Result{}, err
 	}
-	if r.follow(ctx, k, found) {
+	claimKinds, err := r.claimKindsNamedBy(ctx, k)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+	if kind.Fault != nil {
+		r.reject(kind)
+		return ctrl.Result{}, nil
+	}
+	if r.follow(ctx, kind) {
 		return ctrl.Result{}, nil
 	}
 	// The API server lists the resource and answers its watch with 404: one of the two
@@ -231,9 +265,12 @@ func (r *Registration) lookUp(ctx context.Context, name, version string, verbs .
 	}
 }
 
-// ReasonFor is the reason of a condition for an error of LookUp.
+// ReasonFor is the reason of a condition for an error of LookUp, or for a fault.
 func ReasonFor(err error) string {
+	fault := (*selector.Fault)(nil)
 	switch {
+	case errors.As(err, &fault):
+		return fault.Reason
 	case errors.Is(err, cluster.ErrNotInstalled):
 		return v1alpha1.ReasonNotInstalled
 	case errors.Is(err, cluster.ErrUnsuitable):

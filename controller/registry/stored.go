@@ -31,8 +31,12 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
 	}
+	claimKinds, err := r.claimKindsNamedBy(ctx, k)
+	if err != nil {
+		return nil, err
+	}
 	if watched := r.Watched(name); watched != nil && watched.Revision.UID == k.UID {
-		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced), nil
+		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
 	}
 	done, err := r.getInTurn(ctx)
 	if err != nil {
@@ -46,7 +50,7 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
 	}
-	return selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced), nil
+	return selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...), nil
 }
 
 // Namespace asks the API server whether a namespace exists now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,9 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
+
+// faultsOfClaims are the reasons of a fault for which no claim is bound, neither now nor later.
+var faultsOfClaims = []string{v1alpha1.ReasonConflict, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonRelatedMissing}
 
 // describeClaims writes what is known of a kind's claims into its status.
 func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
@@ -45,7 +49,7 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 			return fault
 		}
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-		if ready != nil && ready.Reason == v1alpha1.ReasonConflict {
+		if ready != nil && slices.Contains(faultsOfClaims, ready.Reason) {
 			return &selector.Fault{Reason: ready.Reason, Text: ready.Message}
 		}
 		return s.Claims.LateProblem(name)

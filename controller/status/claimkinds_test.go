@@ -91,7 +91,7 @@ func TestNamedKinds(t *testing.T) {
 			inventory.Open()
 			c.ClassKinds = []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: tc.of}}}
 			state := registry.State{Reason: v1alpha1.ReasonServed, Classes: golds}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{state}, Claims: watched{}, ClassEntries: said{}, Client: c}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{of: state}, Claims: watched{}, ClassEntries: said{}, Client: c}
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

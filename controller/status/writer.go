@@ -62,8 +62,10 @@ type Writer struct {
 // registration knows the registered kinds.
 type registration interface {
 	State(classKind string) registry.State
+	RelatedState(claimKind string) registry.RelatedState
 	LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error)
 	OnChange(ctx context.Context, call func(*selector.ClassKind))
+	OnRelatedChange(ctx context.Context, call func(claimKind string))
 }
 
 // claims knows the watched claims.
@@ -103,6 +105,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Paths.changed.Add, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
@@ -178,6 +181,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionMarksValid)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
+	describeClassExpressions(k, state.Classes, status)
 	setCondition(&status.Conditions, ready, k.Generation)
 	setCondition(&status.Conditions, named.registered(), k.Generation)
 	guarded, err := s.guarded(ctx, name)
@@ -241,6 +245,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(status, view, k.Generation)
 	s.Paths.describe(k, view, status)
+	s.describeExpressions(k, view, status)
 	ready, err := s.claimsReady(ctx, k, view, status)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -250,10 +250,16 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 	return nil
 }
 
-// fixed is a registration with one state of all class kinds. Every resource can be created, and no more.
-type fixed struct{ of registry.State }
+// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource
+// can be created, and no more.
+type fixed struct {
+	of      registry.State
+	related registry.RelatedState
+}
 
 func (f fixed) State(string) registry.State { return f.of }
+
+func (f fixed) RelatedState(string) registry.RelatedState { return f.related }
 
 func (fixed) LookUpClaims(_ context.Context, _ *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if !slices.Equal(verbs, []string{"create"}) {
@@ -261,6 +267,8 @@ func (fixed) LookUpClaims(_ context.Context, _ *v1alpha1.ClaimKind, verbs ...str
 	}
 	return cluster.Resource{}, nil
 }
+
+func (fixed) OnRelatedChange(context.Context, func(string)) {}
 
 func (fixed) OnChange(context.Context, func(*selector.ClassKind)) {}
 
@@ -342,7 +350,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 			}
 			c := &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{k}}
-			result, err := (&Writer{Registration: fixed{tc.state}, Claims: watched{}, ClassEntries: said{}, Client: c}).reconcileClassKind(t.Context(), name)
+			result, err := (&Writer{Registration: fixed{of: tc.state}, Claims: watched{}, ClassEntries: said{}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
@@ -368,7 +376,7 @@ func TestStatusWriteFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &controllertest.Cached{UpdateErr: tc.err, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
-			s := &Writer{Registration: fixed{registry.State{Reason: v1alpha1.ReasonNotInstalled}}, Claims: watched{}, ClassEntries: said{}, Client: c}
+			s := &Writer{Registration: fixed{of: registry.State{Reason: v1alpha1.ReasonNotInstalled}}, Claims: watched{}, ClassEntries: said{}, Client: c}
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.ErrorIs(t, err, tc.want, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
@@ -422,7 +430,7 @@ func TestGuarded(t *testing.T) {
 				Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: "5e1f", Generation: 7},
 			}
 			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
-			_, err := (&Writer{Registration: fixed{served}, Claims: watched{}, ClassEntries: said{problem: tc.problem}, Client: c}).reconcileClassKind(t.Context(), name)
+			_, err := (&Writer{Registration: fixed{of: served}, Claims: watched{}, ClassEntries: said{problem: tc.problem}, Client: c}).reconcileClassKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
 			got := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)

@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // claimConfigurations are the names of those that have the entries of claim kinds.
@@ -102,6 +106,10 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	for i := range kinds.Items {
 		names[i] = kinds.Items[i].Name
 	}
+	if w.refused == nil {
+		w.refused = map[string]string{}
+	}
+	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
 		if selector.ConflictOf(k, kinds.Items) != nil {
@@ -134,7 +142,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	w.claims.setLeftOut(out)
 	var errs []error
 	for _, in := range claimConfigurations {
-		errs = append(errs, w.writeClaimEntries(ctx, in, current, due))
+		errs = append(errs, w.withoutRefused(ctx, w.writeClaimEntries(ctx, in, current, due), due[in]))
 	}
 	for _, err := range errs {
 		if wait := (*retryLater)(nil); err != nil && !errors.As(err, &wait) {
@@ -182,4 +190,43 @@ func (w *Configurator) writeClaimEntries(ctx context.Context, in string, all Cla
 	}
 	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(in).
 		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), nil)
+}
+
+// withoutRefused finds the expressions of authors in the error of a write. An API server of
+// another release may refuse one that compiles here. It refuses the whole configuration
+// with it, so the entry is written without: then classbind alone evaluates bindWhen, and is
+// called for every claim of the kind.
+func (w *Configurator) withoutRefused(
+	ctx context.Context, err error, entries []*admissionregistrationac.MutatingWebhookApplyConfiguration,
+) error {
+	answered := apierrors.APIStatus(nil)
+	if !errors.As(err, &answered) || answered.Status().Details == nil {
+		return err
+	}
+	refused := false
+	for _, e := range entries {
+		i := slices.IndexFunc(e.MatchConditions, isBindWhen)
+		if i < 0 {
+			continue
+		}
+		expression := *e.MatchConditions[i].Expression
+		for _, cause := range answered.Status().Details.Causes {
+			if !strings.HasSuffix(cause.Field, "].expression") || !strings.Contains(cause.Message, strconv.Quote(expression)) {
+				continue
+			}
+			claimKind := strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)
+			refused, w.refused[claimKind] = true, expression
+			logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, and will call classbind for each claim",
+				"claimKind", claimKind, "because", brief.Text(cause.Message, v1alpha1.MaxMessageBytes))
+			break
+		}
+	}
+	if !refused {
+		return err
+	}
+	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
+}
+
+func isBindWhen(c admissionregistrationac.MatchConditionApplyConfiguration) bool {
+	return *c.Name == bindWhenCondition
 }

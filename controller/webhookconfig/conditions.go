@@ -8,17 +8,22 @@ import (
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // claimConditions save the API server the call for claims that would be left alone: see
 // selector.ClaimKind.Read, with which they agree. There is one condition for each place,
-// so that an admin can tell them apart.
+// so that an admin can tell them apart. An error in bindWhen is the author's: the API server
+// refuses the claim with it (failurePolicy Fail), as we do.
 func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
 	var conditions []*admissionregistrationac.MatchConditionApplyConfiguration
 	add := func(name, expression string) {
 		conditions = append(conditions, admissionregistrationac.MatchCondition().WithName(name).WithExpression(expression))
 	}
-	add("class-reference-is-not-set", referenceIsUnset(k, "object"))
+	bindWhen, decides := selector.BindWhen(k, "object")
+	if !decides {
+		add("class-reference-is-not-set", referenceIsUnset(k, "object"))
+	}
 	for i, p := range k.Spec.SkipIfSet {
 		expression := isUnset("object", p.Names())
 		if restores(k) { // An update may unbind a claim of which it was set before.
@@ -34,12 +39,24 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		add("class-selector-is-set", isUpdate+" || "+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}
+	if bindWhen != "" {
+		// It may fail for the update of a claim that is older than it, and end in a comment.
+		add(bindWhenCondition, isUpdate+" || ("+bindWhen+"\n)")
+	}
 	if restores(k) {
-		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+
-			referenceIsSet(k, "oldObject"))
+		unbound := referenceIsSet(k, "oldObject")
+		if decides {
+			names := k.Spec.Reference.Place().Names()
+			unbound += fmt.Sprintf(" && (%s || %s != %s)", referenceIsUnset(k, "object"), at("object", names), at("oldObject", names))
+		}
+		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+unbound)
 	}
 	return conditions
 }
+
+// bindWhenCondition is the name of the only condition whose expression an author wrote, so
+// the API server may refuse it.
+const bindWhenCondition = "bind-when"
 
 // isUpdate is the CEL expression that tells an update from a creation.
 const isUpdate = `request.operation == "UPDATE"`

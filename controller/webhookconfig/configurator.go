@@ -69,8 +69,11 @@ type Configurator struct {
 	ServiceDelay time.Duration
 
 	claims, classes Entries
-	trust           trust
-	serving         atomic.Pointer[time.Time]
+	// refused are the conditions of bindWhen that the API server did not take, by claim
+	// kind. Only rounds for claims use them. A new leader tries again.
+	refused map[string]string
+	trust   trust
+	serving atomic.Pointer[time.Time]
 }
 
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.

@@ -168,11 +168,14 @@ func (w *Configurator) claimEntry(
 	if restores(k) {
 		asked.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	}
+	conditions := slices.DeleteFunc(claimConditions(k), func(c *admissionregistrationac.MatchConditionApplyConfiguration) bool {
+		return isBindWhen(*c) && w.refused[k.Name] == *c.Expression
+	})
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
 		WithClientConfig(w.server(v1alpha1.BindPath+k.Name, ca)).
 		WithRules(&asked).
-		WithMatchConditions(claimConditions(k)...).
+		WithMatchConditions(conditions...).
 		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
 		WithFailurePolicy(failurePolicy(k)).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).

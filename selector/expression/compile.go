@@ -31,7 +31,10 @@ const (
 // match condition there.
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
-	options := []cel.EnvOption{cel.EnableMacroCallTracking()} // For Rename.
+	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{}),
+		cel.EnableMacroCallTracking(), // For Rename.
+	}
 	for _, name := range variables {
 		options = append(options, cel.Variable(inCEL(name), cel.DynType))
 	}

@@ -155,7 +155,7 @@ func decoded(v ref.Val) (any, error) {
 		}
 		return list, nil
 	case traits.Mapper:
-		content := map[string]any{}
+		fields := map[string]any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
 			name, ok := key.(types.String)
@@ -166,9 +166,9 @@ func decoded(v ref.Val) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			content[string(name)] = child
+			fields[string(name)] = child
 		}
-		return content, nil
+		return fields, nil
 	default:
 		return nil, typeError(anything, v)
 	}
@@ -229,7 +229,7 @@ func (e *Expression) evalPlain(in *Input, budget *Budget) (ref.Val, error) {
 			return nil, noSuchKey(name)
 		}
 	}
-	return types.DefaultTypeAdapter.NativeToValue(value), nil
+	return adapter{}.NativeToValue(value), nil
 }
 
 func noSuchKey(name string) error {
@@ -310,8 +310,8 @@ func shown(value any, path Path) string {
 			value = native(v)
 			break
 		}
-		content, _ := value.(map[string]any)
-		child, ok := content[path[0]]
+		fields, _ := value.(map[string]any)
+		child, ok := fields[path[0]]
 		if !ok {
 			return "absent"
 		}

@@ -159,8 +159,10 @@ func size(value any, left int) int {
 				break
 			}
 		}
-	default:
+	case nil, bool, int, int64, float64:
 		left -= len("true,")
+	default: // It was not read, because of its length.
+		left = -1
 	}
 	return left
 }

@@ -55,8 +55,8 @@ func (o *Object) lookup(path Path) (any, error) {
 		value = &Object{o.fields, at, o.values}
 	}
 	for _, name := range path {
-		content, _ := value.(map[string]any)
-		child, ok := content[name]
+		fields, _ := value.(map[string]any)
+		child, ok := fields[name]
 		if !ok {
 			return nil, nil
 		}
@@ -81,26 +81,26 @@ func native(value any) any {
 	case types.Double:
 		return float64(v)
 	case *Object:
-		return v.content()
+		return v.whole()
 	default:
 		return v
 	}
 }
 
-// content is what is held as JSON is decoded, without fields that are too long.
-func (o *Object) content() map[string]any {
-	content := map[string]any{}
+// whole is what is held as JSON is decoded, without fields that are too long.
+func (o *Object) whole() map[string]any {
+	all := map[string]any{}
 	nodes := o.fields.nodes
 	for i := o.node + 1; i < nodes[o.node].end; i = nodes[i].end {
 		switch v := o.values[i].(type) {
 		case nil, *types.Err:
 		case parent:
-			content[nodes[i].name] = (&Object{o.fields, i, o.values}).content()
+			all[nodes[i].name] = (&Object{o.fields, i, o.values}).whole()
 		default:
-			content[nodes[i].name] = native(v)
+			all[nodes[i].name] = native(v)
 		}
 	}
-	return content
+	return all
 }
 
 // Same says whether both have the same fields with the same values.
@@ -132,10 +132,7 @@ func sameValue(a, b any) bool {
 func (o *Object) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
-		return o.mapper().Find(key)
-	}
-	if o.fields.nodes[o.node].leaf {
-		return o.mapper().Find(key)
+		return nil, false
 	}
 	i, ok := o.fields.child(o.node, string(name))
 	if !ok {
@@ -151,23 +148,17 @@ func (o *Object) Find(key ref.Val) (ref.Val, bool) {
 	case ref.Val:
 		return v, true
 	default:
-		return types.DefaultTypeAdapter.NativeToValue(v), true
+		return adapter{}.NativeToValue(v), true
 	}
 }
 
 // Get implements traits.Indexer.
-func (o *Object) Get(key ref.Val) ref.Val {
-	value, ok := o.Find(key)
-	if value == nil && !ok {
-		return types.NewErr("no such key: %v", key)
-	}
-	return value
-}
+func (o *Object) Get(key ref.Val) ref.Val { return get(o, key) }
 
 // Contains implements traits.Container.
 func (o *Object) Contains(key ref.Val) ref.Val {
 	value, ok := o.Find(key)
-	if value != nil && types.IsUnknownOrError(value) {
+	if types.IsError(value) {
 		return value
 	}
 	return types.Bool(ok)
@@ -176,26 +167,28 @@ func (o *Object) Contains(key ref.Val) ref.Val {
 // Type implements ref.Val.
 func (o *Object) Type() ref.Type { return types.MapType }
 
+// What follows is for the object as a whole, at which Compile lets no expression look. It
+// need not be fast.
+
+func (o *Object) value() *content { return &content{o.whole()} }
+
 // Value implements ref.Val.
-func (o *Object) Value() any { return o.content() }
+func (o *Object) Value() any { return o.whole() }
 
 // ConvertToNative implements ref.Val.
-func (o *Object) ConvertToNative(t reflect.Type) (any, error) { return o.mapper().ConvertToNative(t) }
+func (o *Object) ConvertToNative(t reflect.Type) (any, error) { return o.value().ConvertToNative(t) }
 
 // ConvertToType implements ref.Val.
-func (o *Object) ConvertToType(t ref.Type) ref.Val { return o.mapper().ConvertToType(t) }
+func (o *Object) ConvertToType(t ref.Type) ref.Val { return o.value().ConvertToType(t) }
 
 // Equal implements ref.Val.
-func (o *Object) Equal(other ref.Val) ref.Val { return o.mapper().Equal(other) }
+func (o *Object) Equal(other ref.Val) ref.Val { return o.value().Equal(other) }
 
 // Iterator implements traits.Iterable.
-func (o *Object) Iterator() traits.Iterator { return o.mapper().Iterator() }
+func (o *Object) Iterator() traits.Iterator { return o.value().Iterator() }
 
 // Size implements traits.Sizer.
-func (o *Object) Size() ref.Val { return o.mapper().Size() }
+func (o *Object) Size() ref.Val { return o.value().Size() }
 
-// mapper does what expressions do with a map as a whole. Compile lets none do it with an
-// object, so that it need not be fast.
-func (o *Object) mapper() traits.Mapper {
-	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, o.content())
-}
+// IsZeroValue implements traits.Zeroer.
+func (o *Object) IsZeroValue() bool { return o.value().IsZeroValue() }

@@ -56,6 +56,8 @@ type Attempt struct {
 type progress struct {
 	lease                Lease
 	known, judged, wrote bool
+	// already says that the class is the default of this seat now, so nothing is written.
+	already bool
 	// inFlight are the writes of the same class that the Lease keeps.
 	inFlight []Pending
 	// toTakeOut says that the attempt's write is to be taken out, and reread that the
@@ -191,9 +193,6 @@ func (a Attempt) judge() Attempt {
 		return a.refuse(&Refusal{Reason: Exists, Class: a.request.Class})
 	case a.request.Base != "" && (own.UID != a.request.UID || own.Version != a.request.Base):
 		return a.refuse(&Refusal{Reason: Changed, Class: a.request.Class})
-	case len(own.Seats) > 0: // It is default already. Dropping the write that made it so would free the Lease.
-		a.phase = done
-		return a
 	}
 	a.seats = slices.Clone(a.seats)
 	var refusal *Refusal
@@ -202,6 +201,10 @@ func (a Attempt) judge() Attempt {
 			continue
 		}
 		a.seats[i].judged = true
+		// Dropping the write that made it the default would free the Lease.
+		if a.seats[i].already = slices.Contains(own.Seats, a.request.Seats[i]); a.seats[i].already {
+			continue
+		}
 		if r := a.judgeSeat(i); r != nil && r.worse(refusal) {
 			refusal = r
 		}
@@ -211,8 +214,19 @@ func (a Attempt) judge() Attempt {
 		return a.refuse(refusal)
 	case a.request.DryRun:
 		a.phase = done
-	default:
-		a.phase = writing
+		return a
+	}
+	return a.write()
+}
+
+// write the next Lease, if there is one left.
+func (a Attempt) write() Attempt {
+	a.phase = writing
+	for a.at < len(a.seats) && a.seats[a.at].already {
+		a.at++
+	}
+	if a.at == len(a.seats) {
+		a.phase = done
 	}
 	return a
 }
@@ -283,10 +297,8 @@ func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
 		return a
 	}
 	p.wrote = true
-	if a.at++; a.at == len(a.seats) {
-		a.phase = done
-	}
-	return a
+	a.at++
+	return a.write()
 }
 
 // Abandon an attempt that cannot go on. Its last write may have succeeded.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/classbind/classbind/selector"
 )
 
 func combinations(pool []script, n int, visit func([]script)) {
@@ -28,9 +26,10 @@ func combinations(pool []script, n int, visit func([]script)) {
 }
 
 type suite struct {
-	taking taking
-	pool   []script
-	forged []script
+	taking    taking
+	elsewhere taking
+	pool      []script
+	forged    []script
 	// longer are forged only if there is time.
 	longer  []script
 	initial [][]object
@@ -39,10 +38,8 @@ type suite struct {
 const a, b, c, d = 0, 1, 2, 3
 
 var (
-	both, x, y = []selector.Seat{seatX, seatY}, []selector.Seat{seatX}, []selector.Seat{seatY}
-
 	oneSeat = suite{
-		taking: taking{x, x},
+		taking: taking{onX, onX},
 		pool: []script{
 			{create, a}, {create, b}, {update, a}, {update, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b}, {remove, b}, {plain, a},
 		},
@@ -51,11 +48,11 @@ var (
 			{{}, {}},
 			{{uid: 1, version: 10}, {}},
 			{{uid: 1, version: 10}, {uid: 2, version: 11}},
-			{{uid: 1, version: 10, def: true}, {uid: 2, version: 11}}, // made before we were installed
+			{{uid: 1, version: 10, seats: onX}, {uid: 2, version: 11}}, // made before we were installed
 		},
 	}
 	twoSeats = suite{
-		taking: taking{both, x, y, x},
+		taking: taking{onX | onY, onX, onY, onX},
 		pool: []script{
 			{create, a}, {create, b}, {create, c}, {update, a}, {update, b}, {update, c}, {undefault, a}, {remove, a}, {touch, a}, {undefault, c},
 		},
@@ -63,7 +60,21 @@ var (
 		initial: [][]object{
 			{{}, {}, {}, {}},
 			{{uid: 1, version: 10}, {uid: 2, version: 11}, {uid: 3, version: 12}, {}},
-			{{uid: 1, version: 10}, {}, {uid: 3, version: 12, def: true}, {}},
+			{{uid: 1, version: 10}, {}, {uid: 3, version: 12, seats: onY}, {}},
+		},
+	}
+	// moving has classes that change places, take a second seat, and move back.
+	moving = suite{
+		taking: taking{onX, onX | onY, onY}, elsewhere: taking{onY, onX, 0},
+		pool: []script{
+			{create, a}, {create, c}, {update, a}, {move, a}, {update, b}, {move, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b},
+		},
+		forged: []script{{echo, a}, {echo, b}, {invent, c}}, longer: []script{{forge, a}},
+		initial: [][]object{
+			{{}, {uid: 2, version: 11}, {}},
+			{{uid: 1, version: 10}, {uid: 2, version: 11, seats: onX}, {}},
+			{{uid: 1, version: 10, seats: onX}, {uid: 2, version: 11}, {}},
+			{{uid: 1, version: 10, seats: onX}, {uid: 2, version: 11, seats: onY}, {}},
 		},
 	}
 )
@@ -79,7 +90,7 @@ func requests(t *testing.T) int {
 }
 
 func TestEveryInterleaving(t *testing.T) {
-	for name, s := range map[string]suite{"OneSeat": oneSeat, "TwoSeats": twoSeats} {
+	for name, s := range map[string]suite{"OneSeat": oneSeat, "TwoSeats": twoSeats, "Moving": moving} {
 		for _, forger := range []bool{false, true} {
 			if forger {
 				name += "Forger"
@@ -89,7 +100,7 @@ func TestEveryInterleaving(t *testing.T) {
 				scenarios, states, ends := 0, 0, 0
 				explore := func(scripts []script, accidents bool) {
 					for _, objects := range s.initial {
-						e := &exploration{rules: allRules, taking: s.taking, scripts: scripts, accidents: accidents}
+						e := &exploration{rules: allRules, taking: s.taking, elsewhere: s.elsewhere, scripts: scripts, accidents: accidents}
 						states += e.run(objects)
 						if scenarios++; scenarios%100 == 0 {
 							t.Logf("%d scenarios, %d states so far", scenarios, states)
@@ -135,9 +146,12 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules     rules
 		taking    taking
+		elsewhere taking
 		initial   []object
 		scripts   []script
 		accidents bool
+		// stuck says that without the rule a default is refused for good, though nobody has it.
+		stuck bool
 	}{
 		"Precondition": {
 			rules:  without(func(r *rules) { r.precondition = false }),
@@ -184,15 +198,35 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			taking: oneSeat.taking, initial: oneSeat.initial[1],
 			scripts: []script{{update, a}, {echo, a}, {create, b}}, accidents: true,
 		},
+		"DefaultAlreadyInThatSeatAlone": {
+			rules:  without(func(r *rules) { r.thatSeatAlone = false }),
+			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			scripts: []script{{move, a}, {create, c}},
+		},
+		"InThisSeat": {
+			rules:  without(func(r *rules) { r.thisSeat = false }),
+			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			scripts: []script{{move, a}}, stuck: true,
+		},
+		"Moves": {
+			rules:  without(func(r *rules) { r.moves = false }),
+			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			scripts: []script{{move, a}, {create, c}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := &exploration{rules: tc.rules, taking: tc.taking, scripts: tc.scripts, accidents: tc.accidents}
+			e := &exploration{rules: tc.rules, taking: tc.taking, elsewhere: tc.elsewhere, scripts: tc.scripts, accidents: tc.accidents}
+			anyStuck := func() bool {
+				return slices.ContainsFunc(e.ends, func(w world) bool { return e.stuck(w) != nil })
+			}
 			e.run(tc.initial)
-			assert.NotNil(t, e.double, "We should find two defaults without this rule.")
+			assert.Equal(t, tc.stuck, e.double == nil, "We should find two defaults without this rule, or a claim kind that gets none.")
+			assert.True(t, !tc.stuck || anyStuck(), "We should find that nobody gets a seat that is free.")
 			e.rules = allRules
 			e.run(tc.initial)
 			assert.Nil(t, e.double, "We should find none with it.")
+			assert.False(t, anyStuck(), "We should find that every free seat can be had with it.")
 		})
 	}
 }

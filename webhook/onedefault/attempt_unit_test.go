@@ -105,6 +105,10 @@ func TestAttempt(t *testing.T) {
 			reason: "We should leave a Lease alone that may have made the class default.",
 			own:    &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true},
 		},
+		"DefaultAlreadyElsewhere": {
+			reason: "We should take a seat for a class that is the default of another.",
+			own:    &Live{UID: "me-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}},
+		},
 
 		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
 		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},
@@ -118,6 +122,7 @@ func TestAttempt(t *testing.T) {
 		"DefaultAlreadyOther":    {reason: "We should refuse for good while another is default.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"DefaultForLong":         {reason: "We should refuse for good however long another is default.", lease: held(other, pending("o", "9", 0)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"DefaultUnderAnotherUID": {reason: "We should refuse where a class of that name is default, whichever was admitted.", lease: held(other, pending("o", "", 0)), live: Live{UID: "other-2", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
+		"DefaultOfAnotherPart":   {reason: "We should not mind the default of another partition.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 
 		"UpdatedAndGone":    {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
@@ -179,6 +184,7 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		claimKinds []string
+		already    []string               // of them
 		held       map[string]Lease       // The others are free.
 		meanwhile  func(map[string]Lease) // before the write of y
 		abandon    int                    // before this operation, counted from 1
@@ -201,6 +207,24 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 				ops:     []string{"get y", "get z", readMe, "read k/late", "read k/default"},
 				refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}},
 			},
+		},
+		"AlreadyTheFirst": {
+			reason: "We should write nothing where the class is the default already.", claimKinds: []string{"x", "y", "z"}, already: []string{"x"},
+			want: want{ops: []string{"get x", "get y", "get z", readMe, `put y over "": mine`, `put z over "": mine`}},
+		},
+		"AlreadyTheLast": {
+			reason: "We should write nothing where the class is the default already.", claimKinds: []string{"x", "y", "z"}, already: []string{"y", "z"},
+			want: want{ops: []string{"get x", "get y", "get z", readMe, `put x over "": mine`}},
+		},
+		"AlreadyWhereAnotherIs": {
+			reason: "We should not mind a second default that is there already.", claimKinds: []string{"x", "z"}, already: []string{"z"},
+			held: map[string]Lease{"z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
+			want: want{ops: []string{"get x", "get z", readMe, "read k/default", `put x over "": mine`}},
+		},
+		"AlreadyBesideALostOne": {
+			reason: "We should write nothing where the class is the default already, however often we look.", claimKinds: []string{"x", "y", "z"}, already: []string{"x", "z"},
+			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
+			want:      want{ops: []string{"get x", "get y", "get z", readMe, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
 		},
 		"LostTheSecond": {
 			reason: "We should read a Lease again that was written meanwhile, and that one alone.", claimKinds: []string{"x", "y"},
@@ -243,7 +267,11 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leases := map[string]Lease{}
 			maps.Copy(leases, tc.held)
-			a, ops := Begin(newRequest("", tc.claimKinds...), "mine"), []string(nil)
+			base, own := "", Live{}
+			if tc.already != nil {
+				base, own = "10", Live{UID: "me-1", Version: "10", Seats: seats(tc.already...)}
+			}
+			a, ops := Begin(newRequest(base, tc.claimKinds...), "mine"), []string(nil)
 			for abandoned := false; ; {
 				if len(ops)+1 == tc.abandon && !abandoned {
 					a, abandoned = a.Abandon(), true
@@ -258,10 +286,7 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 					a = a.LeaseRead(op, leases[op.Seat.ClaimKind])
 				case ReadClass:
 					ops = append(ops, "read "+op.Class.String())
-					live := Live{}
-					if op.Class.Name == "default" {
-						live = Live{UID: "default-1", Seats: seats("z")}
-					}
+					live := map[Class]Live{me: own, {Kind: "k", Name: "default"}: {UID: "default-1", Seats: seats("z")}}[op.Class]
 					a = a.ClassRead(op, live)
 				default:
 					if op.Seat == seat("y") && tc.meanwhile != nil {

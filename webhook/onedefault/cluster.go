@@ -93,6 +93,9 @@ type pendingWrite struct {
 
 func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version}}
+	if seat.Partition != "" {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.SeatAnnotation, describe(seat))
+	}
 	if l.Holder.UID == "" {
 		return object, nil
 	}
@@ -104,10 +107,8 @@ func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	object.Annotations = map[string]string{
-		v1alpha1.HolderUIDAnnotation:     string(l.Holder.UID),
-		v1alpha1.HolderPendingAnnotation: string(text),
-	}
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HolderUIDAnnotation, string(l.Holder.UID))
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HolderPendingAnnotation, string(text))
 	object.Spec.HolderIdentity = new(l.Holder.String())
 	return object, nil
 }

@@ -77,6 +77,24 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestLeaseOfAPartition is read by people, who cannot read a hash.
+func TestLeaseOfAPartition(t *testing.T) {
+	s := claims
+	s.Namespace, s.Partition = "team", strings.Repeat("Ä\n", 1000)
+	for name, l := range map[string]Lease{"Held": held(me, pending("1", "10", 0)), "Free": {Version: "7"}} {
+		t.Run(name, func(t *testing.T) {
+			encoded, err := encode(s, l)
+			require.NoError(t, err)
+			text := encoded.Annotations[v1alpha1.SeatAnnotation]
+			assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\nÄ\n`), "We should say which seat it is: %s", text)
+			assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
+			got, err := decode(encoded)
+			require.NoError(t, err)
+			assert.Equal(t, l, got, "We should read what we wrote.")
+		})
+	}
+}
+
 // newLease of me, which is updated.
 func newLease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()

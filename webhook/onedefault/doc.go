@@ -1,8 +1,10 @@
 // Package onedefault keeps at most one default class per seat, however many API
 // servers and replicas of ours are involved, and even if reviews are forged.
 //
-// A seat is what one default is guaranteed for: a claim kind, and also a namespace
-// if claims are offered only the classes of their own namespace.
+// A seat is what one default is guaranteed for: a claim kind, also a namespace if
+// claims are offered only the classes of their own namespace, and also a partition if the
+// claim kind has partitions. A class may take several seats, and an update may move it to
+// others. To move there is to become default there.
 //
 // Admission alone cannot do this: after it has looked for a default, and before the
 // class that it allows is stored, it may allow another. So a coordination.k8s.io/v1
@@ -11,16 +13,17 @@
 // that Lease, with the resourceVersion that was read, and may do so only if nothing
 // that was read can yet become default:
 //
-//	the Lease               each write that it records           then
+//	the Lease of a seat     each write that it records           then
 //	is free                                                      take it
 //	names the class itself  keep those that may be in flight     take it, and add ours
 //	(name and uid)
-//	names another           that class is default, read live     refuse
+//	names another           that class is default of this seat,  refuse
+//	                        read live
 //	names another           is an update of a class that is      drop the write: the API server stores an
 //	                        gone, is another (uid), or is not    update on that version alone
 //	                        at the version to be updated
 //	names another           is a creation of a class that is     drop the write: it landed, and the class
-//	                        there, or was seen there (uid)       is no longer default
+//	                        there, or was seen there (uid)       is no longer default of this seat
 //	names another           was seen for one in-flight window    drop the write: it did not land
 //	names another           otherwise                            it may be in flight: refuse for now
 //
@@ -35,9 +38,10 @@
 // takes no seat. Two defaults are kept apart because a write is dropped only for what
 // the API server itself shows, or for time, or by the attempt that recorded it, under
 // an id that no review can name. The holder is the request's own class only if class
-// and uid are equal. If the class is default already, nothing is written, because the
-// write that made it default keeps others away. So a forged review can hold a seat for
-// one window, and no longer.
+// and uid are equal. Where the class is the default of a seat already, nothing is written
+// to its Lease, because the write that made it default keeps others away. This is read
+// live, too, for each seat: a class may be the default of one, and not yet of another. So
+// a forged review can hold a seat for one window, and no longer.
 //
 // Other clocks are not trusted, either: a replica counts the window from when it saw
 // a write recorded, which is after it was admitted. It watches the Leases, so it mostly

@@ -3,6 +3,7 @@ package onedefault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,9 +16,10 @@ import (
 // The exploration runs every interleaving of a few requests on a model of an API
 // server. Each request that makes a class default takes an Attempt through its
 // operations, one per transition. It is then in flight until its write is stored,
-// fails, or finds another version and is reviewed again. Disturbances come at any
-// moment: un-defaults, deletions, other updates, the end of the replica in the middle
-// of an attempt, and forged reviews, which say anything and are never stored.
+// fails, or finds another version and is reviewed again. A class may be default
+// already, and move to other seats, or take more. Disturbances come at any moment:
+// un-defaults, deletions, other updates, the end of the replica in the middle of an
+// attempt, and forged reviews, which say anything and are never stored.
 //
 // Time and sightings are modelled by what a replica may believe when it reads a Lease:
 // that the window of a write is over, unless the write may really yet be stored; and
@@ -34,10 +36,13 @@ type rules struct {
 	all                               bool // writes of the holder are kept
 	ownOnly                           bool // is taken out
 	sameClass                         bool // is asked of a holder beside the uid
-	defaultAlready                    bool // writes nothing
+	defaultAlready                    bool // in a seat writes nothing there
+	thatSeatAlone                     bool // is where a class is default already
+	thisSeat                          bool // is the one in which a class is in the way
+	moves                             bool // are reviewed, of classes that are default already
 }
 
-var allRules = rules{true, true, true, true, true, true, true, true, true}
+var allRules = rules{true, true, true, true, true, true, true, true, true, true, true, true}
 
 // kind of request.
 type kind byte
@@ -45,6 +50,7 @@ type kind byte
 const (
 	create    kind = 'C' // a default class
 	update    kind = 'U' // an existing class to be default
+	move      kind = 'M' // an existing class to be default elsewhere
 	undefault kind = 'N'
 	remove    kind = 'D'
 	touch     kind = 'T' // an update that is no concern of ours
@@ -63,15 +69,30 @@ type script struct {
 // object is a stored class; uid 0 means none.
 type object struct {
 	uid, version int
-	def          bool
+	// seats of which it is the default.
+	seats seatSet
 }
 
-var seatX, seatY = selector.Seat{ClaimKind: "x"}, selector.Seat{ClaimKind: "y", Namespace: "team"}
+// seatSet has a bit for each seat.
+type seatSet byte
+
+const onX, onY seatSet = 1, 2
+
+var seatX, seatY = selector.Seat{ClaimKind: "x"}, selector.Seat{ClaimKind: "y", Namespace: "team", Partition: "p"}
 
 func place(s selector.Seat) int { return int(s.ClaimKind[0] - 'x') }
 
-// taking lists the seats that each class takes.
-type taking [][]selector.Seat
+func (s seatSet) list() (all []selector.Seat) {
+	for _, seat := range []selector.Seat{seatX, seatY} {
+		if s&(1<<place(seat)) != 0 {
+			all = append(all, seat)
+		}
+	}
+	return all
+}
+
+// taking has the seats that each class takes.
+type taking []seatSet
 
 const (
 	notBegun = iota
@@ -83,6 +104,8 @@ const (
 type process struct {
 	state   int
 	attempt Attempt
+	// seats that the class is to have when the request is stored.
+	seats seatSet
 	// abandoned, because the API server did not answer.
 	abandoned bool
 }
@@ -97,10 +120,12 @@ type world struct {
 }
 
 type exploration struct {
-	rules   rules
-	taking  taking
-	scripts []script
-	known   map[selector.Seat][]Class
+	rules  rules
+	taking taking
+	// elsewhere are the seats to which classes move.
+	elsewhere taking
+	scripts   []script
+	known     map[selector.Seat][]Class
 	// accidents end attempts at any moment: replicas are killed, answers lost.
 	accidents bool
 
@@ -147,7 +172,7 @@ func (w *world) key(b []byte) []byte {
 	for _, o := range w.objects {
 		number(o.uid)
 		number(o.version)
-		flag(o.def, '!')
+		number(int(o.seats))
 	}
 	for i := range w.leases {
 		lease(&w.leases[i])
@@ -159,6 +184,7 @@ func (w *world) key(b []byte) []byte {
 		if p.state != attempting && p.state != inFlight {
 			continue
 		}
+		number(int(p.seats))
 		a := &p.attempt
 		b = append(append(append(append(b, a.request.Kind...), a.request.UID...), '@'), a.request.Base...)
 		if p.state == inFlight {
@@ -172,6 +198,7 @@ func (w *world) key(b []byte) []byte {
 			s := &a.seats[i]
 			flag(s.known, 'k')
 			flag(s.judged, 'j')
+			flag(s.already, 'a')
 			flag(s.wrote, 'w')
 			flag(s.toTakeOut, 'o')
 			flag(s.reread, 'O')
@@ -179,11 +206,14 @@ func (w *world) key(b []byte) []byte {
 			b = append(b, ']')
 			pending(s.inFlight)
 		}
+		number(len(a.request.Seats))
 		number(len(a.toRead))
 		if len(a.toRead) > 0 {
 			for _, r := range a.read {
 				b = append(append(append(append(b, r.class.Kind...), r.live.UID...), '@'), r.live.Version...)
-				flag(len(r.live.Seats) > 0, '!')
+				for _, s := range r.live.Seats {
+					b = append(b, s.ClaimKind...)
+				}
 			}
 		}
 	}
@@ -200,10 +230,8 @@ func (e *exploration) run(objects []object) int {
 	e.known = map[selector.Seat][]Class{}
 	for i, o := range objects { // Those that no Lease knows.
 		start.landed |= 1 << o.uid
-		if o.def {
-			for _, s := range e.taking[i] {
-				e.known[s] = append(e.known[s], names[i])
-			}
+		for _, s := range o.seats.list() {
+			e.known[s] = append(e.known[s], names[i])
 		}
 	}
 	e.stack = append(e.stack[:0], start)
@@ -216,7 +244,7 @@ func (e *exploration) run(objects []object) int {
 			continue
 		}
 		e.seen[string(buffer)] = struct{}{}
-		if e.doubleDefault(&w) {
+		if doubleDefault(&w) {
 			e.double = &w
 			break
 		}
@@ -225,16 +253,15 @@ func (e *exploration) run(objects []object) int {
 	return len(e.seen)
 }
 
-func (e *exploration) doubleDefault(w *world) bool {
-	count := [2]int{}
-	for i, o := range w.objects {
-		if o.def {
-			for _, s := range e.taking[i] {
-				count[place(s)]++
-			}
+func doubleDefault(w *world) bool {
+	taken := seatSet(0)
+	for _, o := range w.objects {
+		if o.seats&taken != 0 {
+			return true
 		}
+		taken |= o.seats
 	}
-	return count[0] > 1 || count[1] > 1
+	return false
 }
 
 func (e *exploration) expand(w *world) {
@@ -259,11 +286,13 @@ func (e *exploration) expand(w *world) {
 // other runs a request that does not reach the guard.
 func (e *exploration) other(w *world, i int) {
 	s, o := e.scripts[i], w.objects[e.scripts[i].class]
-	if (o.uid == 0) == (s.kind == plain) && (s.kind != undefault || o.def) {
+	if (o.uid == 0) == (s.kind == plain) && (s.kind != undefault || o.seats != 0) {
 		n := w.clone()
 		n.version++
-		after := object{uid: o.uid, version: n.version, def: o.def && s.kind == touch}
+		after := object{uid: o.uid, version: n.version}
 		switch s.kind {
+		case touch:
+			after.seats = o.seats
 		case remove:
 			after = object{}
 		case plain:
@@ -308,21 +337,33 @@ func (e *exploration) admission(w *world, i int) {
 	}
 }
 
-func (e *exploration) attempt(i, uid int, base string) process {
+// attempt to take seats. The class is to have them when the request is stored.
+func (e *exploration) attempt(i, uid int, base string, take, have seatSet) process {
 	class := e.scripts[i].class
-	r := &Request{Holder: Holder{Class: names[class], UID: types.UID(strconv.Itoa(uid))}, Base: base, Seats: e.taking[class], Known: e.known}
-	return process{state: attempting, attempt: Begin(r, strconv.Itoa(i)+"@"+base)}
+	r := &Request{Holder: Holder{Class: names[class], UID: types.UID(strconv.Itoa(uid))}, Base: base, Seats: take.list(), Known: e.known}
+	return process{state: attempting, attempt: Begin(r, strconv.Itoa(i)+"@"+base), seats: have}
 }
 
-// begin a request that the API server asks us about.
+// begin a request that the API server asks us about, or one that takes no seat.
 func (e *exploration) begin(w *world, i int, push pusher) {
-	switch o := w.objects[e.scripts[i].class]; {
-	case e.scripts[i].kind == create:
-		push(e.attempt(i, w.uid+1, ""), func(n *world) { n.uid++ })
-	case o.uid == 0 || o.def:
+	s, o := e.scripts[i], w.objects[e.scripts[i].class]
+	have := e.taking[s.class]
+	if s.kind == move {
+		have = e.elsewhere[s.class]
+	}
+	take := have &^ o.seats
+	switch {
+	case s.kind == create:
+		push(e.attempt(i, w.uid+1, "", have, have), func(n *world) { n.uid++ })
+	case o.uid == 0 || have == o.seats:
 		push(process{state: ended}, nil)
+	case take == 0 || o.seats != 0 && !e.rules.moves: // It is stored at once, or what it was admitted on has changed.
+		push(process{state: ended}, func(n *world) {
+			n.version++
+			n.objects[s.class] = object{uid: o.uid, version: n.version, seats: have}
+		})
 	default:
-		push(e.attempt(i, o.uid, strconv.Itoa(o.version)), nil)
+		push(e.attempt(i, o.uid, strconv.Itoa(o.version), take, have), nil)
 	}
 }
 
@@ -335,12 +376,16 @@ func (e *exploration) forged(i int) bool {
 // of an update from any version.
 func (e *exploration) forge(w *world, i int, push pusher) {
 	o := w.objects[e.scripts[i].class]
+	seats := e.taking[e.scripts[i].class]
+	if e.elsewhere != nil {
+		seats |= e.elsewhere[e.scripts[i].class]
+	}
 	switch e.scripts[i].kind {
 	case echo:
-		push(e.attempt(i, o.uid, strconv.Itoa(o.version)), nil)
+		push(e.attempt(i, o.uid, strconv.Itoa(o.version), seats, 0), nil)
 		return
 	case invent:
-		push(e.attempt(i, invented, ""), nil)
+		push(e.attempt(i, invented, "", seats, 0), nil)
 		return
 	default:
 	}
@@ -358,7 +403,7 @@ func (e *exploration) forge(w *world, i int, push pusher) {
 	version := o.version
 	for uid := range uids {
 		for _, base := range []string{"", strconv.Itoa(version), strconv.Itoa(version - 1), strconv.Itoa(w.version + 1)} {
-			push(e.attempt(i, uid, base), nil)
+			push(e.attempt(i, uid, base, seats, 0), nil)
 		}
 	}
 }
@@ -378,9 +423,11 @@ func (e *exploration) step(w *world, i int, push pusher) {
 		push(process{state: ended}, nil) // The replica is killed.
 	}
 	if e.accidents && !p.abandoned && p.attempt.phase != takingOut {
-		push(process{state: attempting, abandoned: true, attempt: p.attempt.Abandon()}, nil)
+		push(process{state: attempting, abandoned: true, attempt: p.attempt.Abandon(), seats: p.seats}, nil)
 	}
-	goOn := func(a Attempt) process { return process{state: attempting, abandoned: p.abandoned, attempt: a} }
+	goOn := func(a Attempt) process {
+		return process{state: attempting, abandoned: p.abandoned, attempt: a, seats: p.seats}
+	}
 	switch op.Kind {
 	case ReadLease:
 		for _, l := range e.sightings(w, &w.leases[place(op.Seat)]) {
@@ -401,7 +448,7 @@ func (e *exploration) over(w *world, i int, push pusher) {
 	p := &w.processes[i]
 	refusal := p.attempt.Refusal()
 	if refusal == nil && !p.abandoned && !e.forged(i) {
-		push(process{state: inFlight, attempt: p.attempt}, nil)
+		push(process{state: inFlight, attempt: p.attempt, seats: p.seats}, nil)
 		return
 	}
 	push(process{state: ended}, nil)
@@ -413,7 +460,7 @@ func (e *exploration) over(w *world, i int, push pusher) {
 			e.left = fmt.Errorf("%v left its write in flight: %+v", e.scripts[i], w.leases[k])
 		}
 	}
-	if refusal != nil && refusal.Reason == Changed && e.scripts[i].kind == update {
+	if refusal != nil && refusal.Reason == Changed && (e.scripts[i].kind == update || e.scripts[i].kind == move) {
 		push(process{}, nil) // The API server reads the object again, and asks again.
 	}
 }
@@ -426,7 +473,7 @@ func (e *exploration) store(w *world, i int, push pusher) {
 	uid, _ := strconv.Atoi(string(p.attempt.request.UID))
 	stored := func(n *world) {
 		n.version++
-		n.objects[s.class] = object{uid: uid, version: n.version, def: true}
+		n.objects[s.class] = object{uid: uid, version: n.version, seats: p.seats}
 		n.landed |= 1 << uid
 	}
 	switch {
@@ -485,12 +532,13 @@ func (e *exploration) live(w *world, a *Attempt, class Class) Live {
 			continue
 		}
 		o := w.objects[i]
-		live := Live{UID: types.UID(strconv.Itoa(o.uid)), Version: strconv.Itoa(o.version)}
-		if o.def {
-			live.Seats = e.taking[i]
-		}
-		if !e.rules.defaultAlready && class == a.request.Class {
+		own := class == a.request.Class
+		live := Live{UID: types.UID(strconv.Itoa(o.uid)), Version: strconv.Itoa(o.version), Seats: o.seats.list()}
+		switch {
+		case own && !e.rules.defaultAlready:
 			live.Seats = nil
+		case o.seats != 0 && (own && !e.rules.thatSeatAlone || !own && !e.rules.thisSeat):
+			live.Seats = a.request.Seats
 		}
 		for s := range a.seats {
 			if h := a.seats[s].lease.Holder; !e.rules.uid && class != a.request.Class && h.Class == class {
@@ -504,7 +552,9 @@ func (e *exploration) live(w *world, a *Attempt, class Class) Live {
 
 func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 	k, a := place(op.Seat), p.attempt
-	goOn := func(a Attempt) process { return process{state: attempting, abandoned: p.abandoned, attempt: a} }
+	goOn := func(a Attempt) process {
+		return process{state: attempting, abandoned: p.abandoned, attempt: a, seats: p.seats}
+	}
 	required := e.rules.precondition
 	if a.phase == takingOut {
 		required = e.rules.takeOutPrecondition
@@ -530,37 +580,36 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 	written := func(n *world) { n.leases[k] = lease }
 	push(goOn(a.LeaseWritten(op, true)), written)
 	if e.accidents && a.phase == writing { // It is written, and the answer is lost.
-		push(process{state: attempting, abandoned: true, attempt: a.Abandon()}, written)
+		push(process{state: attempting, abandoned: true, attempt: a.Abandon(), seats: p.seats}, written)
 	}
 }
 
-// stuck makes a later request for a default, once all windows are over. It is an error
-// if anything but a default stands in its way.
+// stuck makes later requests for a default of each seat, once all windows are over. It is
+// an error if anything but a default of that seat stands in the way.
 func (e *exploration) stuck(w world) error {
-	later := Class{Kind: "z", Name: "z"}
-	request := &Request{Holder: Holder{Class: later, UID: "later"}, Seats: []selector.Seat{seatX, seatY}, Known: e.known}
-	free := true
-	for i, o := range w.objects {
-		free = free && (!o.def || len(e.taking[i]) == 0)
-	}
-	a := Begin(request, "later")
-	for range 100 {
-		ops := a.Next()
-		if ops == nil {
-			if (a.Refusal() == nil) != free {
-				return fmt.Errorf("no default: %t, refusal: %+v", free, a.Refusal())
+	for _, seat := range []selector.Seat{seatX, seatY} {
+		free := true
+		for _, o := range w.objects {
+			free = free && !slices.Contains(o.seats.list(), seat)
+		}
+		a := Begin(&Request{Holder: Holder{Class: Class{Kind: "z", Name: "z"}, UID: "later"}, Seats: []selector.Seat{seat}, Known: e.known}, "later")
+		for steps := 0; a.Next() != nil; steps++ {
+			if steps == 100 {
+				return errors.New("it does not end")
 			}
-			return nil
+			switch op := a.Next()[0]; op.Kind {
+			case ReadLease:
+				all := e.sightings(&w, &w.leases[place(op.Seat)])
+				a = a.LeaseRead(op, all[len(all)-1])
+			case ReadClass:
+				a = a.ClassRead(op, e.live(&w, &a, op.Class))
+			default:
+				a = a.LeaseWritten(op, true)
+			}
 		}
-		switch op := ops[0]; op.Kind {
-		case ReadLease:
-			all := e.sightings(&w, &w.leases[place(op.Seat)])
-			a = a.LeaseRead(op, all[len(all)-1])
-		case ReadClass:
-			a = a.ClassRead(op, e.live(&w, &a, op.Class))
-		default:
-			a = a.LeaseWritten(op, true)
+		if (a.Refusal() == nil) != free {
+			return fmt.Errorf("no default of %+v: %t, refusal: %+v", seat, free, a.Refusal())
 		}
 	}
-	return errors.New("it does not end")
+	return nil
 }

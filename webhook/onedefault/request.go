@@ -12,7 +12,8 @@ type Request struct {
 	Holder
 	// Base is the resourceVersion of the object to update; empty for a creation.
 	Base string
-	// Seats that the class takes, each once, in the same order for all requests.
+	// Seats that the class is to take, each once, in the same order for all requests. It
+	// may have some of them already.
 	Seats []selector.Seat
 	// Known defaults of each seat, which may be older than any Lease. A class that is
 	// no longer default does no harm.

@@ -1,45 +1,48 @@
 package onedefault
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
 	"github.com/classbind/classbind/selector"
 )
 
-// Prefixes of Lease names. No namespace has a dot, so a name has only one reading,
-// and the name of the leader's Lease has no dot at all.
+// Prefixes of Lease names. No namespace and no hash has a dot, so a name has only one
+// reading, and the name of the leader's Lease has no dot at all.
 const (
 	clusterPrefix   = "default."
 	namespacePrefix = "default-in."
+	partitionPrefix = "default-of."
 )
 
-// LeaseName of a seat: default.CLAIMKIND or default-in.NAMESPACE.CLAIMKIND. Of the
+// hashBytes of a partition are so many that nobody finds two with the same.
+const hashBytes = 16
+
+// LeaseName of a seat: default.CLAIMKIND, default-in.NAMESPACE.CLAIMKIND, or, with a
+// partition, default-of.HASH.CLAIMKIND, because a partition may be any text. Of the
 // 253 characters that a name may have, 178 are left for the claim kind's.
 func LeaseName(s selector.Seat) string {
-	if s.Namespace == "" {
-		return clusterPrefix + s.ClaimKind
+	switch {
+	case s.Partition != "":
+		sum := sha256.Sum256([]byte(s.Namespace + "\x00" + s.Partition)) // No namespace has the separator.
+		return partitionPrefix + hex.EncodeToString(sum[:hashBytes]) + "." + s.ClaimKind
+	case s.Namespace != "":
+		return namespacePrefix + s.Namespace + "." + s.ClaimKind
 	}
-	return namespacePrefix + s.Namespace + "." + s.ClaimKind
+	return clusterPrefix + s.ClaimKind
 }
 
-// SeatOf returns the seat of a Lease by its name; ours is false for other Leases.
-func SeatOf(leaseName string) (s selector.Seat, ours bool) {
-	if claimKind, ok := strings.CutPrefix(leaseName, clusterPrefix); ok {
-		return selector.Seat{ClaimKind: claimKind}, claimKind != ""
+// isOurs says whether a Lease is that of a seat.
+func isOurs(leaseName string) bool {
+	prefix, rest, _ := strings.Cut(leaseName, ".")
+	if prefix+"." == clusterPrefix {
+		return rest != ""
 	}
-	rest, ok := strings.CutPrefix(leaseName, namespacePrefix)
-	if !ok {
-		return s, false
-	}
-	s.Namespace, s.ClaimKind, _ = strings.Cut(rest, ".")
-	return s, s.Namespace != "" && s.ClaimKind != ""
+	in, claimKind, _ := strings.Cut(rest, ".")
+	return (prefix+"." == namespacePrefix || prefix+"." == partitionPrefix) && in != "" && claimKind != ""
 }
 
 // describe a seat for people.
-func describe(s selector.Seat) string {
-	if s.Namespace == "" {
-		return fmt.Sprintf("claim kind %q", s.ClaimKind)
-	}
-	return fmt.Sprintf("claim kind %q in namespace %q", s.ClaimKind, s.Namespace)
-}
+func describe(s selector.Seat) string { return fmt.Sprintf("claim kind %q%s", s.ClaimKind, s.In()) }

@@ -96,7 +96,7 @@ func (s store) Add(object any) error {
 	if !ok {
 		return fmt.Errorf("not a Lease: %T", object)
 	}
-	if _, ours := SeatOf(l.Name); !ours {
+	if !isOurs(l.Name) {
 		return nil
 	}
 	if lease, err := decode(l); err == nil {

@@ -115,15 +115,24 @@ func (o *options) decide(
 	if err != nil {
 		return d, err
 	}
-	item.Notes = append(item.Notes, v.notes...)
+	item.Notes, item.InvalidExpressions = append(item.Notes, v.notes...), v.invalid
 	if !item.isReadable(ctx, r, k, found) {
 		return d, nil
 	}
 	item.decideBy(k)
-	decider := &selector.Decider{Fresh: o.fresh}
 	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
+	if in.Facts != nil {
+		in.Facts.Request = r.settings.request
+		if v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && r.settings.request == nil {
+			item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: "+
+				"say who with --set request.userInfo.username=NAME")
+			return d, nil
+		}
+	}
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(k, in.Facts)}
 	e, err := decider.Explain(ctx, v.View, in)
+	item.addFacts(e)
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && v.InConflict():
@@ -175,6 +184,8 @@ func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, claim selector.Intak
 		return "the claim is being deleted"
 	case selector.ParentAbsent:
 		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
+	case selector.NotYet:
+		return "not bound now, because " + i.BindWhen.String()
 	case selector.NoSelector:
 		return "the claim has no class selector, and whenNoSelector is LeaveAlone"
 	}

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -24,8 +22,8 @@ import (
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// cluster is a source that reads the API server, like the server does. It needs only
-// the right to list, and to get the claims that are named.
+// cluster is a source that reads the API server, like the server does. It needs only the right to
+// list, and to get the claims that are named, and what expressions look at besides.
 type cluster struct {
 	api       client.Reader
 	reader    *registry.Reader
@@ -36,10 +34,8 @@ type cluster struct {
 
 func newCluster(config *rest.Config) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("cannot make the scheme: %w", err)
-		}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("cannot make the scheme: %w", err)
 	}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -118,15 +114,17 @@ func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resou
 	return c.reader.Classes(ctx, kind)
 }
 
-func (c *cluster) namespaceLabels(ctx context.Context, name string) (labels.Set, error) {
-	list := &corev1.NamespaceList{}
-	if err := c.api.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
-		return nil, fmt.Errorf("cannot read the labels of namespace %q, by which the claim kind selects: %w", name, err)
+func (c *cluster) object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error) {
+	var objects dynamic.ResourceInterface = c.objects.Resource(of.GroupVersion().WithResource(plural))
+	if namespace != "" {
+		objects = c.objects.Resource(of.GroupVersion().WithResource(plural)).Namespace(namespace)
 	}
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			return list.Items[i].Labels, nil
-		}
+	found, err := objects.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return nil, nil
+	if err != nil {
+		return nil, brief.Error(err)
+	}
+	return found.Object, nil
 }

@@ -211,7 +211,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should read the labels of the namespace if the claim kind selects by them.",
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
-				a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}})
+				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
 			},
 			want: []string{"Database team/mine: bound to "},
 		},
@@ -219,14 +219,29 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should leave alone the claims of a namespace that is not selected.",
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
-				a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}})
+				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}}
 			},
 			want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
 		},
 		"NamespaceForbidden": {
 			reason: "We should not guess whether a namespace is selected.",
 			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
-			status: exitFailed, want: []string{`cannot read the labels of namespace "team"`},
+			status: exitFailed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
+		},
+		"NamespaceSet": {
+			reason: "We should take what is said of a namespace that may not be read.",
+			args:   []string{"--set", "namespace.labels.bind=yes"},
+			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
+			want:   []string{"Database team/mine: bound to "},
+		},
+		"NamespaceUnsettled": {
+			reason: "We should decide on nothing without an answer.",
+			args:   []string{"--set", "namespace.labels.bind=yes"},
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
+				a["/api/v1/namespaces/team"] = http.StatusServiceUnavailable
+			},
+			status: exitFailed, want: []string{`cannot read the namespace "team"`},
 		},
 		"Forbidden": {
 			reason: "We should not decide on part of the classes.",
@@ -498,7 +513,7 @@ func TestExplainAsksOnce(t *testing.T) {
 		spec := claimKindSpec()
 		spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
 		a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
-		a["/api/v1/namespaces?metadata.name=team"] = list("v1", "NamespaceList", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}})
+		a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
 	})
 	server := httptest.NewServer(api)
 	defer server.Close()
@@ -506,7 +521,7 @@ func TestExplainAsksOnce(t *testing.T) {
 	got := run(t, "", "-f", "claims.yaml", "--kubeconfig", "config")
 	assert.Zero(t, got.status, got.stderr)
 	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
-	for _, path := range []string{"/api/v1/namespaces", "/apis/classbind.io/v1alpha1/claimkinds", "/apis/example.org/v1/fastclasses"} {
+	for _, path := range []string{"/api/v1/namespaces/team", "/apis/classbind.io/v1alpha1/claimkinds", "/apis/example.org/v1/fastclasses"} {
 		assert.Equal(t, 1, api.asked[path], path)
 	}
 }

@@ -39,12 +39,15 @@ type options struct {
 	strict    bool
 	classes   []string
 	with      []string
+	set       []string
 	output    output.Format
 	unbound   bool
 	namespace string
 	own       string
 	cluster   connect.Flags
 
+	// settings are those of set.
+	settings settings
 	// fresh returns a random number.
 	fresh func() uint64
 }
@@ -143,6 +146,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
 		"with":      cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
+		"set":       cobra.FixedCompletions(settable, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 		"namespace": cobra.NoFileCompletions,
 
 		"classbind-namespace": cobra.NoFileCompletions,
@@ -158,6 +162,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"may be repeated. No cluster is asked then")
 	fs.StringArrayVar(&o.with, "with", nil,
 		"the same, to put on top of what the cluster has")
+	fs.StringArrayVar(&o.set, "set", nil,
+		"`path=value` that expressions see, instead of what is there: a label of the claim's namespace, such as namespace.labels.tenant=a; "+
+			"who asks, such as request.userInfo.groups={a,b}; or a related object, such as related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.strict, "strict", true,
 		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)
@@ -170,7 +177,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 // validate returns all errors in the flags and arguments at once, flag by flag.
 func (o *options) validate(fs *pflag.FlagSet, args []string) error {
-	errs := []error{o.validateClaims(args), o.validateFiles(), o.output.Validate()}
+	var err error
+	o.settings, err = newSettings(o.set)
+	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.output.Validate()}
 	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
 		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
 	}
@@ -241,6 +250,10 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	}
 	r, err := newRegistrations(ctx, w.source, o.own)
 	if err != nil {
+		return failed(err)
+	}
+	r.settings = o.settings
+	if err := o.settings.undeclared(r); err != nil {
 		return failed(err)
 	}
 	if err := r.leaveOut(ctx, w.files, func(d *document, why string) {

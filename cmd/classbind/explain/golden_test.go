@@ -42,8 +42,8 @@ func run(t *testing.T, in string, args ...string) result {
 	return r
 }
 
-// TestGolden runs a case for each folder of testdata, which has a claim, classes and
-// the expected output. All cases share the registrations.
+// TestGolden runs a case for each folder of testdata, which has a claim, classes, the
+// expected output and, in args.txt, arguments if it needs more. All cases share the registrations.
 func TestGolden(t *testing.T) {
 	folders, err := filepath.Glob("testdata/*/claim.yaml")
 	require.NoError(t, err)
@@ -53,6 +53,9 @@ func TestGolden(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Chdir(dir)
 			args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+			if more, err := os.ReadFile("args.txt"); err == nil {
+				args = append(args, strings.Fields(string(more))...)
+			}
 			people := run(t, "", args...)
 			programs := run(t, "", append(args, "-o", "json")...)
 			assert.Equal(t, people.status, programs.status, "We should exit with the same status for people and programs.")

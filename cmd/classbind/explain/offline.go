@@ -9,11 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -26,8 +24,8 @@ import (
 
 // files is a source that needs no cluster.
 type files struct {
-	// namespace of classes that name none.
-	namespace string
+	// namespace of objects that name none, and claimNamespace that of claims.
+	namespace, claimNamespace string
 
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
@@ -265,10 +263,14 @@ func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
 	return classes, nil
 }
 
-func (f *files) namespaceLabels(_ context.Context, name string) (labels.Set, error) {
-	for _, d := range slices.Concat(f.objects, f.claims) {
-		if d.GroupVersionKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind() && d.GetName() == name {
-			return labels.Merge(nil, d.GetLabels()), nil // Never nil.
+func (f *files) object(_ context.Context, of resource, _, namespace, name string) (map[string]any, error) {
+	for n, d := range slices.Concat(f.objects, f.claims) {
+		in := cmp.Or(d.GetNamespace(), f.namespace)
+		if n >= len(f.objects) {
+			in = cmp.Or(d.GetNamespace(), f.claimNamespace)
+		}
+		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.namespaced) {
+			return d.Object, nil
 		}
 	}
 	return nil, nil

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -88,9 +87,9 @@ func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind, of reso
 	return classes, nil
 }
 
-func (o *overlay) namespaceLabels(ctx context.Context, name string) (labels.Set, error) {
-	if has, err := o.files.namespaceLabels(ctx, name); has != nil || err != nil {
-		return has, err
+func (o *overlay) object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error) {
+	if found, err := o.files.object(ctx, of, plural, namespace, name); found != nil || err != nil || of.new {
+		return found, err
 	}
-	return o.cluster.namespaceLabels(ctx, name)
+	return o.cluster.object(ctx, of, plural, namespace, name)
 }

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -28,8 +27,8 @@ type source interface {
 	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
-	// namespaceLabels are nil for a namespace that is not known.
-	namespaceLabels(ctx context.Context, name string) (labels.Set, error)
+	// object of a resource with this plural; nil where there is none, or nothing is known of it.
+	object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error)
 }
 
 // resource in the version that the API server prefers, or in which claims are read.
@@ -60,9 +59,11 @@ type registrations struct {
 	classKinds []v1alpha1.ClassKind
 
 	own string // namespace of classbind
+	// settings are what --set says.
+	settings settings
 	// What was read for the claims before, by name.
 	resources  map[string]resource // of claim kinds
-	namespaces map[string]labels.Set
+	namespaces map[string]map[string]any
 	views      map[string]*view
 	schemas    map[schema.GroupVersionKind]foundSchema
 }
@@ -79,13 +80,15 @@ type view struct {
 	all []*selector.Classes
 	// notes are what people should know of it.
 	notes []string
+	// invalid expressions of the claim kind, and of class kinds that name it.
+	invalid []InvalidExpression
 }
 
 func newRegistrations(ctx context.Context, s source, own string) (*registrations, error) {
 	claimKinds, classKinds, err := s.registrations(ctx)
 	return &registrations{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
-		resources: map[string]resource{}, namespaces: map[string]labels.Set{}, views: map[string]*view{},
+		resources: map[string]resource{}, namespaces: map[string]map[string]any{}, views: map[string]*view{},
 		schemas: map[schema.GroupVersionKind]foundSchema{},
 	}, err
 }
@@ -197,11 +200,11 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	for i := range r.classKinds {
-		ck := &r.classKinds[i]
-		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
-			continue
-		}
+	for _, e := range selector.InvalidExpressions(k) {
+		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
+	}
+	serving := r.classKindsOf(k)
+	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
 			return nil, err
@@ -210,11 +213,14 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			v.all = append(v.all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(k, serving...), slices.Clone(v.all))
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
 		r.comparePaths(ctx, k, v)
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
+	if err := r.relate(ctx, v); err != nil {
+		return nil, err
+	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}
@@ -240,7 +246,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(checked, r.classKindsOf(k)...), slices.Clone(v.all))
 	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -264,7 +270,35 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	return r.classes(ctx, selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced), found)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, r.claimKindsNamedBy(ck)...)
+	if kind.Fault != nil {
+		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
+		for _, e := range selector.InvalidClassExpressions(ck) {
+			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
+		}
+		return nil, nil
+	}
+	return r.classes(ctx, kind, found)
+}
+
+// classKindsOf a claim kind are those that name it.
+func (r *registrations) classKindsOf(k *v1alpha1.ClaimKind) (all []*v1alpha1.ClassKind) {
+	for i := range r.classKinds {
+		if slices.Contains(r.classKinds[i].Spec.ClaimKinds, k.Name) {
+			all = append(all, &r.classKinds[i])
+		}
+	}
+	return all
+}
+
+// claimKindsNamedBy a class kind are those whose claims may get its classes.
+func (r *registrations) claimKindsNamedBy(ck *v1alpha1.ClassKind) (all []*v1alpha1.ClaimKind) {
+	for i := range r.claimKinds {
+		if slices.Contains(ck.Spec.ClaimKinds, r.claimKinds[i].Name) {
+			all = append(all, &r.claimKinds[i])
+		}
+	}
+	return all
 }
 
 func (v *view) note(format string, args ...any) {
@@ -277,27 +311,23 @@ func (r *registrations) unselected(ctx context.Context, k *v1alpha1.ClaimKind, n
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}
-	switch selected, known := namespaces.Known(namespace); {
+	switch selected, always := namespaces.Known(namespace); {
 	case selected:
 		return "", nil
-	case known && namespace == r.own:
+	case always && namespace == r.own:
 		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
-	case known:
+	case always:
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	has, ok := r.namespaces[namespace]
-	if !ok {
-		if has, err = r.namespaceLabels(ctx, namespace); err != nil {
-			return "", err
-		}
-		r.namespaces[namespace] = has
+	found, known, err := r.namespace(ctx, namespace)
+	if err != nil {
+		return "", err
 	}
-	all := labels.Set{corev1.LabelMetadataName: namespace} // The API server gives it to every namespace.
-	if namespaces.Select(namespace, labels.Merge(has, all)) {
+	if has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels"); namespaces.Select(namespace, has) {
 		return "", nil
 	}
 	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
-	if has == nil {
+	if !known {
 		why += ", of whose labels nothing is known"
 	}
 	return why, nil

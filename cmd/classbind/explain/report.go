@@ -12,6 +12,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -70,6 +72,15 @@ type Item struct {
 	// candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
+	// BindWhen is what the expression of the ClaimKind says of the claim, as are
+	// SelectorFrom of a claim without a selector, and Partition of one that asks for the
+	// default class. They are absent where the ClaimKind has no such expression.
+	BindWhen     *Evaluation `json:"bindWhen,omitempty"`
+	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
+	Partition    *Evaluation `json:"partition,omitempty"`
+	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
+	Related []Related `json:"related,omitempty"`
+
 	// Candidates are the classes to draw from, the likeliest first.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Dropped classes match, but this claim may not get them.
@@ -85,6 +96,8 @@ type Item struct {
 
 	// Errors of a Malformed claim.
 	Errors []FieldError `json:"errors,omitempty"`
+	// InvalidExpressions of its ClaimKind, and of ClassKinds that name that.
+	InvalidExpressions []InvalidExpression `json:"invalidExpressions,omitempty"`
 	// Notes say why the server may decide otherwise.
 	Notes []string `json:"notes,omitempty"`
 
@@ -129,6 +142,8 @@ type Candidate struct {
 	Weight int64 `json:"weight"`
 	// WeightError says why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
+	// Score by the ClaimKind's expression, a number; absent where it has none.
+	Score any `json:"score,omitempty"`
 	// Odds are absent if they depend on more than explain knows.
 	Odds *Odds `json:"odds,omitempty"`
 }
@@ -152,6 +167,53 @@ type Drop struct {
 	Reason string `json:"reason"`
 	// Message reads after "is".
 	Message string `json:"message"`
+	// Expression that is not true of the class, a term of what the registration says, and
+	// what it saw. They are absent where no expression dropped the class.
+	Expression string `json:"expression,omitempty"`
+	Saw        []Saw  `json:"saw,omitempty"`
+}
+
+// Evaluation of an expression for a claim.
+type Evaluation struct {
+	Expression string `json:"expression"`
+	// Value is the result: true or false, or a text.
+	Value any `json:"value,omitempty"`
+	// Error is why there is no value.
+	Error string `json:"error,omitempty"`
+	Saw   []Saw  `json:"saw,omitempty"`
+}
+
+// Saw is a field that an expression looked at.
+type Saw struct {
+	// Field as the expression names it, such as class.driver.
+	Field string `json:"field"`
+	// Value as JSON, cut if it is long, or "absent".
+	Value string `json:"value"`
+}
+
+// Related is an object that the claim names.
+type Related struct {
+	// Name in expressions, after "related.".
+	Name string `json:"name"`
+	// Resource is <plural>.<group>.
+	Resource string `json:"resource"`
+	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
+	Object string `json:"object,omitempty"`
+	// Found says that the object is there.
+	Found bool `json:"found"`
+}
+
+// InvalidExpression does not compile.
+type InvalidExpression struct {
+	// Registration is claimkind/NAME or classkind/NAME, and Field that of the expression in it.
+	Registration string `json:"registration"`
+	Field        string `json:"field"`
+	// Line and Column of the mistake count from 1.
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	// Caret shows the line with a caret under the place.
+	Caret string `json:"caret"`
 }
 
 // NearMiss is a class that meets all requirements but one.
@@ -232,7 +294,7 @@ func (i *Item) add(e selector.Explanation) {
 		i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class)
 	}
 	for _, c := range e.Candidates {
-		candidate := Candidate{Class: nameOf(c.Class), Chosen: known && c.Class == d.Class, Weight: c.Class.Weight}
+		candidate := Candidate{Class: nameOf(c.Class), Chosen: known && c.Class == d.Class, Weight: c.Class.Weight, Score: c.Score}
 		if c.Class.WeightErr != nil {
 			candidate.WeightError = c.Class.WeightErr.Error()
 		}
@@ -242,7 +304,7 @@ func (i *Item) add(e selector.Explanation) {
 		i.Candidates = append(i.Candidates, candidate)
 	}
 	for _, c := range e.Dropped {
-		i.Dropped = append(i.Dropped, Dropped{Class: nameOf(c.Class), Drop: Drop{Reason: c.Reason, Message: c.Text}})
+		i.Dropped = append(i.Dropped, Dropped{Class: nameOf(c.Class), Drop: newDrop(&c)})
 	}
 	for _, m := range e.NearMisses {
 		miss := NearMiss{Class: nameOf(m.Class), Unmet: Requirement{
@@ -253,10 +315,44 @@ func (i *Item) add(e selector.Explanation) {
 			miss.Value = &m.Value
 		}
 		if m.Drop != nil {
-			miss.Dropped = &Drop{Reason: m.Drop.Reason, Message: m.Drop.Text}
+			miss.Dropped = new(newDrop(m.Drop))
 		}
 		i.NearMisses = append(i.NearMisses, miss)
 	}
+}
+
+// addFacts records what expressions say of the claim, and saw.
+func (i *Item) addFacts(e selector.Explanation) {
+	i.BindWhen, i.SelectorFrom, i.Partition = newEvaluation(e.BindWhen), newEvaluation(e.SelectorFrom), newEvaluation(e.Partition)
+	for _, r := range e.Related {
+		i.Related = append(i.Related, Related{Name: r.Name, Resource: r.Kind.Resource, Object: r.Object, Found: r.Found})
+	}
+}
+
+func newEvaluation(e *selector.Evaluation) *Evaluation {
+	if e == nil {
+		return nil
+	}
+	evaluation := &Evaluation{Expression: e.Expression, Value: e.Value, Saw: newSaw(e.Saw)}
+	if e.Err != nil {
+		evaluation.Error = brief.Text(e.Err.Error(), v1alpha1.MaxMessageBytes)
+	}
+	return evaluation
+}
+
+func newDrop(d *selector.Drop) Drop {
+	return Drop{Reason: d.Reason, Message: d.Text, Expression: d.Expression, Saw: newSaw(d.Saw)}
+}
+
+func newSaw(saw []expression.Saw) (all []Saw) {
+	for _, s := range saw {
+		all = append(all, Saw(s))
+	}
+	return all
+}
+
+func newInvalidExpression(registration string, e selector.InvalidExpression) InvalidExpression {
+	return InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()}
 }
 
 func nameOf(c *selector.Class) Class {

@@ -2,14 +2,23 @@ package explain
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // maxRows limits the rows of dropped classes and of near misses.
 const maxRows = 5
+
+// absent is the value of a field that an expression saw and that is not there.
+const absent = "absent"
 
 // table returns the report for people.
 func (r *Report) table() ([]byte, error) {
@@ -36,35 +45,19 @@ func (i *Item) table(out *bytes.Buffer) error {
 	for _, note := range i.Notes {
 		i.line(out, "Note", note)
 	}
+	i.facts(out)
+	for _, e := range i.InvalidExpressions {
+		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n", e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
+	}
+	if err := i.candidates(out); err != nil {
+		return err
+	}
+	if err := i.dropped(out); err != nil {
+		return err
+	}
+
 	name := i.namer()
-
 	var rows [][]string
-	for _, c := range i.Candidates {
-		mark, weight := " ", fmt.Sprint(c.Weight)
-		if c.Chosen {
-			mark = "*"
-		}
-		if c.WeightError != "" {
-			weight += " (malformed)"
-		}
-		rows = append(rows, []string{mark + " " + name(c.Class), weight, c.Odds.String()})
-	}
-	if err := section(out, []string{"  CANDIDATE", "WEIGHT", "ODDS"}, rows, len(rows)); err != nil {
-		return err
-	}
-	if i.OddsDependOn != "" && len(i.Candidates) > 1 {
-		fmt.Fprintf(out, "  The odds depend on %s.\n", i.OddsDependOn)
-	}
-
-	rows = nil
-	for _, c := range i.Dropped {
-		rows = append(rows, []string{"  " + name(c.Class), c.Message})
-	}
-	if err := section(out, []string{"  DROPPED", "BECAUSE IT IS"}, rows, maxRows); err != nil {
-		return err
-	}
-
-	rows = nil
 	for _, m := range i.NearMisses {
 		has := "no " + m.Unmet.Key
 		if m.Value != nil {
@@ -82,6 +75,114 @@ func (i *Item) table(out *bytes.Buffer) error {
 	return nil
 }
 
+// facts are what expressions say of the claim.
+func (i *Item) facts(out *bytes.Buffer) {
+	for _, r := range i.Related {
+		text := r.Name + " is absent: the claim names none"
+		switch {
+		case r.Found:
+			text = fmt.Sprintf("%s is %s %s", r.Name, r.Resource, r.Object)
+		case r.Object != "":
+			text = fmt.Sprintf("%s is absent: there is no %s %s", r.Name, r.Resource, r.Object)
+		}
+		i.line(out, "Related", text)
+	}
+	for _, e := range []struct {
+		what string
+		*Evaluation
+	}{{"Bind when", i.BindWhen}, {"Selector", i.SelectorFrom}, {"Partition", i.Partition}} {
+		if e.Evaluation != nil && i.Reason != selector.NotYet { // Then it is the message.
+			i.line(out, e.what, e.String())
+		}
+	}
+}
+
+// String is what people read of an evaluation.
+func (e *Evaluation) String() string {
+	text := fmt.Sprintf("%s = %s", oneLine(e.Expression), asJSON(e.Value))
+	if e.Error != "" {
+		text = fmt.Sprintf("%s fails: %s", oneLine(e.Expression), e.Error)
+	}
+	if len(e.Saw) > 0 {
+		text += "; saw " + sawText(e.Saw)
+	}
+	return text
+}
+
+func sawText(saw []Saw) string {
+	texts := make([]string, len(saw))
+	for n, s := range saw {
+		texts[n] = s.Field + " = " + s.Value
+		if s.Value == absent {
+			texts[n] = "no " + s.Field
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// oneLine is the text of a registration as a part of a line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// asJSON is a value as an expression has it.
+func asJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil { // Of a number that JSON does not have.
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+}
+
+func (i *Item) candidates(out *bytes.Buffer) error {
+	name := i.namer()
+	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
+	scored := slices.ContainsFunc(i.Candidates, func(c Candidate) bool { return c.Score != nil })
+	if scored {
+		header = slices.Insert(header, 1, "SCORE")
+	}
+	var rows [][]string
+	for _, c := range i.Candidates {
+		mark, weight := " ", fmt.Sprint(c.Weight)
+		if c.Chosen {
+			mark = "*"
+		}
+		if c.WeightError != "" {
+			weight += " (malformed)"
+		}
+		row := []string{mark + " " + name(c.Class), weight, c.Odds.String()}
+		if scored {
+			row = slices.Insert(row, 1, asJSON(c.Score))
+		}
+		rows = append(rows, row)
+	}
+	err := section(out, header, rows, len(rows))
+	if err == nil && i.OddsDependOn != "" && len(i.Candidates) > 1 {
+		fmt.Fprintf(out, "  The odds depend on %s.\n", i.OddsDependOn)
+	}
+	return err
+}
+
+func (i *Item) dropped(out *bytes.Buffer) error {
+	name := i.namer()
+	header := []string{"  DROPPED", "BECAUSE IT IS"}
+	byExpression := slices.ContainsFunc(i.Dropped, func(d Dropped) bool { return d.Expression != "" })
+	if byExpression {
+		header = append(header, "NOT TRUE", "SAW")
+	}
+	var rows [][]string
+	for _, c := range i.Dropped {
+		row := []string{"  " + name(c.Class), oneLine(c.Message)}
+		if byExpression {
+			row = append(row, brief.Text(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
+		}
+		rows = append(rows, row)
+	}
+	return section(out, header, rows, maxRows)
+}
+
 // others counts the classes that have no row.
 func (i *Item) others(out *bytes.Buffer) {
 	more := len(i.Candidates)+len(i.Dropped)+len(i.NearMisses) > 0
@@ -95,7 +196,7 @@ func (i *Item) others(out *bytes.Buffer) {
 
 func (i *Item) line(out *bytes.Buffer, what, text string) {
 	if text != "" {
-		fmt.Fprintf(out, "  %-9s%s\n", what+":", text)
+		fmt.Fprintf(out, "  %-8s %s\n", what+":", text)
 	}
 }
 
@@ -186,8 +287,8 @@ func section(out *bytes.Buffer, header []string, rows [][]string, limit int) err
 	if len(rows) == 0 {
 		return nil
 	}
-	out.WriteString("\n")
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{header}, rows[:min(limit, len(rows))]...) {
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err
@@ -195,6 +296,9 @@ func section(out *bytes.Buffer, header []string, rows [][]string, limit int) err
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for line := range strings.Lines("\n" + text.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n")) // The last cells may be empty.
 	}
 	if more := len(rows) - limit; more > 0 {
 		fmt.Fprintf(out, "  and %d more: see -o json\n", more)

@@ -33,7 +33,8 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 		if len(files.claimKinds) == 0 {
 			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
-		return &world{source: files, files: files, claims: claims, namespace: cmp.Or(o.namespace, files.namespace)}, nil
+		files.claimNamespace = cmp.Or(o.namespace, files.namespace)
+		return &world{source: files, files: files, claims: claims, namespace: files.claimNamespace}, nil
 	}
 	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
 	if err != nil {
@@ -49,7 +50,7 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 	}
 	w := &world{source: c, files: files, claims: claims, namespace: cmp.Or(o.namespace, namespace)}
 	if len(o.with) > 0 {
-		files.namespace = namespace
+		files.namespace, files.claimNamespace = namespace, w.namespace
 		w.source = &overlay{cluster: c, files: files}
 	}
 	if len(args) > 0 {

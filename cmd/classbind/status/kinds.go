@@ -70,7 +70,8 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 		case c.Reason == v1alpha1.ReasonNotPermitted && i.isLacked(where): // The section of rights says which.
 		case c.Status == metav1.ConditionFalse:
 			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
-		case c.Status == metav1.ConditionUnknown, c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonServed:
+		case c.Status == metav1.ConditionUnknown,
+			(c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionRelatedKnown) && c.Reason != v1alpha1.ReasonServed:
 			s.note("%s: %s is %s (%s): %s", where, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
@@ -82,8 +83,10 @@ func following(conditions []metav1.Condition) []string {
 	switch {
 	case ready == nil || ready.Status != metav1.ConditionFalse:
 		return nil
-	case selector.OfPaths(ready.Reason) && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid):
-		return []string{v1alpha1.ConditionReady}
+	case selector.OfPaths(ready.Reason) && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid),
+		ready.Reason == v1alpha1.ReasonInvalidExpression && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionExpressionsValid),
+		ready.Reason == v1alpha1.ReasonRelatedMissing && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionRelatedKnown):
+		return []string{v1alpha1.ConditionReady, v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
 	}
 	return []string{v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
 }
@@ -99,6 +102,8 @@ func remedy(where, reason string) string {
 		v1alpha1.ReasonStale:               "see why the API server does not list these classes: it may be an aggregated one",
 		v1alpha1.ReasonClassKindMissing:    "see what is wrong with the class kind that the message names",
 		v1alpha1.ReasonTooLarge:            "shorten or remove registrations, until there is room",
+		v1alpha1.ReasonRelatedMissing:      "see the section replicas: classbind has not listed the related objects yet",
+		v1alpha1.ReasonExpressionFailed:    "mend the classes that the message names, or the expression: kubectl edit " + where,
 		v1alpha1.ReasonMalformedMark:       "write true or false, or take the mark from the classes that the message names",
 		v1alpha1.ReasonMalformedWeight:     "write an integer from 0 to 1000000 into the classes that the message names",
 		v1alpha1.ReasonTooManyLabels:       "take labels from the classes that the message names",

@@ -109,7 +109,11 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		case selector.CountsClaims(k.Spec.Strategy):
 			verbs = "list watch"
 		}
-		add("claimkind/"+k.Name, permit, rightTo(k.Resource(), verbs))
+		rights := []right{rightTo(k.Resource(), verbs)}
+		for _, related := range k.Spec.Related {
+			rights = append(rights, rightTo(related.Resource, "get list watch"))
+		}
+		add("claimkind/"+k.Name, permit, rights...)
 	}
 	return lacks, err
 }

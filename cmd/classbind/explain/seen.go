@@ -1,0 +1,115 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// namespaces are the resource of what expressions see as namespace.
+var namespaces = resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+
+// namespace is the content of a Namespace, with the label that the API server gives to every one. It is
+// known if something else is.
+func (r *registrations) namespace(ctx context.Context, name string) (content map[string]any, known bool, err error) {
+	found, ok := r.namespaces[name]
+	if !ok {
+		found, err = r.object(ctx, namespaces, "namespaces", "", name)
+		if found, err = asSet(found, r.settings.namespace, err); err != nil {
+			return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w; "+
+				"say what it has with --set namespace.labels.KEY=VALUE", name, err)
+		}
+		r.namespaces[name] = found
+	}
+	all := map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{corev1.LabelMetadataName: name}}}
+	return merged(found, all), found != nil, nil
+}
+
+// relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
+func (r *registrations) relate(ctx context.Context, v *view) error {
+	var objects []*selector.Objects
+	for _, kind := range v.Kind.RelatedKinds() {
+		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+		if err != nil && !notServed(err) {
+			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
+		}
+		objects = append(objects, selector.NewObjects(kind, of.namespaced, nil))
+	}
+	v.View = v.WithRelated(objects)
+	return nil
+}
+
+// relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and
+// the classes: the Namespace of the claim, and the objects that it names.
+func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, facts *selector.Facts) readRelated {
+	return func(ctx context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
+		as := nameOfRelated(k, facts)
+		if as == "" {
+			content, _, err := r.namespace(ctx, name)
+			return kind.Fields.Project(content), err
+		}
+		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+		var content map[string]any
+		if err == nil {
+			content, err = r.object(ctx, of, schema.ParseGroupResource(kind.Resource).Resource, namespace, name)
+		}
+		if notServed(err) {
+			err = nil
+		}
+		if content, err = asSet(content, r.settings.related[as], err); err != nil {
+			return nil, fmt.Errorf("%w; say what it has with --set related.%s.PATH=VALUE", err, as)
+		}
+		if content == nil {
+			return nil, nil
+		}
+		return kind.Fields.Project(content), nil
+	}
+}
+
+type readRelated func(ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error)
+
+// nameOfRelated is the name in expressions of the object that is being read: they are looked up in the order
+// of the ClaimKind, so it is the last that the claim names. It is empty for the Namespace, which comes first.
+func nameOfRelated(k *v1alpha1.ClaimKind, facts *selector.Facts) (name string) {
+	for _, related := range k.Spec.Related {
+		if facts.Names[related.Name] != "" {
+			name = related.Name
+		}
+	}
+	return name
+}
+
+// asSet is an object with what --set says of it, which is all of one that may not be read.
+func asSet(content, set map[string]any, err error) (map[string]any, error) {
+	switch {
+	case len(set) == 0:
+		return content, err
+	case err != nil && !apierrors.IsForbidden(err):
+		return nil, err
+	}
+	return merged(content, set), nil
+}
+
+// merged is an object with the fields of another one, which go before its own.
+func merged(content, over map[string]any) map[string]any {
+	all := maps.Clone(content)
+	if all == nil {
+		all = map[string]any{}
+	}
+	for name, value := range over {
+		if above, ok := value.(map[string]any); ok {
+			below, _ := all[name].(map[string]any)
+			value = merged(below, above)
+		}
+		all[name] = value
+	}
+	return all
+}

@@ -1,0 +1,438 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// relatedKind is what is known of one RelatedKind.
+type relatedKind struct {
+	// kind is what claim kinds need now, nil if none does any more.
+	kind *selector.RelatedKind
+	// watch of its objects; nil while there is none, and err says why.
+	watch *relatedWatch
+	err   error
+	// since is when the API server first gave the answer in err.
+	since time.Time
+	// objects in the inventory, nil if they have never been listed. They are those of the
+	// previous watch until this one has synced.
+	objects *selector.Objects
+}
+
+// known says that the inventory has all that claim kinds need.
+func (k *relatedKind) known() bool {
+	return k.objects != nil && k.kind != nil && k.objects.Kind.Fields.Covers(k.kind.Fields.Paths()...)
+}
+
+// needRelated has the related objects of a claim kind watched, and those that none needs any
+// more not. A claim kind that is gone is empty.
+func (r *Registration) needRelated(name string, k registeredClaimKind) {
+	for _, key := range r.setNeeds(name, k) {
+		r.relatedRequeued.Notify(key.String())
+	}
+}
+
+// setNeeds returns the related kinds that are needed now, or not any more, or of which other
+// fields are needed.
+func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []selector.RelatedKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.kind != nil {
+		r.claimKinds[name] = k
+	} else {
+		delete(r.claimKinds, name)
+	}
+	var kinds []*selector.ClaimKind
+	for _, k := range r.claimKinds {
+		kinds = append(kinds, k.kind)
+	}
+	needed := map[selector.RelatedKey]*selector.RelatedKind{}
+	for _, k := range selector.UnionRelated(kinds...) {
+		needed[k.Key()] = k
+		if r.related[k.Key()] == nil {
+			r.related[k.Key()] = &relatedKind{err: errNotLookedUp}
+		}
+	}
+	for key, has := range r.related {
+		needs := needed[key]
+		if has.kind == nil && needs == nil || has.kind != nil && needs != nil && has.kind.Same(needs) {
+			continue
+		}
+		has.kind = needs
+		changed = append(changed, key)
+	}
+	return changed
+}
+
+var errNotLookedUp = errors.New("not looked up yet")
+
+// requestRelated is the source of reconciliations of related kinds.
+func (r *Registration) requestRelated(ctx context.Context, request func(key string, after time.Duration)) {
+	r.relatedRequeued.Add(ctx, func(key string) { request(key, 0) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.related { // They may have been needed before.
+		request(key.String(), 0)
+	}
+}
+
+// relatedOfCRD requests the related kinds that a CRD defines.
+func (r *Registration) relatedOfCRD(_ context.Context, crd client.Object) (requests []ctrl.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.related {
+		if key.Resource == crd.GetName() {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: key.String()}})
+		}
+	}
+	return requests
+}
+
+func (r *Registration) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
+	resource, version, _ := strings.Cut(name, "/")
+	key := selector.RelatedKey{Resource: resource, Version: version}
+	if r.dropRelated(key) {
+		return ctrl.Result{}, nil
+	}
+	found, err := r.lookUp(ctx, resource, version, "list", "watch")
+	switch {
+	case errors.Is(err, cluster.ErrNotInstalled):
+		r.withdrawRelated(key, err)
+		return ctrl.Result{RequeueAfter: RetryAfter}, nil
+	case errors.Is(err, cluster.ErrVersionNotServed):
+		r.withdrawRelated(key, fmt.Errorf("%w, %q: set the version in spec.related to one that is served, or leave it out",
+			errRelatedVersion, version))
+		return ctrl.Result{RequeueAfter: RetryAfter}, nil
+	case errors.Is(err, cluster.ErrUnsuitable):
+		r.withdrawRelated(key, err)
+		return ctrl.Result{RequeueAfter: RetryAfter}, nil
+	case errors.Is(err, ErrCRDNotServed):
+		r.relatedUnanswered(key, err)
+		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
+	case err != nil:
+		r.relatedUnanswered(key, err)
+		return ctrl.Result{}, err
+	}
+	if r.followRelated(ctx, key, found) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
+}
+
+var errRelatedVersion = errors.New("the API server does not serve this version")
+
+// dropRelated forgets a kind that no claim kind needs. It is false if one does.
+func (r *Registration) dropRelated(key selector.RelatedKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.related[key]
+	if old != nil && old.kind != nil {
+		return false
+	}
+	if old != nil && old.watch != nil {
+		old.watch.stop()
+	}
+	delete(r.related, key)
+	r.Inventory.DeleteRelated(key)
+	return true
+}
+
+// withdrawRelated stops the watch of a kind that the API server does not serve. If it serves
+// the resource in no way, there are no objects. Else nobody knows them.
+func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
+	defer r.notifyRelated(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.related[key]
+	if old == nil || old.kind == nil {
+		return
+	}
+	if old.watch != nil {
+		old.watch.stop()
+	}
+	entry := &relatedKind{kind: old.kind, err: why, since: old.sinceOf(why)}
+	r.related[key] = entry
+	if errors.Is(why, cluster.ErrNotInstalled) {
+		entry.objects = selector.NewObjects(entry.kind, false, nil)
+		if !old.known() || old.objects.Len() > 0 {
+			r.Inventory.SetRelated(entry.objects)
+		}
+		return
+	}
+	if old.objects != nil {
+		r.Inventory.DeleteRelated(key)
+	}
+	r.Inventory.SetRelatedMissing(key, why.Error())
+}
+
+// sinceOf is since when the API server gives this answer.
+func (k *relatedKind) sinceOf(why error) time.Time {
+	if k.err != nil && k.err.Error() == why.Error() {
+		return k.since
+	}
+	return time.Now()
+}
+
+// relatedUnanswered records that the API server did not say what it serves. An existing
+// watch stays, and so do the last known objects.
+func (r *Registration) relatedUnanswered(key selector.RelatedKey, why error) {
+	defer r.notifyRelated(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.related[key]; k != nil && k.watch == nil {
+		k.err, k.since = why, k.sinceOf(why)
+		r.Inventory.SetRelatedMissing(key, why.Error())
+	}
+}
+
+// followRelated watches the objects of a kind, and starts again if other fields are needed.
+// It is false if the API server answers the watch with 404.
+func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKey, found cluster.Resource) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.related[key]
+	if old == nil || old.kind == nil {
+		return true // The next reconciliation drops it.
+	}
+	if w := old.watch; w != nil {
+		if w.served == found && w.kind.Same(old.kind) {
+			_, err := w.LastError()
+			return !apierrors.IsNotFound(err)
+		}
+		w.stop()
+	}
+	entry := &relatedKind{kind: old.kind, objects: old.objects}
+	r.related[key] = entry
+	// The watch outlives this reconciliation; stop ends it, or the end of the process.
+	entry.watch = startRelatedWatch(context.WithoutCancel(ctx), r.classes, entry.kind, found,
+		func(objects *selector.Objects) { r.publishRelated(entry, objects) },
+		func(err error) { r.relatedAnswered(entry, key, err) })
+	logf.FromContext(ctx).Info("Watching objects that claims name",
+		"resource", key.Resource, "version", found.Version, "metadataOnly", entry.kind.MetadataOnly())
+	return true
+}
+
+// publishRelated puts objects into the inventory, unless their watch has been replaced.
+func (r *Registration) publishRelated(from *relatedKind, objects *selector.Objects) {
+	key := objects.Kind.Key()
+	if r.putRelated(from, key, objects) {
+		r.notifyRelated(key)
+	}
+}
+
+// putRelated says whether the objects became known. Its caller recovers from panics, so a
+// panic must not leave mu locked.
+func (r *Registration) putRelated(from *relatedKind, key selector.RelatedKey, objects *selector.Objects) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.related[key] != from {
+		return false
+	}
+	isNews := from.objects == nil || from.objects.Kind != objects.Kind
+	from.objects = objects
+	r.Inventory.SetRelated(objects)
+	return isNews
+}
+
+// relatedAnswered records the API server's answer to a watch.
+func (r *Registration) relatedAnswered(from *relatedKind, key selector.RelatedKey, err error) {
+	defer r.notifyRelated(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.related[key] != from || err == nil:
+	case apierrors.IsNotFound(err):
+		r.relatedRequeued.Notify(key.String())
+	case !from.known():
+		r.Inventory.SetRelatedMissing(key, whyRefused(err))
+	}
+}
+
+// notifyRelated tells that the state of a related kind changed.
+func (r *Registration) notifyRelated(key selector.RelatedKey) {
+	for _, name := range r.claimKindsOf(key) {
+		r.relatedChanged.Notify(name)
+	}
+}
+
+// claimKindsOf are the names of the claim kinds that need a related kind.
+func (r *Registration) claimKindsOf(key selector.RelatedKey) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, k := range r.claimKinds {
+		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *selector.RelatedKind) bool { return needed.Key() == key }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// OnRelatedChange calls a function with the name of each claim kind whose RelatedState
+// changed, until the context ends.
+func (r *Registration) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
+	r.relatedChanged.Add(ctx, call)
+}
+
+// RelatedState says whether the objects that the claims of a kind name are known.
+type RelatedState struct {
+	// Reason of the condition RelatedKnown, and its message; empty if the kind needs none.
+	Reason, Message string
+	// Known says that claims can be bound: by what is known now, or was last known.
+	Known bool
+	// refused says that the API server said no, which may yet change. since is when that began.
+	refused bool
+	since   time.Time
+}
+
+// pending says whether a starting replica waits for the objects: see State.Pending.
+func (s RelatedState) pending() bool {
+	if s.refused {
+		return time.Since(s.since) < RefusalGrace
+	}
+	return !s.Known && s.Reason == v1alpha1.ReasonNotSynced
+}
+
+// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else
+// not known as it is now.
+func (r *Registration) RelatedState(claimKind string) (state RelatedState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.claimKinds[claimKind].kind
+	if k == nil {
+		return state
+	}
+	for _, needed := range k.RelatedKinds() {
+		s := r.related[needed.Key()].state()
+		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1alpha1.ReasonServed {
+			state = s
+		}
+	}
+	return state
+}
+
+func (k *relatedKind) state() RelatedState {
+	resource := k.kind.Key()
+	s := RelatedState{Known: k.known()}
+	if k.watch == nil {
+		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %v", resource, k.err)
+		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since
+		switch {
+		case errors.Is(k.err, errRelatedVersion):
+			s.Reason = v1alpha1.ReasonVersionNotServed
+		case s.Known && s.Reason == v1alpha1.ReasonNotInstalled:
+			s.Message = fmt.Sprintf("the API server serves no %q: to expressions, the related object is absent", resource)
+		case s.Known: // A CRD is about to be served.
+			s.refused = false
+		}
+		return s
+	}
+	since, err := k.watch.LastError()
+	why := whyRefused(err)
+	switch {
+	case s.Known && err == nil:
+		s.Reason, s.Message = v1alpha1.ReasonServed, "the objects that claims name are known"
+	case s.Known:
+		s.Reason = v1alpha1.ReasonStale
+		s.Message = fmt.Sprintf("expressions see the last known objects of %q, because the API server does not answer for them any more: %s", resource, why)
+	case apierrors.IsForbidden(err):
+		s.Reason, s.Message, s.refused, s.since = v1alpha1.ReasonNotPermitted, fmt.Sprintf("%q: %s", resource, why), true, since
+	default:
+		s.Reason, s.Message = v1alpha1.ReasonNotSynced, fmt.Sprintf("the API server does not list the objects of %q: %s", resource, why)
+	}
+	return s
+}
+
+// whyRefused is why the API server does not serve objects, with what admins can do.
+func whyRefused(err error) string {
+	switch {
+	case err == nil:
+		return "it has not answered yet"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
+	}
+	return err.Error()
+}
+
+// relatedResource is a RelatedKind as the API server serves it.
+type relatedResource struct {
+	kind *selector.RelatedKind
+	gvr  schema.GroupVersionResource
+}
+
+// Resource of the objects.
+func (r relatedResource) Resource() schema.GroupVersionResource { return r.gvr }
+
+// MetadataOnly says that nothing but metadata is read of the objects.
+func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
+
+// RelatedObject asks the API server for an object that a claim of a namespace names, nil if
+// there is none. The object of a kind that is not namespaced has no namespace.
+func (r *Registration) RelatedObject(
+	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
+) (*expression.Object, error) {
+	watch := r.watchOf(kind.Key())
+	if watch == nil || !validName(name) || watch.served.Namespaced != validName(namespace) {
+		return nil, nil
+	}
+	key := readKey{related: relatedResource{kind, watch.gvr}, namespaces: namespace, name: name}
+	asked, err := r.reads.ask(claimNamespace, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	if err != nil {
+		return nil, err
+	}
+	defer r.reads.leave(claimNamespace, asked...)
+	if _, err = r.reads.wait(ctx, asked[0]); err == nil {
+		return asked[0].object, nil
+	}
+	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
+		return nil, nil // The last known objects are all that there is.
+	}
+	return nil, err
+}
+
+// watchOf a related kind, nil if there is none: the API server does not serve it.
+func (r *Registration) watchOf(key selector.RelatedKey) *relatedWatch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.related[key]; k != nil {
+		return k.watch
+	}
+	return nil
+}
+
+// validName says whether an object can have this name: authors of claims make them up.
+func validName(name string) bool {
+	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(pathvalidation.IsValidPathSegmentName(name)) == 0
+}
+
+// readRelated reads the object of a shared read, nil if there is none.
+func (r *Registration) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
+	object, err := r.classes.get(ctx, key.related, key.namespaces, key.name)
+	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot %v: %w", key, err)
+	}
+	found, err := newRelatedObject(key.related.kind, object)
+	if err != nil {
+		return nil, err
+	}
+	return found.fields, nil
+}

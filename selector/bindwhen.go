@@ -1,0 +1,61 @@
+package selector
+
+import (
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// BindWhen returns the expression bindWhen of a ClaimKind as the API server can evaluate it,
+// with this name for the claim. It is empty where there is none, where it looks at more than
+// the claim and who creates it, and where it is at fault. decides says that it looks at the
+// class reference, and so decides on claims that have one.
+func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bool) {
+	if k.Spec.BindWhen == "" {
+		return "", false
+	}
+	rules := newClaimRules(k)
+	if e := rules.bindWhen; e != nil && !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
+		condition = e.Rename(map[string]string{expression.Claim: claim})
+	}
+	return condition, rules.decidesOnReference(k.Spec.Reference.Place().Names())
+}
+
+// compileUnsettling finds what tells, of a claim with a reference, that bindWhen may ask for
+// another: the terms that need nothing else.
+func (k *ClaimKind) compileUnsettling() {
+	if !k.decides {
+		return
+	}
+	for _, t := range k.rules.bindWhen.Terms() {
+		if readsClaimAlone(t) {
+			k.unsettling = append(k.unsettling, t)
+		}
+	}
+}
+
+// unsettled says that the reference of a claim may count as none: bindWhen decides on it, and
+// may be true. An expression that fails asks for nothing.
+func (k *ClaimKind) unsettled(object map[string]any) bool {
+	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	for _, t := range k.unsettling {
+		if ok, err := t.Bool(&in, &budget); err != nil || !ok {
+			return false
+		}
+	}
+	return k.decides
+}
+
+// Given says that the claim refers to its class already, so there is nothing to write. That
+// is so where bindWhen is true for such a claim, too.
+func (d *Decision) Given() bool {
+	k, in := d.View.Kind, &d.Claim
+	if d.Class == nil || !k.decides {
+		return false
+	}
+	to, has := k.refersTo(in.Facts.Claim)
+	if !has {
+		return false
+	}
+	counts := k.countsFor(in.Namespace, to)
+	return counts[0] == k.countedAs(d.Class) || counts[1] != 0 && counts[1] == k.countedAs(d.Class)
+}

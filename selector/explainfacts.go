@@ -1,0 +1,95 @@
+package selector
+
+import (
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// Evaluation is what an expression of a claim kind says of a claim, and what it saw.
+type Evaluation struct {
+	Expression string
+	// Value as JSON is decoded, or why there is none.
+	Value any
+	Err   error
+	Saw   []expression.Saw
+}
+
+// RelatedObject is one that a claim names.
+type RelatedObject struct {
+	// Name in expressions, and that of the object, with its namespace, empty if the claim
+	// names none.
+	Name, Object string
+	Kind         *RelatedKind
+	Found        bool
+}
+
+// addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
+// first that fails. Those that look at nothing but the claim were evaluated when it was read.
+func (e *Explanation) addFacts(read Intake) {
+	claim, kind := e.Decision.Claim, e.Decision.View.Kind
+	if claim.Facts == nil || claim.Facts.input.Claim == nil {
+		return
+	}
+	in, rules, resolved := &claim.Facts.input, kind.rules, read.LeftAlone == "" && len(read.Problems) == 0
+	if resolved {
+		for i := range rules.related {
+			r := &rules.related[i]
+			_, found := in.Related[r.name]
+			e.Related = append(e.Related, RelatedObject{r.name, claim.Facts.Names[r.name], r.kind, found})
+		}
+	}
+	for _, x := range []struct {
+		of        *expression.Expression
+		to        **Evaluation
+		evaluated bool
+	}{
+		{rules.bindWhen, &e.BindWhen, true},
+		{rules.selectorFrom, &e.SelectorFrom, resolved && claim.LeftAlone != NotYet && read.Selector == nil},
+		{rules.partitionOf, &e.Partition, resolved && claim.LeftAlone == "" && kind.Asks(claim.Claim) == nil},
+	} {
+		if x.of == nil || !x.evaluated {
+			continue
+		}
+		*x.to = evaluationOf(x.of, in)
+		if (*x.to).Err != nil {
+			return
+		}
+	}
+}
+
+func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
+	value, err := e.Value(in, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
+	return &Evaluation{e.String(), value, err, e.Saw(in)}
+}
+
+// otherSeat says why a default class is none for the claim.
+func (e *Explanation) otherSeat(c *Class) Drop {
+	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
+	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
+	if kind.rules.partitionClass == nil {
+		return drop
+	}
+	of, err := kind.partitionFor(c)
+	switch {
+	case err != nil:
+		drop.Reason, drop.Text = "OtherPartition", "of an unknown partition: "+brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+	case of == "" && facts.Partition != "":
+		drop.Text = "the default of namespaces, or of partitions, that have none of their own"
+	case of != facts.Partition:
+		drop.Reason, drop.Text = "OtherPartition", "the default of another partition"
+	}
+	in := expression.Input{Class: c.Fields}
+	drop.Expression, drop.Saw = kind.rules.partitionClass.String(), kind.rules.partitionClass.Saw(&in)
+	return drop
+}
+
+// WithRelated returns the view with related objects, where no Inventory gives it these.
+func (v *View) WithRelated(objects []*Objects) *View {
+	other := *v
+	other.needs, other.related = nil, objects
+	for _, o := range objects {
+		other.needs = append(other.needs, o.Kind)
+	}
+	return &other
+}
