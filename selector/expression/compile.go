@@ -20,6 +20,9 @@ import (
 const (
 	// maxCharacters of an expression, as in the schema of v1alpha1.Expression.
 	maxCharacters = 2048
+	// maxDepth of an expression. The time to check the types in it grows with a power of it:
+	// here, it is at most 0.3 s.
+	maxDepth = 100
 	// maxErrors of an expression that are shown.
 	maxErrors = 3
 	// maxCost of one evaluation. It is the budget of a class, so that the last evaluation
@@ -33,6 +36,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
 		cel.CustomTypeAdapter(adapter{}),
+		cel.ParserRecursionLimit(maxDepth),
 		cel.EnableMacroCallTracking(), // For Rename.
 	}
 	for _, name := range variables {
