@@ -311,7 +311,7 @@ func shown(value any, path Path) string {
 			v, err := o.lookup(path)
 			switch {
 			case err != nil:
-				return "longer than 16 KiB"
+				return tooLong
 			case v == nil:
 				return "absent"
 			}
