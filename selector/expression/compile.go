@@ -89,7 +89,8 @@ func reserve(text string) string {
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
-		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), brief.Text(text, v1alpha1.MaxShownBytes)}
+		start := brief.Text(text, v1alpha1.MaxShownBytes)
+		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
 	parsed, issues := env().Parse(reserve(text))
 	if err := issues.Err(); err != nil {

@@ -35,8 +35,8 @@ func TestCompileErrors(t *testing.T) {
 			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",
 		},
 		"Unknown": {
-			"We should say which variables there are", "clas.driver == 'a'", Bool, ofClaim,
-			"line 1, column 1: there is no variable or function clas; the variables here are claim, related", "clas.driver == 'a'\n^",
+			"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim,
+			"line 1, column 1: there is no variable or function klass; the variables here are claim, related", "klass.driver == 'a'\n^",
 		},
 		"Several": {
 			"We should show the first error, and others after it", "a && 'b' + 1 == c", Bool, ofClass,
@@ -59,7 +59,8 @@ func TestCompileErrors(t *testing.T) {
 			"line 1, column 1: there is no related.plna here; there is related.plan", "related.plna.spec.x\n^",
 		},
 		"NoRelated": {
-			"We should say that there are none", "related.plan.spec.x", Text, Scope{Variables: []string{Related}},
+			"We should say that there are none", "related.plan.spec.x", Text,
+			Scope{Variables: []string{Related}},
 			"line 1, column 1: there is no related.plan here", "related.plan.spec.x\n^",
 		},
 		"Bool":     {"We should check the type", "size(claim.a)", Bool, ofClaim, "line 1, column 1: must be true or false, is of type int", "size(claim.a)\n^"},
@@ -96,8 +97,22 @@ func TestCompileResults(t *testing.T) {
 		text   string
 		result Result
 	}{
-		{"true", Bool}, {"claim.a", Bool}, {"claim.a == 1", Bool}, {"'a'", Text}, {"claim.a", Text}, {"claim.a + 'b'", Text}, {"1", Number}, {"1u", Number}, {"1.5", Number},
-		{"claim.a * 2", Number}, {"'a=b'", Selector}, {"{'a': claim.b}", Selector}, {"{'a': 'b'}", Selector}, {"{}", Selector}, {"claim.a", Selector}, {"dyn(1)", Selector},
+		{"true", Bool},
+		{"claim.a", Bool},
+		{"claim.a == 1", Bool},
+		{"'a'", Text},
+		{"claim.a", Text},
+		{"claim.a + 'b'", Text},
+		{"1", Number},
+		{"1u", Number},
+		{"1.5", Number},
+		{"claim.a * 2", Number},
+		{"'a=b'", Selector},
+		{"{'a': claim.b}", Selector},
+		{"{'a': 'b'}", Selector},
+		{"{}", Selector},
+		{"claim.a", Selector},
+		{"dyn(1)", Selector},
 	} {
 		compiled(t, tc.text, tc.result)
 	}
@@ -138,7 +153,7 @@ func TestLooks(t *testing.T) {
 	} {
 		e, err := Compile(text, anything, everything)
 		if want == nil {
-			assert.Error(t, err, text)
+			require.Error(t, err, text)
 			continue
 		}
 		require.NoError(t, err, text)

@@ -275,7 +275,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(variable)
 		}
 	}
@@ -284,7 +284,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(Path{name}.below(Related))
 		}
 	}

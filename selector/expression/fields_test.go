@@ -1,18 +1,16 @@
 package expression
 
 import (
-	"errors"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
-
-func errorIs(err, target error) bool { return errors.Is(err, target) }
 
 func TestFields(t *testing.T) {
 	f := NewFields(Path{"b", "c"}, Path{"a"}, Path{"b", "c"}, Path{"a", "x"}, Path{"b", "a"}, Path{"bb"})
@@ -84,12 +82,12 @@ func TestTooLong(t *testing.T) {
 		in := &Input{Class: o}
 		_, err := compiled(t, "class.a.b != null && class.c == 1", Bool).Bool(in, &Budget{plenty})
 		if tc.ok {
-			assert.NoError(t, err, name)
+			require.NoError(t, err, name)
 		} else {
-			assert.EqualError(t, err, "class.a.b is longer than 16 KiB", name)
+			require.EqualError(t, err, "class.a.b is longer than 16 KiB", name)
 		}
 		got, err := compiled(t, "class.c == 1", Bool).Bool(in, &Budget{plenty})
-		assert.NoError(t, err, "An expression that does not look at the field should not fail.")
+		require.NoError(t, err, "An expression that does not look at the field should not fail.")
 		assert.True(t, got)
 	}
 }

@@ -67,7 +67,7 @@ func checkExpression(t *testing.T, text string, in *Input) {
 	if e.plain != nil {
 		program := *e
 		program.plain = nil
-		require.Equal(t, program.says(in), want, "We should answer %q as CEL does.", text)
+		require.Equal(t, want, program.says(in), "We should answer %q as CEL does.", text)
 	}
 	if terms := e.Terms(); len(terms) > 1 {
 		together := said{value: true}
