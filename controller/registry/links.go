@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,17 +42,12 @@ func (r *Registration) unregister(name string) {
 }
 
 // ClassKindsNaming are the ClassKinds that name a ClaimKind.
-func (r *Registration) ClassKindsNaming(ctx context.Context, claimKind string) (naming []*v1alpha1.ClassKind, err error) {
+func (r *Registration) ClassKindsNaming(ctx context.Context, claimKind string) ([]*v1alpha1.ClassKind, error) {
 	all := &v1alpha1.ClassKindList{}
 	if err := r.reader.List(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	for i := range all.Items {
-		if k := &all.Items[i]; slices.Contains(k.Spec.ClaimKinds, claimKind) {
-			naming = append(naming, k)
-		}
-	}
-	return naming, nil
+	return selector.Naming(claimKind, all.Items), nil
 }
 
 // claimKindsNamedBy are the ClaimKinds that a ClassKind names, and that are registered.

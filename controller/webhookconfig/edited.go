@@ -37,13 +37,14 @@ func WithoutRefused(due, stored *admissionregistrationv1.MutatingWebhook) bool {
 	return len(due.MatchConditions) < all
 }
 
-// StoredClassEntry does the same for a class kind.
+// StoredClassEntry does the same as StoredClaimEntry for a class kind, which depends on its
+// ClaimKinds.
 func (w *Configurator) StoredClassEntry(
-	k *v1alpha1.ClassKind, found cluster.Resource, ca []byte,
+	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, found cluster.Resource, ca []byte,
 ) (*admissionregistrationv1.ValidatingWebhook, error) {
 	stored := &admissionregistrationv1.ValidatingWebhook{}
 	rule := servedRule(k.Name, found).WithOperations(admissionregistrationv1.Update)
-	err := convert(w.classEntry(k, rule, ca), stored)
+	err := convert(w.classEntry(k, claimKinds, rule, ca), stored)
 	stored.ObjectSelector = &metav1.LabelSelector{}
 	return stored, err
 }

@@ -92,7 +92,7 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		switch {
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
-			due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
+			due, err := writer.StoredClassEntry(k, i.claimKinds, found.Resource, e.ClientConfig.CABundle)
 			changed.compare(e.Name, due, e, err, s)
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded): // Otherwise the section of kinds says why.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
