@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -281,6 +282,12 @@ func TestRelatedIsWatched(t *testing.T) {
 		assert.Equal(t, "gold", w.tier(a, "", "p"), "We should know what is listed.")
 		assert.Equal(t, RelatedState{Reason: v1alpha1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
 
+		metrics := prometheus.NewPedanticRegistry()
+		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
+		scraped := controllertest.Scraped(t, metrics)
+		assert.InDelta(t, 1, scraped["related_ready resource=plans.example.org"], 0)
+		assert.InDelta(t, 1, scraped["related_objects resource=plans.example.org"], 0)
+
 		w.server.event("ADDED", "q", "iron")
 		w.server.event("MODIFIED", "p", "lead")
 		synctest.Wait()
@@ -381,6 +388,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
 					assert.Equal(t, tc.pending, s.pending(), tc.reason)
+					assert.Equal(t, s.Known, w.relatedStates()[selector.RelatedKey{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
 				}
 				check(false)
 
