@@ -81,8 +81,8 @@ func TestBindWhen(t *testing.T) {
 		assert.Never(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != ""
 		}, time.Second, 100*time.Millisecond, "We should not bind it yet.")
+		begin := time.Now() // kubectl takes a part of it.
 		change()
-		begin := time.Now()
 		require.Eventually(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && classOf(claim) != ""
 		}, patience, 5*time.Millisecond)
@@ -106,6 +106,36 @@ func TestBindWhen(t *testing.T) {
 			w.kubectl(t, "annotate", "claims.delayed.test", "waits", "delayed.test/node=a")
 		})
 		assert.Zero(t, calls(t, r)-before, "We should not be called for a claim that is not to be bound yet.")
+	})
+
+	t.Run("Related", func(t *testing.T) {
+		const group = "related.test"
+		w.resources(t, "Claim claims.related.test Namespaced", "Class classes.related.test Cluster", "Plan plans.related.test Namespaced")
+		plan := func(ready bool) string {
+			return fmt.Sprintf("---\napiVersion: related.test/v1\nkind: Plan\nmetadata: {namespace: default, name: small}\nspec: {ready: %t}\n", ready)
+		}
+		w.apply(t, plan(true))
+		register(t, group, `{whenUnmatched: BindLater, related: [{name: plan, resource: plans.related.test, nameExpression: claim.spec.plan}], bindWhen: "has(related.plan) && related.plan.spec.ready"}`)
+		asked(t, manifest(group, "probe", "", ", plan: small"))
+		w.apply(t, plan(false))
+		time.Sleep(time.Second) // The replica watches the plan.
+		within(t, manifest(group, "waits", "", ", plan: small"), func() { w.apply(t, plan(true)) })
+		within(t, manifest(group, "absent", "", ", plan: large"), func() { w.apply(t, strings.ReplaceAll(plan(true), "small", "large")) })
+		w.awaitWaiting(t, "claims.related.test", 0, patience)
+	})
+
+	t.Run("Namespace", func(t *testing.T) {
+		const group = "phase.test"
+		w.resources(t, "Claim claims.phase.test Namespaced", "Class classes.phase.test Cluster")
+		w.kubectl(t, "create", "namespace", "phases")
+		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
+		label("run")
+		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}`)
+		in := func(name string) string { return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1) }
+		asked(t, in("probe"))
+		label("plan")
+		time.Sleep(time.Second) // The replica watches the namespace.
+		within(t, in("waits"), func() { label("run") })
 	})
 
 	t.Run("Fails", func(t *testing.T) {
@@ -182,7 +212,7 @@ func TestBindWhen(t *testing.T) {
 		assert.Equal(t, 1, calls(t, r)-before, "We should evaluate it where the API server does not.")
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, configuration))
-		assert.Len(t, configuration.Webhooks, 5)
+		assert.Len(t, configuration.Webhooks, 7)
 		w.apply(t, claimKind("claims.refused.test", "{}"))
 		asked(t, strings.Replace(manifest(group, "other", "", ""), "ready", "other", 1))
 		asked(t, manifest("delayed.test", "probe", ", annotations: {delayed.test/node: a}", ""))

@@ -163,12 +163,6 @@ func (k *ClaimKind) judges(classes *ClassKind) bool {
 	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
 }
 
-// SeatsDependOn says that the seat of a class depends on more than its mark and namespace, so
-// that an update may give a default class another.
-func (k *ClaimKind) SeatsDependOn(classes *ClassKind) bool {
-	return k.rules.partitionClass != nil || k.judges(classes)
-}
-
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
 // nil if they do.
 func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {

@@ -200,11 +200,12 @@ func (w *relatedWorld) reconcile() (after []time.Duration) {
 	return after
 }
 
-func (w *relatedWorld) again(key string) []time.Duration {
+func (w *relatedWorld) again(key string) {
+	w.t.Helper()
 	w.mu.Lock()
 	w.queued = append(w.queued, key)
 	w.mu.Unlock()
-	return w.reconcile()
+	w.reconcile()
 }
 
 // names registers a claim kind whose claims name a plan, in a version, and look at these fields.
@@ -245,10 +246,10 @@ func (w *relatedWorld) fault(name string) string {
 	return view.Fault.Text
 }
 
-// tier of a plan as a claim kind sees it, by way of its field.
-func (w *relatedWorld) tier(claimKind, version, plan string) any {
+// tier of a plan as the claim kind that looks at it sees it.
+func (w *relatedWorld) tier(version, plan string) any {
 	w.t.Helper()
-	objects := w.Inventory.Snapshot()[claimKind].Related(plansResource, version)
+	objects := w.Inventory.Snapshot()["as.example.org"].Related(plansResource, version)
 	if objects == nil {
 		return "unknown"
 	}
@@ -279,7 +280,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
-		assert.Equal(t, "gold", w.tier(a, "", "p"), "We should know what is listed.")
+		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
 		assert.Equal(t, RelatedState{Reason: v1alpha1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
 
 		metrics := prometheus.NewPedanticRegistry()
@@ -291,14 +292,14 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.server.event("ADDED", "q", "iron")
 		w.server.event("MODIFIED", "p", "lead")
 		synctest.Wait()
-		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier(a, "", "p"), w.tier(a, "", "q")}, "We should know what changed.")
+		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier("", "p"), w.tier("", "q")}, "We should know what changed.")
 		before := w.Inventory.Snapshot()[a]
 		w.server.event("MODIFIED", "p", "lead")
 		synctest.Wait()
 		assert.Same(t, before, w.Inventory.Snapshot()[a], "We should make no new view where nothing changed that is looked at.")
 		w.server.event("DELETED", "q", "iron")
 		synctest.Wait()
-		assert.Nil(t, w.tier(a, "", "q"))
+		assert.Nil(t, w.tier("", "q"))
 
 		first := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.names(b, "", "spec.size")
@@ -306,9 +307,9 @@ func TestRelatedIsWatched(t *testing.T) {
 		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
-		assert.Equal(t, "lead", w.tier(a, "", "p"), "We should hold what both look at.")
+		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
 		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
-		assert.Equal(t, "lead", w.tier(a, "", "p"), "We should not listen to a watch that was replaced.")
+		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.again(plansResource)
@@ -379,7 +380,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					t.Helper()
 					if tc.fault == "" {
 						assert.Empty(t, w.fault(a), tc.reason)
-						assert.Nil(t, w.tier(a, tc.version, "p"))
+						assert.Nil(t, w.tier(tc.version, "p"))
 					} else {
 						assert.Contains(t, w.fault(a), tc.fault, tc.reason)
 					}
@@ -400,7 +401,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 				}
 				w.again(plansResource)
 				assert.Empty(t, w.fault(a), "We should notice that it is mended.")
-				assert.Equal(t, "gold", w.tier(a, "", "p"))
+				assert.Equal(t, "gold", w.tier("", "p"))
 				w.server.set(tc.server)
 				if name == "NotInstalled" {
 					w.again(plansResource)
@@ -410,7 +411,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					w.reconcile()
 					w.names(a, "", "spec.tier")
 					assert.Empty(t, w.fault(a), "We should go on with the last known objects.")
-					assert.Equal(t, "gold", w.tier(a, "", "p"))
+					assert.Equal(t, "gold", w.tier("", "p"))
 					w.reconcile()
 					s := w.RelatedState(a)
 					assert.Equal(t, v1alpha1.ReasonStale, s.Reason)

@@ -160,7 +160,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
-	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
+	case in.LeftAlone != "" || len(in.Problems) > 0 || c.compiled.AsksOthers() || !c.excludes(namespace):
 	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:

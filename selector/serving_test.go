@@ -1,0 +1,145 @@
+package selector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// TestServingClasses proves that an inventory, which looks at what changes alone, has the
+// classes, the index and the decisions of a view that is made anew.
+func TestServingClasses(t *testing.T) {
+	const mark = "example.org/default"
+	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, k *v1alpha1.ClassKindSpec) {
+		s.Fits = []v1alpha1.Fit{
+			{Name: "Serves", Expression: "class.spec.size > 1"},
+			{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size <= claim.spec.most"},
+		}
+		s.Partition = &v1alpha1.Partition{Claim: "claim.spec.driver", Class: "class.spec.driver"}
+		k.OfferWhen = "class.spec.size != 3"
+	})
+	plain := postgres()
+	plain.Name, plain.Spec.Resource = "plain.example.org", "plain.example.org"
+	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, plain.Name)
+	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
+	r := rand.New(rand.NewPCG(17, 1)) //nolint:gosec // It has to be reproducible.
+	class := func() *Class {
+		spec := map[string]any{"driver": string(rune('a' + r.IntN(3)))}
+		if r.IntN(8) > 0 {
+			spec["size"] = int64(r.IntN(5))
+		}
+		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", r.IntN(20)), Labels: map[string]string{"all": "yes"}}
+		if r.IntN(3) == 0 {
+			meta.Annotations = map[string]string{mark: "true"}
+		}
+		return kind.NewClass(meta, map[string]any{"spec": spec})
+	}
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
+	i.SetClaimKind(NewClaimKind(plain, e.kind))
+	i.Open()
+	classes := NewClasses(kind, nil)
+	for step := range 2000 {
+		if c := class(); r.IntN(4) == 0 {
+			classes = classes.Without("", c.Name)
+		} else {
+			classes = classes.With(c)
+		}
+		i.SetClasses(classes)
+		assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All(), "We should keep others' classes apart (%d)", step)
+		view := i.Snapshot()[e.claims.Name]
+		fresh := NewView(view.Kind, []*Classes{classes})
+		require.Equal(t, fresh.Classes[0].All(), view.Classes[0].All(), "We should serve the same classes (%d)", step)
+		require.Equal(t, fresh.DefaultsBySeat(), view.DefaultsBySeat(), "We should have the same defaults (%d)", step)
+		require.Equal(t, newIndex(fresh.Classes, fresh.derivation).byKey, view.index.byKey, "We should index the same (%d)", step)
+		spec := map[string]any{"driver": string(rune('a' + r.IntN(3))), "most": int64(r.IntN(5))}
+		if r.IntN(2) == 0 {
+			spec = all(spec)
+		}
+		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": spec}
+		var texts [2]string
+		for n, v := range []*View{view, fresh} {
+			d, err := new(Decider).Decide(t.Context(), v, v.Kind.Read("team", "db", object), Admit)
+			require.NoError(t, err)
+			texts[n] = fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Warning(), d.Reason())
+		}
+		require.Equal(t, texts[1], texts[0], "We should decide the same (%d)", step)
+	}
+}
+
+// TestBudget proves that expressions that cost too much end the decision, however the cost
+// comes together, and do not drop classes.
+func TestBudget(t *testing.T) {
+	numbers := make([]any, 200)
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	cases := map[string]struct {
+		reason  string
+		world   *expressive
+		classes int
+	}{
+		"OneEvaluation": {"We should end one that costs too much", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < class.spec.size)))")), 1},
+		"Many":          {"We should end many that cost too much together", newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)")), 5000},
+		"Claim":         {"We should end what looks at the claim alone", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < 1000)))")), 1},
+		"Score": {"We should end scores that cost too much", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+			s.Strategy, s.Score = v1alpha1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
+		}), 5000},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for i := range tc.classes {
+				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
+			}
+			_, err := tc.world.decide(t, all(map[string]any{"n": numbers}))
+			require.ErrorIs(t, err, expression.ErrBudget, tc.reason)
+			assert.Contains(t, err.Error(), "simplify them")
+		})
+	}
+	t.Run("Class", func(t *testing.T) {
+		world := newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
+		}).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
+		d, err := world.decide(t, all(map[string]any{}))
+		require.NoError(t, err)
+		require.NotNil(t, d.Class)
+		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
+		assert.Equal(t, "NotOffered=1", d.DroppedText())
+	})
+}
+
+// TestUnlinked proves that claims wait where kinds do not know yet what they need of each other.
+func TestUnlinked(t *testing.T) {
+	e := newExpressive(fits("class.spec.driver == claim.spec.driver"))
+	e.kind.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size < claim.spec.size"}}
+	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}
+	knowing, ignorant := NewClassKind(e.kind, gvk, false, e.claims), NewClassKind(e.kind, gvk, false)
+	for name, tc := range map[string]struct {
+		claims *ClaimKind
+		kind   *ClassKind
+		fault  bool
+	}{
+		"Linked":   {NewClaimKind(e.claims, e.kind), knowing, false},
+		"Classes":  {NewClaimKind(e.claims, e.kind), ignorant, true},
+		"Claims":   {NewClaimKind(e.claims), knowing, true},
+		"Unneeded": {NewClaimKind(postgres(), e.kind), ignorant, false},
+	} {
+		v := NewView(tc.claims, []*Classes{NewClasses(tc.kind, nil)})
+		assert.Equal(t, tc.fault, v.Fault != nil, name)
+		if tc.fault {
+			assert.Equal(t, v1alpha1.ReasonNotSynced, v.Fault.Reason, name)
+			assert.True(t, strings.Contains(v.Fault.Text, "read anew"), v.Fault.Text)
+		}
+	}
+	assert.False(t, knowing.Same(ignorant))
+	assert.False(t, NewClaimKind(e.claims).Same(NewClaimKind(e.claims, e.kind)))
+}
