@@ -123,6 +123,8 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	for _, f := range k.rules.fits {
 		k.filters = append(k.filters, f.row())
 	}
+	classKinds = slices.Clone(classKinds)
+	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
 		rules := newClassRules(ck)
 		k.linked = append(k.linked, rules.looks.claim...)
@@ -159,12 +161,6 @@ func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why 
 func (k *ClaimKind) judges(classes *ClassKind) bool {
 	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
 	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
-}
-
-// SeatsDependOn says that the seat of a class depends on more than its mark and namespace, so
-// that an update may give a default class another.
-func (k *ClaimKind) SeatsDependOn(classes *ClassKind) bool {
-	return k.rules.partitionClass != nil || k.judges(classes)
 }
 
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
