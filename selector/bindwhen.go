@@ -45,6 +45,12 @@ func (k *ClaimKind) unsettled(object map[string]any) bool {
 	return k.decides
 }
 
+// AsksOthers says that bindWhen looks at more than the claim: nobody can tell from a claim
+// alone whether it is to be bound now.
+func (k *ClaimKind) AsksOthers() bool {
+	return k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen)
+}
+
 // Given says that the claim refers to its class already, so there is nothing to write. That
 // is so where bindWhen is true for such a claim, too.
 func (d *Decision) Given() bool {

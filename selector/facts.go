@@ -117,7 +117,7 @@ func (r *resolver) resolve() error {
 	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
 		return err
 	}
-	if k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen) {
+	if k.AsksOthers() {
 		ok, err := f.bool(k.rules.bindWhen)
 		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
 			return nil

@@ -123,6 +123,8 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	for _, f := range k.rules.fits {
 		k.filters = append(k.filters, f.row())
 	}
+	classKinds = slices.Clone(classKinds)
+	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
 		rules := newClassRules(ck)
 		k.linked = append(k.linked, rules.looks.claim...)

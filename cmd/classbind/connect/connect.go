@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -116,28 +115,6 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 		return nil, nil, fmt.Errorf("cannot list ClassKinds: %w", err)
 	}
 	return claimKinds.Items, classKinds.Items, nil
-}
-
-// ClassKindsNaming are the class kinds that name a ClaimKind: what is read of its claims
-// depends on their expressions.
-func ClassKindsNaming(claimKind string, all []v1alpha1.ClassKind) (naming []*v1alpha1.ClassKind) {
-	for i := range all {
-		if slices.Contains(all[i].Spec.ClaimKinds, claimKind) {
-			naming = append(naming, &all[i])
-		}
-	}
-	return naming
-}
-
-// ClaimKindsNamedBy are the claim kinds that a ClassKind names: what is read of its classes
-// depends on their expressions.
-func ClaimKindsNamedBy(k *v1alpha1.ClassKind, all []v1alpha1.ClaimKind) (named []*v1alpha1.ClaimKind) {
-	for i := range all {
-		if slices.Contains(k.Spec.ClaimKinds, all[i].Name) {
-			named = append(named, &all[i])
-		}
-	}
-	return named
 }
 
 // LeftOut returns the condition for which the server leaves out the classes of a kind, nil

@@ -203,7 +203,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	for _, e := range selector.InvalidExpressions(k) {
 		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
 	}
-	serving := r.classKindsOf(k)
+	serving := selector.Naming(k.Name, r.classKinds)
 	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
@@ -246,7 +246,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked, r.classKindsOf(k)...), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(checked, selector.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
 	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -270,7 +270,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, r.claimKindsNamedBy(ck)...)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, selector.NamedBy(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		for _, e := range selector.InvalidClassExpressions(ck) {
@@ -279,26 +279,6 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 		return nil, nil
 	}
 	return r.classes(ctx, kind, found)
-}
-
-// classKindsOf a claim kind are those that name it.
-func (r *registrations) classKindsOf(k *v1alpha1.ClaimKind) (all []*v1alpha1.ClassKind) {
-	for i := range r.classKinds {
-		if slices.Contains(r.classKinds[i].Spec.ClaimKinds, k.Name) {
-			all = append(all, &r.classKinds[i])
-		}
-	}
-	return all
-}
-
-// claimKindsNamedBy a class kind are those whose claims may get its classes.
-func (r *registrations) claimKindsNamedBy(ck *v1alpha1.ClassKind) (all []*v1alpha1.ClaimKind) {
-	for i := range r.claimKinds {
-		if slices.Contains(ck.Spec.ClaimKinds, r.claimKinds[i].Name) {
-			all = append(all, &r.claimKinds[i])
-		}
-	}
-	return all
 }
 
 func (v *view) note(format string, args ...any) {

@@ -154,8 +154,11 @@ func set(content *map[string]any, value any, path ...string) error {
 	return unstructured.SetNestedField(*content, value, path...)
 }
 
-// appendTo a list.
+// appendTo a list, which is not empty: the API server leaves out one that is.
 func appendTo(content *map[string]any, items []any, path ...string) error {
+	if len(items) == 0 {
+		return errors.New("must have a value, such as {a,b}")
+	}
 	all, found, err := unstructured.NestedSlice(*content, path...)
 	if !found && err == nil {
 		return set(content, items, path...)

@@ -170,7 +170,7 @@ func (i *Item) dropped(out *bytes.Buffer) error {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
 	byExpression := slices.ContainsFunc(i.Dropped, func(d Dropped) bool { return d.Expression != "" })
 	if byExpression {
-		header = append(header, "NOT TRUE", "SAW")
+		header = append(header, "EXPRESSION", "SAW")
 	}
 	var rows [][]string
 	for _, c := range i.Dropped {

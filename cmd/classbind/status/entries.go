@@ -66,6 +66,9 @@ func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, con
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
 			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+			if err == nil && webhookconfig.WithoutRefused(due, e) {
+				s.note("claimkind/%s: the API server does not evaluate spec.bindWhen, so it calls classbind for every claim", k.Name)
+			}
 			changed.compare(e.Name, due, e, err, s)
 		case i.claimEntries.EntryOf(k.Name) != nil:
 			s.found(where, missingEntry("claimkind/"+k.Name),

@@ -271,6 +271,15 @@ func TestStatus(t *testing.T) {
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is not as classbind writes it, in failurePolicy",
 			},
 		},
+		"BindWhenEdited": {
+			reason: "We should find a condition that is not the one of the expression.",
+			change: func(w *world) {
+				w.claimKind.Spec.BindWhen = "claim.spec.ready"
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				w.claimKind.Spec.BindWhen = "claim.spec.large"
+			},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in matchConditions"},
+		},
 		"DeletionEntryGone": {
 			reason: "We should miss the entry for deletions where claims are watched.",
 			change: func(w *world) { w.classes.Webhooks = w.classes.Webhooks[:1] },
