@@ -1,0 +1,66 @@
+package expression
+
+import (
+	"regexp"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// The cost of a call is known only after it. What follows keeps values of claims and classes
+// from functions that take seconds, or hundreds of megabytes, for a field of some KiB.
+
+// usual quantities are those with which Kubernetes calculates in microseconds.
+var usual = regexp.MustCompile(`^[^eE]{0,64}([eE][-+]?[0-9]{0,2})?(Ei)?$`)
+
+// quantities makes no quantity of a text such as 1e-999999999.
+func quantities() []cel.EnvOption {
+	parse := func(text ref.Val) ref.Val {
+		s, ok := text.(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(text)
+		}
+		if !usual.MatchString(string(s)) {
+			return types.NewErr("the quantity is too long, or out of range")
+		}
+		q, err := resource.ParseQuantity(string(s))
+		if err != nil {
+			return types.WrapErr(err)
+		}
+		return apiservercel.Quantity{Quantity: &q}
+	}
+	parses := func(text ref.Val) ref.Val { return types.Bool(!types.IsError(parse(text))) }
+	of := []*cel.Type{cel.StringType}
+	return []cel.EnvOption{
+		cel.Function("quantity", cel.Overload("string_to_quantity", of, apiservercel.QuantityType, cel.UnaryBinding(parse))),
+		cel.Function("isQuantity", cel.Overload("is_quantity_string", of, cel.BoolType, cel.UnaryBinding(parses))),
+	}
+}
+
+// mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
+// what it is: a text that is put into another one many times, or a pattern.
+func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
+	all := call.Args()
+	if call.IsMemberFunction() {
+		all = append([]ast.Expr{call.Target()}, all...)
+	}
+	at := 1
+	switch call.FunctionName() {
+	case "matches", "find", "findAll":
+		what = "pattern"
+	case "join":
+		what = "separator"
+	case "replace":
+		at, what = 2, "replacement"
+	case "format":
+		at, what = 0, "format"
+	}
+	if what == "" || at >= len(all) || all[at].Kind() == ast.LiteralKind {
+		return nil, ""
+	}
+	return all[at], what
+}
