@@ -33,8 +33,14 @@ func (o *Object) Lookup(path Path) (any, bool) {
 // HasText says whether the value at a path is this text.
 func (o *Object) HasText(path Path, text string) bool {
 	value, _ := o.lookup(path)
-	has, ok := value.(types.String)
-	return ok && string(has) == text
+	switch has := value.(type) {
+	case types.String:
+		return string(has) == text
+	case string: // It is in a map that is held as a whole.
+		return has == text
+	default:
+		return false
+	}
 }
 
 // lookup returns the value at a path as it is held, nil if it is absent.
