@@ -46,8 +46,9 @@ const (
 	// in the units of Kubernetes, and 10 more for each evaluation: about 0.1 s of CPU. It
 	// protects the claims of others. Beyond it, the claim gets 503.
 	MaxExpressionCost = 1_000_000
-	// MaxClassExpressionCost limits the same for one class when it changes. It protects the
-	// watch of the other classes. Beyond it, the class is offered to no claim.
+	// MaxClassExpressionCost limits the same for one class when it changes, and each single
+	// evaluation. It protects the watch of the other classes. Beyond it, the class is offered
+	// to no claim, and a claim gets 503.
 	MaxClassExpressionCost = 100_000
 	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
 	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a
