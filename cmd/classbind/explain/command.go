@@ -179,8 +179,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.with, "with", nil,
 		"the same, to put on top of what the cluster has")
 	fs.StringArrayVar(&o.set, "set", nil,
-		"`path=value` that expressions see, instead of what is there: a label of the claim's namespace, such as namespace.labels.tenant=a; "+
-			"who asks, such as request.userInfo.groups={a,b}; or a related object, such as related.plan.spec.tier=gold. May be repeated")
+		"`path=value` that expressions see, on top of what is there: a label of the claim's namespace, such as "+
+			"namespace.labels.tenant=a; who asks, such as request.userInfo.groups={a,b}; or a field of a related object, such as "+
+			"related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.strict, "strict", true,
 		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)

@@ -47,7 +47,11 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		inventory.SetClaimKind(compiled)
 		known := objectsOf(t, compiled, documentsOf(t, related...))
 		read := func(_ context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
-			return known[kind.Key()][types.NamespacedName{Namespace: namespace, Name: name}], nil
+			objects, ok := known[kind.Key()]
+			if !ok {
+				return nil, fmt.Errorf("nobody needs %s", kind.Key())
+			}
+			return objects[types.NamespacedName{Namespace: namespace, Name: name}], nil
 		}
 		for _, kind := range compiled.RelatedKinds() {
 			objects := known[kind.Key()]

@@ -160,7 +160,7 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 			registered = append(registered, name)
 		}
 	}
-	if len(registered) == 0 {
+	if len(registered) == 0 || r.isRelated(kind) {
 		return "", nil
 	}
 	s, unserved := r.schemaOf(ctx, kind)
@@ -191,6 +191,13 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 	return "", nil
 }
 
+// isRelated says whether expressions look at objects of a kind.
+func (r *registrations) isRelated(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(r.claimKinds, func(k v1alpha1.ClaimKind) bool {
+		return slices.ContainsFunc(k.Spec.Related, func(o v1alpha1.Related) bool { return isOf(o.Resource, kind) })
+	})
+}
+
 // view of a claim kind, with all classes.
 func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
@@ -199,9 +206,6 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	v := &view{}
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
-	}
-	for _, e := range selector.InvalidExpressions(k) {
-		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
 	}
 	serving := selector.Naming(k.Name, r.classKinds)
 	for _, ck := range serving {
@@ -214,6 +218,9 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 		}
 	}
 	v.View = selector.NewView(selector.NewClaimKind(k, serving...), slices.Clone(v.all))
+	for _, e := range v.Kind.InvalidExpressions() {
+		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
+	}
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
 		r.comparePaths(ctx, k, v)
 	}

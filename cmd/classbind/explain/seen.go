@@ -78,7 +78,10 @@ func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, item *Item, facts *sele
 	}
 }
 
-type readRelated func(ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error)
+// readRelated is that of a selector.Decider.
+type readRelated func(
+	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
+) (*expression.Object, error)
 
 // nameOfRelated is the name in expressions of the object that is being read: they are looked up in the order
 // of the ClaimKind, so it is the last that the claim names. It is empty for the Namespace, which comes first.

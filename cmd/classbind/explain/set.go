@@ -47,7 +47,7 @@ func (s *settings) add(text string) error {
 	case !ok:
 		return errors.New("must be PATH=VALUE, such as namespace.labels.tenant=a")
 	case slices.Contains(names, ""):
-		return errors.New("the path has an empty name: names stand between single dots, and a dot in a name is \\.")
+		return errors.New("the path has an empty name: write one dot between names, and \\. in a name")
 	}
 	switch names[0] {
 	case expression.Namespace:

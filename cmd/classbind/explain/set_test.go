@@ -82,6 +82,16 @@ func TestExplainRefusesSettings(t *testing.T) {
 	}
 }
 
+// TestExplainKeepsRelated explains with a related object whose kind resembles that of the classes.
+func TestExplainKeepsRelated(t *testing.T) {
+	related := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"related": [{"name": "plan", "resource": "fastclazzes.example.org", "nameExpression": "'a'"}], "bindWhen": "related.plan.spec.open"}}`
+	plan := `{"apiVersion": "example.org/v1", "kind": "FastClazz", "metadata": {"name": "a"}, "spec": {"open": true}}`
+	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(related, classKind, goldClass, plan)}))
+	got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+	assert.Empty(t, got.stderr)
+	assert.Contains(t, got.stdout, "bound to FastClass/gold", "We should not take the related object for a class with a typing error.")
+}
+
 func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 	related := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}`
 	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "plain.yaml": claimKind, "related.yaml": documents(claimKind, related)}))

@@ -47,7 +47,8 @@ func (i *Item) table(out *bytes.Buffer) error {
 	}
 	i.facts(out)
 	for _, e := range i.InvalidExpressions {
-		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n", e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
+		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
+			e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
 	}
 	if err := i.candidates(out); err != nil {
 		return err
