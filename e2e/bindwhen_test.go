@@ -63,15 +63,17 @@ func TestBindWhen(t *testing.T) {
 	manifest := func(group, name, metadata, spec string) string {
 		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s%s}\nspec: {classSelector: {}%s}\n", group, name, metadata, spec)
 	}
-	// asked waits until the API server calls us for a claim that is to be bound.
-	asked := func(t *testing.T, manifest string) {
+	answered := func(t *testing.T, manifest, class string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			bound, _, err := w.create(t, manifest, client.DryRunAll)
+			claim, _, err := w.create(t, manifest, client.DryRunAll)
 			require.NoError(c, err)
-			require.Equal(c, "Class/only", classOf(bound))
+			require.Equal(c, class, classOf(claim))
 		}, patience, 20*time.Millisecond)
 	}
+	// asked waits until the API server calls us for a claim that is to be bound, and left until we leave it alone.
+	asked := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "Class/only") }
+	left := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "") }
 	// within a second of a change, a claim is bound.
 	within := func(t *testing.T, manifest string, change func()) {
 		t.Helper()
@@ -118,7 +120,7 @@ func TestBindWhen(t *testing.T) {
 		register(t, group, `{whenUnmatched: BindLater, related: [{name: plan, resource: plans.related.test, nameExpression: claim.spec.plan}], bindWhen: "has(related.plan) && related.plan.spec.ready"}`)
 		asked(t, manifest(group, "probe", "", ", plan: small"))
 		w.apply(t, plan(false))
-		time.Sleep(time.Second) // The replica watches the plan.
+		left(t, manifest(group, "probe", "", ", plan: small"))
 		within(t, manifest(group, "waits", "", ", plan: small"), func() { w.apply(t, plan(true)) })
 		within(t, manifest(group, "absent", "", ", plan: large"), func() { w.apply(t, strings.ReplaceAll(plan(true), "small", "large")) })
 		w.awaitWaiting(t, "claims.related.test", 0, patience)
@@ -134,7 +136,7 @@ func TestBindWhen(t *testing.T) {
 		in := func(name string) string { return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1) }
 		asked(t, in("probe"))
 		label("plan")
-		time.Sleep(time.Second) // The replica watches the namespace.
+		left(t, in("probe"))
 		within(t, in("waits"), func() { label("run") })
 	})
 

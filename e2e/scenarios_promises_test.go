@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // class of the sample.
@@ -63,26 +60,12 @@ func (i *installedScenario) refusesSecond(t *testing.T, class, beside string) {
 	assert.ErrorContains(t, err, "/"+beside+`"`)
 }
 
-// moves the default from one class to another, by their marks.
-func (i *installedScenario) moves(t *testing.T, from, to string) {
+// moves the default to a class, as the samples say.
+func (i *installedScenario) moves(t *testing.T, to, claimKind string) {
 	t.Helper()
-	for _, name := range []string{from, to} {
-		class := i.class(t, name).DeepCopy()
-		source := i.classKinds[i.place(t, class)].Spec.Default
-		var mark any
-		switch {
-		case name == from: // null removes it.
-		case source.Path != "":
-			mark = true
-		default:
-			mark = "true"
-		}
-		patch := map[string]any{}
-		require.NoError(t, unstructured.SetNestedField(patch, mark, v1alpha1.Place{Path: source.Path, Annotation: source.Annotation}.Names()...))
-		text, err := json.Marshal(patch)
-		require.NoError(t, err)
-		require.NoError(t, i.patch(t, class, string(text)))
-	}
+	out, stderr, exit, err := i.classbind(t.Context(), "set-default", i.class(t, to).GetKind()+"/"+to, "--for", claimKind, "--kubeconfig="+i.plane.Kubeconfig)
+	require.NoError(t, err)
+	require.Zero(t, exit, "%s%s", out, stderr)
 }
 
 // patch an object of the sample.
@@ -113,7 +96,7 @@ func compositions(t *testing.T, i *installedScenario) {
 	i.refusesSecond(t, "bucket-aws", "bucket-gcp")
 	require.NoError(t, i.second(t, i.class(t, "legacy-database-azure")), "We should not count the Compositions for a kind that nobody registered.")
 	database, bucket := i.claim(t, "orders", "orders-later"), i.claim(t, "pictures", "pictures-later")
-	i.moves(t, "database-aws", "database-gcp")
+	i.moves(t, "database-gcp", "databases")
 	i.awaitGets(t, database, i.to(t, database, "database-gcp"))
 	i.awaitGets(t, bucket, i.to(t, bucket, "bucket-gcp"))
 }
@@ -132,7 +115,7 @@ func resourceClass(t *testing.T, i *installedScenario) {
 	i.refusesSecond(t, "mysql-production", "mysql-standard")
 	i.refusesSecond(t, "postgresql-production", "postgresql-standard")
 	mysql, postgresql := i.claim(t, "wordpress", "wordpress-later"), i.claim(t, "gitlab", "gitlab-later")
-	i.moves(t, "mysql-standard", "mysql-production")
+	i.moves(t, "mysql-production", "mysqlinstances")
 	i.awaitGets(t, mysql, i.to(t, mysql, "mysql-production"))
 	i.awaitGets(t, postgresql, i.to(t, postgresql, "postgresql-standard"))
 
@@ -202,7 +185,7 @@ func tenants(t *testing.T, i *installedScenario) {
 	i.awaitGets(t, web, i.to(t, web, "shared"))
 	i.kubectl(t, "label", "namespace", "playground", "tenant=globex")
 	i.awaitGets(t, web, i.to(t, web, "globex"))
-	i.moves(t, "acme", "acme-internal")
+	i.moves(t, "acme-internal", "gateways")
 	acme := i.claim(t, "web", "web-later")
 	acme.SetNamespace("acme-web")
 	i.awaitGets(t, acme, i.to(t, acme, "acme-internal"))
@@ -229,7 +212,7 @@ func volumeSnapshot(t *testing.T, i *installedScenario) {
 	scratch := i.claim(t, "scratch", "scratch-later")
 	i.awaitGets(t, scratch, "local-second")
 
-	i.moves(t, "files", "files-retained")
+	i.moves(t, "files-retained", "volumesnapshots")
 	uploads, database := i.claim(t, "uploads", "uploads-later"), i.claim(t, "database", "database-later")
 	i.awaitGets(t, uploads, i.to(t, uploads, "files-retained"))
 	i.awaitGets(t, database, i.to(t, database, "block"))

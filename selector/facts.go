@@ -363,12 +363,9 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 	if err == nil {
 		return text
 	}
-	for _, p := range e.Looks(expression.Related) {
-		if r.facts.input.Related[p[0]] == nil {
-			return ""
-		}
+	if !errors.Is(err, expression.ErrAbsent) {
+		r.fails(name, e, r.facts.checked(err))
 	}
-	r.fails(name, e, r.facts.checked(err))
 	return ""
 }
 

@@ -157,6 +157,12 @@ func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why 
 	return nil, nil, nil
 }
 
+// Serves says whether a class can serve claims of the kind.
+func (k *ClaimKind) Serves(c *Class) bool {
+	by, _, _ := k.serves(c)
+	return by == nil
+}
+
 // judges says whether some classes of a kind may not serve the claims.
 func (k *ClaimKind) judges(classes *ClassKind) bool {
 	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }

@@ -113,6 +113,11 @@ func fitCases() map[string]fitCase {
 			reason: "We should read an equality in both directions", world: three(newExpressive(fits("claim.spec.size == class.spec.size"))),
 			claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1,
 		},
+		"EqualityInWhole": {
+			reason: "We should read an equality in a field that another expression needs as a whole",
+			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"))),
+			claim:  all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
+		},
 		"EqualityOfAbsent": {
 			reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
 			claim: all(map[string]any{}), dropped: "FitA=3",

@@ -117,8 +117,9 @@ type ClaimKindSpec struct {
 	// it, every claim is that has no class reference. An expression that looks at the
 	// reference also decides on claims that have one, such as a default of their schema;
 	// any other leaves these alone. With BindLater, a claim for which it is false is looked
-	// at again when the claim or a related object changes. It may use claim, namespace,
-	// related and, without BindLater, request.
+	// at again when the claim or a related object changes. If it fails, the claim is refused:
+	// ask with has() for what may be absent. It may use claim, namespace, related and,
+	// without BindLater, request.
 	// Example: claim.spec.providerConfigRef.name == 'default'
 	// +optional
 	BindWhen Expression `json:"bindWhen,omitempty"`

@@ -223,7 +223,7 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
 	if kind.Fault != nil {
 		r.reject(kind)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, nil //nolint:nilerr // The status says so, until the registration changes.
 	}
 	if r.follow(ctx, kind) {
 		return ctrl.Result{}, nil

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,11 +200,12 @@ func (w *relatedWorld) reconcile() (after []time.Duration) {
 	return after
 }
 
-func (w *relatedWorld) again(key string) []time.Duration {
+func (w *relatedWorld) again(key string) {
+	w.t.Helper()
 	w.mu.Lock()
 	w.queued = append(w.queued, key)
 	w.mu.Unlock()
-	return w.reconcile()
+	w.reconcile()
 }
 
 // names registers a claim kind whose claims name a plan, in a version, and look at these fields.
@@ -244,10 +246,10 @@ func (w *relatedWorld) fault(name string) string {
 	return view.Fault.Text
 }
 
-// tier of a plan as a claim kind sees it, by way of its field.
-func (w *relatedWorld) tier(claimKind, version, plan string) any {
+// tier of a plan as the claim kind that looks at it sees it.
+func (w *relatedWorld) tier(version, plan string) any {
 	w.t.Helper()
-	objects := w.Inventory.Snapshot()[claimKind].Related(plansResource, version)
+	objects := w.Inventory.Snapshot()["as.example.org"].Related(plansResource, version)
 	if objects == nil {
 		return "unknown"
 	}
@@ -278,20 +280,26 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
-		assert.Equal(t, "gold", w.tier(a, "", "p"), "We should know what is listed.")
+		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
 		assert.Equal(t, RelatedState{Reason: v1alpha1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
+
+		metrics := prometheus.NewPedanticRegistry()
+		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
+		scraped := controllertest.Scraped(t, metrics)
+		assert.InDelta(t, 1, scraped["related_ready resource=plans.example.org"], 0)
+		assert.InDelta(t, 1, scraped["related_objects resource=plans.example.org"], 0)
 
 		w.server.event("ADDED", "q", "iron")
 		w.server.event("MODIFIED", "p", "lead")
 		synctest.Wait()
-		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier(a, "", "p"), w.tier(a, "", "q")}, "We should know what changed.")
+		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier("", "p"), w.tier("", "q")}, "We should know what changed.")
 		before := w.Inventory.Snapshot()[a]
 		w.server.event("MODIFIED", "p", "lead")
 		synctest.Wait()
 		assert.Same(t, before, w.Inventory.Snapshot()[a], "We should make no new view where nothing changed that is looked at.")
 		w.server.event("DELETED", "q", "iron")
 		synctest.Wait()
-		assert.Nil(t, w.tier(a, "", "q"))
+		assert.Nil(t, w.tier("", "q"))
 
 		first := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.names(b, "", "spec.size")
@@ -299,9 +307,9 @@ func TestRelatedIsWatched(t *testing.T) {
 		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
-		assert.Equal(t, "lead", w.tier(a, "", "p"), "We should hold what both look at.")
+		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
 		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
-		assert.Equal(t, "lead", w.tier(a, "", "p"), "We should not listen to a watch that was replaced.")
+		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.again(plansResource)
@@ -372,7 +380,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					t.Helper()
 					if tc.fault == "" {
 						assert.Empty(t, w.fault(a), tc.reason)
-						assert.Nil(t, w.tier(a, tc.version, "p"))
+						assert.Nil(t, w.tier(tc.version, "p"))
 					} else {
 						assert.Contains(t, w.fault(a), tc.fault, tc.reason)
 					}
@@ -381,6 +389,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
 					assert.Equal(t, tc.pending, s.pending(), tc.reason)
+					assert.Equal(t, s.Known, w.relatedStates()[selector.RelatedKey{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
 				}
 				check(false)
 
@@ -392,7 +401,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 				}
 				w.again(plansResource)
 				assert.Empty(t, w.fault(a), "We should notice that it is mended.")
-				assert.Equal(t, "gold", w.tier(a, "", "p"))
+				assert.Equal(t, "gold", w.tier("", "p"))
 				w.server.set(tc.server)
 				if name == "NotInstalled" {
 					w.again(plansResource)
@@ -402,7 +411,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					w.reconcile()
 					w.names(a, "", "spec.tier")
 					assert.Empty(t, w.fault(a), "We should go on with the last known objects.")
-					assert.Equal(t, "gold", w.tier(a, "", "p"))
+					assert.Equal(t, "gold", w.tier("", "p"))
 					w.reconcile()
 					s := w.RelatedState(a)
 					assert.Equal(t, v1alpha1.ReasonStale, s.Reason)
@@ -530,4 +539,49 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A class kind whose expressions do not compile is not offered, and takes no classes away in silence.
+func TestInvalidClassKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const claims, plans = "claims.example.org", plansResource // Plans are the classes here.
+		w := newRelatedWorld(t)
+		w.cache.ClaimKinds = []v1alpha1.ClaimKind{*controllertest.NewClaimKind(claims)}
+		_, err := w.reconcileClaimKind(t.Context(), claims)
+		require.NoError(t, err)
+		classKind := func(generation int64, offerWhen v1alpha1.Expression, claimKinds ...string) {
+			t.Helper()
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
+			k.Spec.ClaimKinds, k.Spec.OfferWhen = claimKinds, offerWhen
+			w.cache.ClassKinds = []v1alpha1.ClassKind{k}
+			_, err := w.reconcileClassKind(t.Context(), plans)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		classKind(1, "class.", claims)
+		state := w.State(plans)
+		assert.Equal(t, v1alpha1.ReasonInvalidExpression, state.Reason)
+		assert.Contains(t, state.Message, "spec.offerWhen: line 1, column 7", "We should say what is wrong, and where.")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that were never offered.")
+
+		classKind(2, "", claims)
+		assert.Equal(t, v1alpha1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
+
+		classKind(3, "class.", claims)
+		assert.Nil(t, w.State(plans).Classes)
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should bind no claim without classes that were offered before.")
+		classKind(4, "class.other.", claims)
+		assert.Contains(t, w.fault(claims), "column 13", "We should say what is wrong now.")
+		classKind(5, "class.other.", "others.example.org")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that are not to be offered any more.")
+		classKind(6, "class.", claims)
+		assert.NotEmpty(t, w.fault(claims))
+
+		w.cache.ClassKinds = nil
+		_, err = w.reconcileClassKind(t.Context(), plans)
+		require.NoError(t, err)
+		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
+		w.end()
+	})
 }

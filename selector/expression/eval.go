@@ -275,7 +275,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(variable)
 		}
 	}
@@ -284,7 +284,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(Path{name}.below(Related))
 		}
 	}
@@ -311,7 +311,7 @@ func shown(value any, path Path) string {
 			v, err := o.lookup(path)
 			switch {
 			case err != nil:
-				return "longer than 16 KiB"
+				return tooLong
 			case v == nil:
 				return "absent"
 			}

@@ -33,8 +33,14 @@ func (o *Object) Lookup(path Path) (any, bool) {
 // HasText says whether the value at a path is this text.
 func (o *Object) HasText(path Path, text string) bool {
 	value, _ := o.lookup(path)
-	has, ok := value.(types.String)
-	return ok && string(has) == text
+	switch has := value.(type) {
+	case types.String:
+		return string(has) == text
+	case string: // It is in a map that is held as a whole.
+		return has == text
+	default:
+		return false
+	}
 }
 
 // lookup returns the value at a path as it is held, nil if it is absent.
@@ -112,7 +118,7 @@ func (o *Object) Same(other *Object) bool {
 		return false
 	}
 	samePaths := o.fields == other.fields ||
-		slices.EqualFunc(o.fields.paths, other.fields.paths, func(a, b Path) bool { return slices.Equal(a, b) })
+		slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
 	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
 }
 
