@@ -83,8 +83,8 @@ func (f *Facts) bool(e *expression.Expression) (bool, error) {
 // checked notes an error that ends the decision.
 func (f *Facts) checked(err error) error {
 	if errors.Is(err, expression.ErrBudget) {
-		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim: simplify them, "+
-			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, err)
+		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim, or one more than %d: simplify them, "+
+			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, v1alpha1.MaxClassExpressionCost, err)
 	}
 	return err
 }
@@ -128,12 +128,12 @@ func (r *resolver) resolve() error {
 		}
 	}
 	if in.Selector == nil && k.rules.selectorFrom != nil {
-		r.resolveSelector()
+		if r.resolveSelector(); len(in.Problems) > 0 || f.err != nil {
+			return nil
+		}
 	}
 	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
 		in.LeftAlone = NoSelector
-	}
-	if len(in.Problems) > 0 || in.LeftAlone != "" || f.err != nil {
 		return nil
 	}
 	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
@@ -333,9 +333,10 @@ func (r *resolver) resolveRelated() error {
 		}
 		objects := r.view.Related(rule.kind.Resource, rule.kind.Version)
 		switch {
+		case objects != nil && !objects.Namespaced:
 		case rule.objectNamespace != nil:
 			namespace = r.text(rule.namespaceField, rule.objectNamespace)
-		case objects == nil || objects.Namespaced:
+		default:
 			namespace = in.Namespace
 		}
 		if len(in.Problems) > 0 || f.err != nil {

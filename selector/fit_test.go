@@ -196,6 +196,13 @@ func fitCases() map[string]fitCase {
 			})),
 			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
 		},
+		"SelectorMalformedOrNone": {
+			reason: "We should not take a malformed selector for none",
+			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+				s.ClassSelector.Expression, s.WhenNoSelector = "claim.spec.all", v1alpha1.NoSelectorLeaveAlone
+			})),
+			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
+		},
 		"TooLong": {
 			reason: "We should refuse a claim with a field that is too long",
 			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
@@ -214,6 +221,7 @@ func TestFits(t *testing.T) {
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)
 					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
+					assert.Empty(t, d.Claim.LeftAlone, tc.reason)
 					continue
 				}
 				require.Empty(t, d.Claim.Problems, tc.reason)
