@@ -118,7 +118,7 @@ bench: control-plane ## Measure beside a webhook that does nothing: make bench O
 # The benchmarks of creating classes need a control plane. Run them in e2e: go test -run '^$$' -bench . -benchtime 500x .
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
-	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./webhook
+	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./selector/expression ./webhook
 
 # ONLY is a pattern of targets (Bind). go test writes failing inputs into testdata/fuzz: commit them with the fix.
 .PHONY: fuzz

@@ -28,7 +28,7 @@ func TestRace(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, fleet.Stop(), "We should see the replicas end well.") })
 	for _, s := range scenarios {
-		rounds := map[string]int{"race": 12, "twins": 12, "forger": 12, "chaos": 6}[s.Name]
+		rounds := map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6}[s.Name]
 		t.Run(s.Name, func(t *testing.T) {
 			result, err := fleet.Race(t.Context(), s, rounds, 16)
 			require.NoError(t, err)

@@ -13,10 +13,21 @@ func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bo
 	if k.Spec.BindWhen == "" {
 		return "", false
 	}
-	rules := newClaimRules(k)
-	if e := rules.bindWhen; e != nil && !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
+	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
+	if k.Spec.WhenUnmatched != v1alpha1.BindLater {
+		scope.Variables = append(scope.Variables, expression.Request)
+	}
+	for _, r := range k.Spec.Related {
+		scope.Related = append(scope.Related, r.Name)
+	}
+	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scope)
+	if err != nil {
+		return "", false
+	}
+	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
 		condition = e.Rename(map[string]string{expression.Claim: claim})
 	}
+	rules := claimRules{bindWhen: e}
 	return condition, rules.decidesOnReference(k.Spec.Reference.Place().Names())
 }
 
@@ -43,6 +54,12 @@ func (k *ClaimKind) unsettled(object map[string]any) bool {
 		}
 	}
 	return k.decides
+}
+
+// AsksOthers says that bindWhen looks at more than the claim: nobody can tell from a claim
+// alone whether it is to be bound now.
+func (k *ClaimKind) AsksOthers() bool {
+	return k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen)
 }
 
 // Given says that the claim refers to its class already, so there is nothing to write. That

@@ -132,11 +132,11 @@ func (k *ClaimKind) compileRules(of *v1alpha1.ClaimKind, classKinds []*v1alpha1.
 	k.fault = cmp.Or(k.fault, k.rules.faultOf("claim kind", k.Name))
 	k.hasFacts = !k.rules.isEmpty()
 	k.compileFits(classKinds)
-	looks := append(slices.Clone(k.rules.looks.claim), k.linked...)
+	paths := append(slices.Clone(k.rules.claim), k.linked...)
 	if k.decides = k.rules.decidesOnReference(k.classRef); k.decides { // See Decision.Given.
-		looks = append(looks, expression.Path(k.classRef))
+		paths = append(paths, expression.Path(k.classRef))
 	}
-	k.looksAt = expression.NewFields(looks...)
+	k.looksAt = expression.NewFields(paths...)
 	k.compileUnsettling()
 }
 

@@ -48,9 +48,6 @@ func (k *ClassKind) newLookPlan() *readPlan {
 	const maxBytes = escapeFactor * v1alpha1.MaxExpressionValueBytes
 	for _, p := range paths {
 		r.look(path(p), maxBytes, math.MaxInt)
-		for n := range p[1:] {
-			r.add(path(p[:n+1]), asScalar, maxBytes) // If it is no object.
-		}
 	}
 	return r.compiled(0)
 }

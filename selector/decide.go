@@ -250,9 +250,10 @@ type Decision struct {
 	// Candidates is how many classes the filters left.
 	Candidates int
 	// Dropped counts the classes that the claim asked for and the filters dropped, and
-	// DropErr is the first error of a filter.
+	// DropErr is the error of a filter, for the first class by name. So replicas say the same.
 	Dropped Dropped
 	DropErr error
+	dropErr *Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
 	// Took is how long the draw among the known classes took, without the gates, ReadTook
@@ -263,7 +264,7 @@ type Decision struct {
 
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
-	d.Candidates, d.Dropped, d.DropErr, d.Refused = 0, Dropped{}, nil, nil
+	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.Refused = 0, Dropped{}, nil, nil, nil
 }
 
 // Drawn says whether there was a draw, with or without a candidate.

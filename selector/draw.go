@@ -191,8 +191,8 @@ func (o *order) first(decision *Decision) (best candidate) {
 	o.view.each(claim, func(c *Class) {
 		if i, err := kind.dropping(claim, c); i >= 0 {
 			decision.Dropped[i]++
-			if err != nil && decision.DropErr == nil {
-				decision.DropErr = err
+			if err != nil && (decision.dropErr == nil || compare(c, decision.dropErr) < 0) {
+				decision.DropErr, decision.dropErr = err, c
 			}
 			return
 		}

@@ -1,6 +1,8 @@
 package selector
 
 import (
+	"fmt"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
@@ -66,6 +68,7 @@ func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
 // otherSeat says why a default class is none for the claim.
 func (e *Explanation) otherSeat(c *Class) Drop {
 	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
+	const notOfPartition = "NotOfPartition"
 	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
 	if kind.rules.partitionClass == nil {
 		return drop
@@ -73,11 +76,13 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	of, err := kind.partitionFor(c)
 	switch {
 	case err != nil:
-		drop.Reason, drop.Text = "OtherPartition", "of an unknown partition: "+brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
-	case of == "" && facts.Partition != "":
-		drop.Text = "the default of namespaces, or of partitions, that have none of their own"
-	case of != facts.Partition:
-		drop.Reason, drop.Text = "OtherPartition", "the default of another partition"
+		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+	case of == facts.Partition:
+		return drop
+	case of == "":
+		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"
+	default:
+		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", brief.Text(of, v1alpha1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
 	drop.Expression, drop.Saw = kind.rules.partitionClass.String(), kind.rules.partitionClass.Saw(&in)

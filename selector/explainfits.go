@@ -30,9 +30,19 @@ func (e *Explanation) score() func(*Class) int64 {
 	}
 }
 
-// addExpression adds the term of the fit that drops a class, and what it saw.
+// addExpression adds the expression that drops a class, of a fit its first term that is not
+// true, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
+	if offerWhen := d.Class.Kind.rules.offerWhen; d.Reason == "NotOffered" && offerWhen != nil {
+		d.Expression = offerWhen.String() // What it saw is not held.
+		return
+	}
 	if facts == nil {
+		return
+	}
+	if d.Reason == "NoScore" && kind.rules.score != nil {
+		facts.input.Class = d.Class.Fields
+		d.Expression, d.Saw = kind.rules.score.String(), kind.rules.score.Saw(&facts.input)
 		return
 	}
 	for _, f := range slices.Concat(kind.rules.fits, d.Class.Kind.rules.fits) {

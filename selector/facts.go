@@ -117,7 +117,7 @@ func (r *resolver) resolve() error {
 	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
 		return err
 	}
-	if k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen) {
+	if k.AsksOthers() {
 		ok, err := f.bool(k.rules.bindWhen)
 		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
 			return nil
@@ -364,12 +364,9 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 	if err == nil {
 		return text
 	}
-	for _, p := range e.Looks(expression.Related) {
-		if r.facts.input.Related[p[0]] == nil {
-			return ""
-		}
+	if !errors.Is(err, expression.ErrAbsent) {
+		r.fails(name, e, r.facts.checked(err))
 	}
-	r.fails(name, e, r.facts.checked(err))
 	return ""
 }
 

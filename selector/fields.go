@@ -102,6 +102,9 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 // look adds a field that expressions look at.
 func (r *readPlan) look(p path, maxBytes int64, depth int) {
 	r.add(p, asWhole, maxBytes)
+	for n := range p[1:] {
+		r.add(p[:n+1], asScalar, maxBytes) // If it is no object.
+	}
 	for _, name := range p {
 		r = r.fields[name]
 	}

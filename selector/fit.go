@@ -125,14 +125,15 @@ func rowOf(reason, text string, names ...string) compiledFilter {
 // there are too many.
 const otherFit = "OtherFit"
 
-// compileFits adds the filters for the fits of the kind and of its class kinds, whatever the
-// order of these.
+// compileFits adds the filters for the fits of the kind and of its class kinds.
 func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	for _, f := range k.rules.fits {
 		k.filters = append(k.filters, f.row())
 	}
 	var names []string
-	for _, ck := range slices.SortedFunc(slices.Values(classKinds), func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) {
+	classKinds = slices.Clone(classKinds)
+	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
+	for _, ck := range classKinds {
 		rules := newClassRules(ck)
 		k.linked = append(k.linked, rules.looks.claim...)
 		for _, f := range rules.fits {
@@ -171,16 +172,16 @@ func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why 
 	return nil, nil, nil
 }
 
+// Serves says whether a class can serve claims of the kind.
+func (k *ClaimKind) Serves(c *Class) bool {
+	by, _, _ := k.serves(c)
+	return by == nil
+}
+
 // judges says whether some classes of a kind may not serve the claims.
 func (k *ClaimKind) judges(classes *ClassKind) bool {
 	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
 	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
-}
-
-// SeatsDependOn says that the seat of a class depends on more than its mark and namespace, so
-// that an update may give a default class another.
-func (k *ClaimKind) SeatsDependOn(classes *ClassKind) bool {
-	return k.rules.partitionClass != nil || k.judges(classes)
 }
 
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other,

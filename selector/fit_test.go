@@ -282,13 +282,14 @@ func TestBindWhen(t *testing.T) {
 		"Fails":     {"We should refuse what it fails for", "claim.spec.ready", map[string]any{}, "", "no such key"},
 		"Bound":     {"We should leave a bound claim alone", "true || claim.spec.ready", map[string]any{"classRef": map[string]any{"name": "a"}}, Settled, ""},
 		"Decided":   {"We should bind what has the default of its schema", decided, map[string]any{"classRef": map[string]any{"name": "default"}}, "", ""},
+		"Replaced":  {"We should not ask for what the default of the schema says", decided, map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}}, "", ""},
 		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, NotYet, ""},
 		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, Settled, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.BindWhen = v1alpha1.Expression(tc.expression)
+				s.BindWhen, s.Reference.EmptyIsUnset = v1alpha1.Expression(tc.expression), true
 			}).
 				with("a", map[string]any{})
 			if tc.leftAlone != Settled {

@@ -106,8 +106,8 @@ func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
 	}
 	value, _ := k.classRef.lookup(object)
 	reference, _ := value.(map[string]any)
-	if len(reference) == 0 {
-		return nil, nil
+	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
+		return nil, nil // One with a name counts as none by bindWhen, and is replaced whole.
 	}
 	texts, hasGroup := map[string]any{}, false
 	for _, name := range k.form.fields {

@@ -85,7 +85,7 @@ func (k *ClaimKind) serving(s *Classes) *Classes {
 	}
 	var all []*Class
 	s.Each(func(c *Class) {
-		if by, _, _ := k.serves(c); by == nil {
+		if k.Serves(c) {
 			all = append(all, c)
 		}
 	})
@@ -100,7 +100,7 @@ func (k *ClaimKind) servingAfter(serving, from, to *Classes) *Classes {
 	diff(from.byName.root, to.byName.root,
 		func(c *Class) { serving = serving.Without(c.Namespace, c.Name) },
 		func(c *Class) {
-			if by, _, _ := k.serves(c); by == nil {
+			if k.Serves(c) {
 				serving = serving.With(c)
 			}
 		})

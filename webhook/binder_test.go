@@ -50,6 +50,13 @@ func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
 }
 
+// newClassKindFor the expressions of a claim kind.
+func newClassKindFor(claims *v1alpha1.ClaimKind) *selector.ClassKind {
+	return selector.NewClassKind(&v1alpha1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "SQLClass"}, false, claims)
+}
+
 var (
 	sqlClasses = newClassKind("sqlclasses", "SQLClass", false)
 	rdsClasses = newClassKind("rdsclasses", "RDSClass", true)

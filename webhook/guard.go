@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -49,11 +51,12 @@ type Guard struct {
 // leaves alone any other operation, a class kind that is not registered any more,
 // and a class that is being deleted; refuses a malformed weight, unless the class
 // has it already; warns of a mark that is neither true nor false; leaves alone a class
-// that does not become default; fails before all classes are known; waits for a turn;
-// leaves alone a class that takes no seat, because no claim is offered it; answers as the
-// API server would if the namespace is missing, if the class to create exists, or if the
-// class to update has changed; and admits the class if its seats have no other default,
-// and none in flight.
+// that is not default, or was before and looks the same to expressions; fails before all
+// classes are known; waits for a turn; refuses a class that becomes default if nobody can
+// tell its seat; leaves alone a class that takes no seat, because no claim is offered it, or
+// none beside those that it has; answers as the API server would if the namespace is
+// missing, if the class to create exists, or if the class to update has changed; and admits
+// the class if the seats that it takes have no other default, and none in flight.
 //
 // Anybody who reaches the server can send any review. Its content is trusted only
 // for the answer, which goes to its sender.
@@ -84,7 +87,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 	}
 	defer func() {
 		if err == nil && response.Allowed && class.MarkErr != nil && !isOld(class.MarkErr, before.MarkErr) {
-			response.Warnings = []string{class.MarkErr.Error()}
+			response.Warnings = append(response.Warnings, class.MarkErr.Error())
 		}
 	}()
 	switch {
@@ -95,15 +98,15 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		return denied(invalid, "MalformedWeight"), nil
 	case !class.Default:
 		return untouched("NotDefault"), nil
-	case before.Default:
+	case before.Default && class.Fields.Same(before.Fields) && isLinked(g.Snapshot(), kind):
 		return untouched("DefaultAlready"), nil
 	}
-	return g.oneDefault(ctx, request, kind, class, ask)
+	return g.oneDefault(ctx, request, class, before, ask)
 }
 
 // oneDefault admits a class that is to become default, unless another stands in the way.
 func (g *Guard) oneDefault(
-	ctx context.Context, request *admissionv1.AdmissionRequest, kind *selector.ClassKind, class *selector.Class, ask *onedefault.Request,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, ask *onedefault.Request,
 ) (*admissionv1.AdmissionResponse, error) {
 	snapshot := g.Snapshot()
 	if snapshot == nil {
@@ -114,12 +117,12 @@ func (g *Guard) oneDefault(
 		return nil, err
 	}
 	defer turn.done()
-	if err := g.allKnown(ctx, snapshot, kind); err != nil {
+	if err := g.allKnown(ctx, snapshot, class.Kind); err != nil {
 		return nil, err
 	}
-	ask.Seats = seatsOf(snapshot, class)
-	if len(ask.Seats) == 0 {
-		return untouched("NoClaimKind"), nil
+	left, err := takes(snapshot, class, before, ask)
+	if left != nil || err != nil {
+		return left, err
 	}
 	// Otherwise every made-up namespace would leave a Lease, which nobody deletes.
 	if request.Operation == admissionv1.Create && class.Namespace != "" {
@@ -137,12 +140,12 @@ func (g *Guard) oneDefault(
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}
 	if refusal != nil {
-		if response, err = g.refused(ctx, request, class, refusal); err != nil {
+		if response, err = g.refused(ctx, request, class, before, refusal); err != nil {
 			return nil, err
 		}
 	}
 	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
-		"class", class.String(), "seats", ask.Seats,
+		"class", class.String(), "seats", seatTexts(ask.Seats),
 		"requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", ask.DryRun)
@@ -194,17 +197,65 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 	return nil
 }
 
-// seatsOf returns the seats of a default class, in the same order for all classes.
-func seatsOf(snapshot selector.Snapshot, class *selector.Class) []selector.Seat {
-	var seats []selector.Seat
+// takes sets the seats that a class takes beside those that it has. There is a response if
+// the class takes none, or if nobody can tell which.
+func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
+	seats, untold, err := seatsOf(snapshot, class)
+	if err != nil {
+		return nil, err
+	}
+	if !before.Default {
+		ask.Seats = seats
+		switch {
+		case untold != nil:
+			return seatUnknown(class, untold), nil
+		case len(seats) == 0:
+			return untouched("NoClaimKind"), nil
+		}
+		return nil, nil
+	}
+	had, _, err := seatsOf(snapshot, before)
+	if err != nil {
+		return nil, err
+	}
+	ask.Seats = slices.DeleteFunc(seats, func(s selector.Seat) bool { return slices.Contains(had, s) })
+	if len(ask.Seats) > 0 {
+		return nil, nil
+	}
+	response := untouched("DefaultAlready")
+	if untold != nil {
+		response.Warnings = []string{fmt.Sprintf("the class is marked default, and is the default of no claims of which nobody can tell: %v", untold)}
+	}
+	return response, nil
+}
+
+// isLinked says that classes of a kind are read with all that the expressions of ClaimKinds
+// look at, as far as we know.
+func isLinked(snapshot selector.Snapshot, kind *selector.ClassKind) bool {
+	return !slices.ContainsFunc(kind.ClaimKinds, func(name string) bool {
+		return snapshot[name] != nil && snapshot[name].Kind.Unlinked(kind) != nil
+	})
+}
+
+// seatsOf returns the seats of a default class, in the same order for all classes, and why
+// nobody can tell which others it has, nil if there are none. It fails if the class was read
+// without what expressions look at.
+func seatsOf(snapshot selector.Snapshot, class *selector.Class) (seats []selector.Seat, untold, err error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
-		if view := snapshot[name]; view != nil && view.FaultOf(class.Kind.Name) == nil {
-			if seat, offered, _ := view.Kind.SeatOf(class); offered {
-				seats = append(seats, seat)
-			}
+		view := snapshot[name]
+		if view == nil || view.FaultOf(class.Kind.Name) != nil {
+			continue
+		}
+		if fault := view.Kind.Unlinked(class.Kind); fault != nil {
+			return nil, nil, fault
+		}
+		seat, offered, why := view.Kind.SeatOf(class)
+		untold = cmp.Or(untold, brief.Error(why))
+		if offered {
+			seats = append(seats, seat)
 		}
 	}
-	return seats
+	return seats, untold, nil
 }
 
 // knownDefaults of the snapshot may be older than the guard and its Leases.
@@ -230,7 +281,7 @@ func (g *Guard) live(ctx context.Context, snapshot selector.Snapshot, c onedefau
 	}
 	live := onedefault.Live{UID: object.GetUID(), Version: object.GetResourceVersion()}
 	if class.Default && !class.Terminating {
-		live.Seats = seatsOf(snapshot, class)
+		live.Seats, _, err = seatsOf(snapshot, class)
 	}
-	return live, nil
+	return live, err
 }

@@ -10,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook/onedefault"
@@ -20,7 +21,7 @@ var errModified = errors.New("the object has been modified; please apply your ch
 
 // refused says what is in the way, and what to do about it.
 func (g *Guard) refused(
-	ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, r *onedefault.Refusal,
 ) (*admissionv1.AdmissionResponse, error) {
 	resource := class.Kind.Resource().GroupResource()
 	switch r.Reason {
@@ -35,7 +36,7 @@ func (g *Guard) refused(
 		refusal = inFlight(class, r)
 	} else {
 		reason = "SecondDefault"
-		refusal, err = g.secondDefault(ctx, request, class, r)
+		refusal, err = g.secondDefault(ctx, request, class, before, r)
 	}
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusErr
 
 // secondDefault says which class is the default, and how to move the default.
 func (g *Guard) secondDefault(
-	ctx context.Context, request *admissionv1.AdmissionRequest, class *selector.Class, r *onedefault.Refusal,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, r *onedefault.Refusal,
 ) (*apierrors.StatusError, error) {
 	kind, err := g.ClassKind(ctx, r.Class.Kind)
 	if err != nil {
@@ -69,24 +70,35 @@ func (g *Guard) secondDefault(
 		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
 	}
 	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
-	way := wayOut(request, other, g.moveCommand(class, other, r.Seat.ClaimKind))
+	way := g.wayOut(request, class, before, other, r.Seat)
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
 }
 
-// seatText names the claim kind and, if the seat has one, the namespace.
-func seatText(s selector.Seat) string {
-	if s.Namespace == "" {
-		return fmt.Sprintf("%q", s.ClaimKind)
+// seatUnknown refuses a class that is to become default nobody knows where.
+func seatUnknown(class *selector.Class, why error) *admissionv1.AdmissionResponse {
+	invalid := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
+		fmt.Sprintf("it cannot become default, because nobody can tell for which claims: %v", why))
+	return denied(apierrors.NewInvalid(class.Kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{invalid}), "SeatUnknown")
+}
+
+// seatText names the claim kind and, if the seat has them, the namespace and the partition.
+func seatText(s selector.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
+
+func seatTexts(seats []selector.Seat) []string {
+	texts := make([]string, len(seats))
+	for i, s := range seats {
+		texts[i] = seatText(s)
 	}
-	return fmt.Sprintf("%q in namespace %q", s.ClaimKind, s.Namespace)
+	return texts
 }
 
 // moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose
 // default changes with it, without which set-default would refuse.
 func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) string {
 	snapshot := g.Snapshot()
-	seats, unmarked := seatsOf(snapshot, class), map[onedefault.Class]*selector.Class{nameOf(other): other}
+	seats, _, _ := seatsOf(snapshot, class)
+	unmarked := map[onedefault.Class]*selector.Class{nameOf(other): other}
 	for _, s := range seats {
 		for _, c := range snapshot[s.ClaimKind].DefaultsOf(s) {
 			unmarked[nameOf(c)] = c
@@ -95,7 +107,8 @@ func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) stri
 	kept := func(c *selector.Class) bool { return unmarked[nameOf(c)] == nil }
 	emptied := map[selector.Seat]bool{} // Each is looked at once: there may be very many defaults.
 	for _, c := range unmarked {
-		for _, s := range seatsOf(snapshot, c) {
+		all, _, _ := seatsOf(snapshot, c) // Those that nobody can tell do not get emptier.
+		for _, s := range all {
 			emptied[s] = true
 		}
 	}
@@ -119,20 +132,34 @@ func flags(flag string, values []string) string {
 	return flag + strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), flag)
 }
 
-// wayOut says how to move the default with classbind, or remove it with kubectl.
-func wayOut(request *admissionv1.AdmissionRequest, other *selector.Class, move string) string {
+// wayOut says how to move the default with classbind, or remove it with kubectl. The command
+// of classbind moves marks, and to the seat of the class as it is stored.
+func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *selector.Class, seat selector.Seat) string {
+	update := request.Operation == admissionv1.Update
+	stored := []selector.Seat{seat}
+	if update {
+		stored, _, _ = seatsOf(g.Snapshot(), before)
+	}
+	if byExpression(class.Kind) || byExpression(other.Kind) || !slices.Contains(stored, seat) {
+		return fmt.Sprintf("to take it from %q, run: %s; then try again", other, unmark(other))
+	}
 	first := "run"
-	if request.Operation == admissionv1.Create {
+	if !update {
 		first = "create this class without its mark, then run"
 	}
 	return fmt.Sprintf("to move the default, %s: %s; to take it from %q and no more, run: %s",
-		first, move, other, unmark(other))
+		first, g.moveCommand(class, other, seat.ClaimKind), other, unmark(other))
 }
+
+func byExpression(k *selector.ClassKind) bool { return k.DefaultMark.Expression != "" }
 
 // unmark is the kubectl command that removes the default mark from a class.
 func unmark(c *selector.Class) string {
 	mark := c.Kind.DefaultMark
-	if mark.Path == "" {
+	switch {
+	case byExpression(c.Kind):
+		return fmt.Sprintf("kubectl edit %s, and change what spec.default.expression of class kind %q looks at", c.Arguments(), c.Kind.Name)
+	case mark.Path == "":
 		return fmt.Sprintf("kubectl annotate %s %s-", c.Arguments(), mark.Annotation)
 	}
 	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", c.Arguments(), mark.Path.JSONPointer())

@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultClass`
 // +kubebuilder:printcolumn:name="Own Defaults",type=integer,JSONPath=`.status.namespaceDefaults`,priority=1
+// +kubebuilder:printcolumn:name="Partition Defaults",type=integer,JSONPath=`.status.partitionDefaults`,priority=1
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.boundClaims`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
 // +kubebuilder:printcolumn:name="Failing",type=string,JSONPath=`.status.conditions[?(@.status=="False")].type`
@@ -116,8 +117,9 @@ type ClaimKindSpec struct {
 	// it, every claim is that has no class reference. An expression that looks at the
 	// reference also decides on claims that have one, such as a default of their schema;
 	// any other leaves these alone. With BindLater, a claim for which it is false is looked
-	// at again when the claim or a related object changes. It may use claim, namespace,
-	// related and, without BindLater, request.
+	// at again when the claim or a related object changes. If it fails, the claim is refused:
+	// ask with has() for what may be absent. It may use claim, namespace, related and,
+	// without BindLater, request.
 	// Example: claim.spec.providerConfigRef.name == 'default'
 	// +optional
 	BindWhen Expression `json:"bindWhen,omitempty"`
@@ -320,7 +322,7 @@ type ClaimKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// DefaultClass is the kind and name of the default class for all namespaces,
+	// DefaultClass is the kind and name of the default class for all namespaces and partitions,
 	// followed by "(cordoned)" if it is, and by "+N" if there are N more, which
 	// should not happen.
 	// +optional
@@ -330,6 +332,12 @@ type ClaimKindStatus struct {
 	// which takes precedence over the default class for all namespaces.
 	// +optional
 	NamespaceDefaults int32 `json:"namespaceDefaults,omitempty"`
+
+	// PartitionDefaults counts the partitions with a default class of their own, which
+	// takes precedence over the default class for the others. Where claims are offered the
+	// classes of their own namespace alone, a partition counts once for each namespace.
+	// +optional
+	PartitionDefaults int32 `json:"partitionDefaults,omitempty"`
 
 	// BoundClaims counts the claims with a class. It is set only with BindLater or
 	// LeastClaims, which watch the claims.

@@ -46,8 +46,9 @@ const (
 	// in the units of Kubernetes, and 10 more for each evaluation: about 0.1 s of CPU. It
 	// protects the claims of others. Beyond it, the claim gets 503.
 	MaxExpressionCost = 1_000_000
-	// MaxClassExpressionCost limits the same for one class when it changes. It protects the
-	// watch of the other classes. Beyond it, the class is offered to no claim.
+	// MaxClassExpressionCost limits the same for one class when it changes, and each single
+	// evaluation. It protects the watch of the other classes. Beyond it, the class is offered
+	// to no claim, and a claim gets 503.
 	MaxClassExpressionCost = 100_000
 	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
 	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a
@@ -102,19 +103,20 @@ const (
 	MaxHeaderBytes = 16 << 10
 
 	// MaxLiveReads limits the concurrent reads of the API server for claims that no known
-	// class matches. It protects the API server. Beyond it, a claim waits its turn until
-	// its deadline, and gets 503.
+	// class matches, or that name an object which is not known. It protects the API server.
+	// Beyond it, a claim waits its turn until its deadline, and gets 503.
 	MaxLiveReads = 8
 	// MaxLiveReadsOfNamespace limits the concurrent live reads for the claims of one
 	// namespace. It protects the claims of other namespaces. Beyond it, a claim waits as
 	// above.
 	MaxLiveReadsOfNamespace = MaxLiveReads / 2
-	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all class kinds of one
-	// API group. It protects claims that other class kinds serve, when the API server of a
-	// group does not answer. Beyond it, a claim waits as above.
+	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group.
+	// It protects claims that need none of the group, when its API server does not answer.
+	// Beyond it, a claim waits as above.
 	MaxLiveReadsOfAPIGroup = MaxLiveReads / 2
 	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace; a
-	// claim needs one for each class kind that serves it. It protects memory: far fewer
+	// claim needs one for each class kind that serves it, and for each object that it names
+	// and that is not known. It protects memory: far fewer
 	// can finish in the time that a claim has. Beyond it, a claim gets 503 at once.
 	MaxWaitingLiveReads = 512
 	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the

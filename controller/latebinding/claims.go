@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +82,7 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
 		For(&v1alpha1.ClaimKind{}, registry.FaultChanged).
-		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(served), loop.RevisionChanged).
+		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(registry.ClaimKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		Complete(loop.ByName(c.reconcile))
@@ -150,7 +149,7 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluste
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
-	classKinds, err := c.classKindsOf(ctx, k.Name)
+	classKinds, err := c.registration.ClassKindsNaming(ctx, k.Name)
 	if err != nil {
 		return false, err
 	}
@@ -179,33 +178,6 @@ func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluste
 	})
 	logf.FromContext(ctx).Info("Watching the claims of a kind", "claimKind", k.Name, "version", found.Version)
 	return true, nil
-}
-
-// served requests the claim kinds that a class kind serves: its expressions may look at claims.
-func served(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
-	k, ok := classKind.(*v1alpha1.ClassKind)
-	if !ok {
-		return nil
-	}
-	for _, name := range k.Spec.ClaimKinds {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
-	}
-	return requests
-}
-
-// classKindsOf returns the class kinds that serve a claim kind, sorted by name.
-func (c *Claims) classKindsOf(ctx context.Context, claimKind string) (of []*v1alpha1.ClassKind, err error) {
-	all := &v1alpha1.ClassKindList{}
-	if err := c.reader.List(ctx, all); err != nil {
-		return nil, fmt.Errorf("cannot list class kinds: %w", err)
-	}
-	for i := range all.Items {
-		if slices.Contains(all.Items[i].Spec.ClaimKinds, claimKind) {
-			of = append(of, &all.Items[i])
-		}
-	}
-	slices.SortFunc(of, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
-	return of, nil
 }
 
 func (c *Claims) drop(name string) {

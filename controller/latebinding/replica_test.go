@@ -93,6 +93,7 @@ func (u lateCache) Get(ctx context.Context, k client.ObjectKey, o client.Object,
 type lateReplica struct {
 	claims       *Claims
 	registration *registry.Registration
+	reader       *controllertest.Cached
 	kind         *v1alpha1.ClaimKind
 	golds        *selector.ClassKind
 	binder       *Binder
@@ -107,7 +108,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	require.NoError(t, err)
 	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
 	require.NoError(t, err)
-	r := &lateReplica{claims: claims, registration: registration, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
+	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
 	if compiled.Strategy.Counted {
 		compiled.Tally = registration.Tally(k.Name)

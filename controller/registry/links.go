@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -42,18 +41,13 @@ func (r *Registration) unregister(name string) {
 	r.needRelated(name, registeredClaimKind{})
 }
 
-// classKindsNaming are the ClassKinds that name a ClaimKind.
-func (r *Registration) classKindsNaming(ctx context.Context, claimKind string) (naming []*v1alpha1.ClassKind, err error) {
+// ClassKindsNaming are the ClassKinds that name a ClaimKind.
+func (r *Registration) ClassKindsNaming(ctx context.Context, claimKind string) ([]*v1alpha1.ClassKind, error) {
 	all := &v1alpha1.ClassKindList{}
 	if err := r.reader.List(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	for i := range all.Items {
-		if k := &all.Items[i]; slices.Contains(k.Spec.ClaimKinds, claimKind) {
-			naming = append(naming, k)
-		}
-	}
-	return naming, nil
+	return selector.Naming(claimKind, all.Items), nil
 }
 
 // claimKindsNamedBy are the ClaimKinds that a ClassKind names, and that are registered.
@@ -70,8 +64,8 @@ func (r *Registration) claimKindsNamedBy(ctx context.Context, k *v1alpha1.ClassK
 	return named, nil
 }
 
-// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
-func claimKindsLookedAt(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
+// ClaimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
+func ClaimKindsLookedAt(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
 	if k, ok := classKind.(*v1alpha1.ClassKind); ok && len(k.Spec.Fits) > 0 {
 		for _, name := range k.Spec.ClaimKinds {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -86,7 +80,7 @@ func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.
 	if !ok || len(k.Spec.Fits) == 0 && k.Spec.Partition == nil && k.Spec.Score == "" {
 		return nil
 	}
-	naming, _ := r.classKindsNaming(ctx, k.Name) // From the cache; what fails here fails in the reconciliation, too.
+	naming, _ := r.ClassKindsNaming(ctx, k.Name) // From the cache; what fails here fails in the reconciliation, too.
 	for _, k := range naming {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
 	}

@@ -27,6 +27,13 @@ var (
 	knownClasses = prometheus.NewDesc("classbind_classes",
 		"Classes of a kind that this replica knows.",
 		[]string{"class_kind"}, nil)
+	relatedReady = prometheus.NewDesc("classbind_related_ready",
+		"Whether this replica sees the objects of a resource, which claims name, as they are now, 1 or 0: "+
+			"with 0 expressions see those that it last saw, or no claim is bound that could name one.",
+		[]string{"resource"}, nil)
+	relatedObjects = prometheus.NewDesc("classbind_related_objects",
+		"Objects of a resource, which claims name, that this replica knows.",
+		[]string{"resource"}, nil)
 	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
 		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. "+
 			"A claim may get a class that stopped matching within it.",
@@ -43,7 +50,7 @@ func (r *Registration) RegisterMetrics() error {
 
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge} {
+	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects} {
 		to <- d
 	}
 }
@@ -75,6 +82,10 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
 		}
 	}
+	for resource, k := range m.relatedStates() {
+		gauge(relatedReady, number(k.ready), resource)
+		gauge(relatedObjects, float64(k.objects), resource)
+	}
 	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -86,6 +97,30 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		k := &claimKinds.Items[i]
 		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)), k.Name)
 	}
+}
+
+// relatedNumbers are those of one related kind.
+type relatedNumbers struct {
+	ready   bool
+	objects int
+}
+
+func (r *Registration) relatedStates() map[string]relatedNumbers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]relatedNumbers{}
+	for key, k := range r.related {
+		if k.kind == nil { // It is about to be forgotten.
+			continue
+		}
+		s := k.state()
+		n := relatedNumbers{ready: s.Known && s.Reason != v1alpha1.ReasonStale}
+		if k.objects != nil {
+			n.objects = k.objects.Len()
+		}
+		all[key.String()] = n
+	}
+	return all
 }
 
 func number(b bool) float64 {

@@ -105,7 +105,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
 		For(&v1alpha1.ClaimKind{}, FaultChanged).
-		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
+		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(ClaimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -181,7 +181,7 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
 		r.deleted.Delete(name)
-		classKinds, err := r.classKindsNaming(ctx, name)
+		classKinds, err := r.ClassKindsNaming(ctx, name)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -223,7 +223,7 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
 	if kind.Fault != nil {
 		r.reject(kind)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, nil //nolint:nilerr // The status says so, until the registration changes.
 	}
 	if r.follow(ctx, kind) {
 		return ctrl.Result{}, nil

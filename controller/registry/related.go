@@ -9,7 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -418,7 +418,7 @@ func (r *Registration) watchOf(key selector.RelatedKey) *relatedWatch {
 
 // validName says whether an object can have this name: authors of claims make them up.
 func validName(name string) bool {
-	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(pathvalidation.IsValidPathSegmentName(name)) == 0
+	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(content.IsPathSegmentName(name)) == 0
 }
 
 // readRelated reads the object of a shared read, nil if there is none.

@@ -31,11 +31,15 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
 	}
+	watched := r.Watched(name)
+	if watched != nil && watched.Revision == selector.RevisionOf(k) { // To compile expressions takes milliseconds.
+		return watched, nil
+	}
 	claimKinds, err := r.claimKindsNamedBy(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if watched := r.Watched(name); watched != nil && watched.Revision.UID == k.UID {
+	if watched != nil && watched.Revision.UID == k.UID {
 		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
 	}
 	done, err := r.getInTurn(ctx)

@@ -81,7 +81,7 @@ func TestSetDefaults(t *testing.T) {
 			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a", "two/a", "two/b", "three/a", "three/b")},
 			want: want{
 				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim of namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 namespaces: three, two`, "", 3,
+				`a claim in namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3,
 			},
 		},
 		"Cordoned": {
@@ -113,7 +113,7 @@ func TestSetDefaults(t *testing.T) {
 			},
 			want: want{
 				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 namespaces that have defaults of their own: one`, "Gold/a +1", 1,
+				`a claim without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1,
 			},
 		},
 	} {
@@ -124,6 +124,79 @@ func TestSetDefaults(t *testing.T) {
 			require.NotNil(t, c)
 			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)
 			assert.EqualValues(t, 7, c.ObservedGeneration)
+		})
+	}
+}
+
+// TestSetDefaultsOfPartitions has a class for each pair of a namespace, which may be none, and
+// a partition.
+func TestSetDefaultsOfPartitions(t *testing.T) {
+	claims := controllertest.NewClaimKind("claims.example.org")
+	claims.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
+	newKind := func(plural, kind string, namespaced bool) *selector.ClassKind {
+		return selector.NewClassKind(&v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
+			Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}, Default: v1alpha1.Source{Annotation: "default"}},
+		}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced, claims)
+	}
+	golds, nears := newKind("golds", "Gold", false), newKind("nears", "Near", true)
+	type want struct {
+		status                     metav1.ConditionStatus
+		message, column            string
+		ofNamespaces, ofPartitions int32
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		classes []string // NAME@PARTITION, or NAMESPACE/NAME@PARTITION
+		want    want
+	}{
+		"OneEach": {
+			"We should count the partitions, and take none of their defaults for a second one.", []string{"a@", "b@east", "c@west"},
+			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
+		},
+		"OnlyOfAPartition": {
+			"We should say what becomes of other claims.", []string{"b@east"},
+			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
+		},
+		"Several": {
+			"We should name a partition that has two.", []string{"a@east", "b@east", "c@west"},
+			want{metav1.ConditionFalse, `a claim in partition "east" without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
+		},
+		"InNamespaces": {
+			"We should count namespaces and partitions apart.", []string{"a@", "team/b@", "team/c@east", "other/d@east"},
+			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
+				"or of its partition, which 2 partitions have, or that of all", "Gold/a", 1, 2},
+		},
+		"SeveralInNamespaces": {
+			"We should name both.", []string{"team/a@east", "team/b@east", "team/c@", "team/d@"},
+			want{metav1.ConditionFalse, `a claim in namespace "team" without a selector gets any of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
+				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
+		},
+		"Unknown": {
+			"We should take a class of no known partition for no default.", []string{"a@", "b"},
+			want{metav1.ConditionTrue, "a claim without a selector gets the default class", "Gold/a", 0, 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := map[*selector.ClassKind][]*selector.Class{golds: nil, nears: nil}
+			for _, text := range tc.classes {
+				name, partition, known := strings.Cut(text, "@")
+				meta := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{"default": "true"}, Labels: map[string]string{}}
+				if known {
+					meta.Labels["zone"] = partition
+				}
+				kind := golds
+				if namespace, name, ok := strings.Cut(name, "/"); ok {
+					kind, meta.Namespace, meta.Name = nears, namespace, name
+				}
+				all[kind] = append(all[kind], kind.NewClass(meta, nil))
+			}
+			view := selector.NewView(selector.NewClaimKind(claims), []*selector.Classes{selector.NewClasses(golds, all[golds]), selector.NewClasses(nears, all[nears])})
+			status := &v1alpha1.ClaimKindStatus{}
+			setDefaults(status, view, 7)
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
+			require.NotNil(t, c)
+			assert.Equal(t, tc.want, want{c.Status, c.Message, status.DefaultClass, status.NamespaceDefaults, status.PartitionDefaults}, tc.reason)
 		})
 	}
 }

@@ -227,7 +227,7 @@ func TestSizeOfDeep(t *testing.T) {
 	}
 	class := func(mark, weight v1alpha1.Source) (size int, err error) {
 		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: mark, Weight: weight}}
-		e := w.classEntry(k, &rule{}, newCA(t))
+		e := w.classEntry(k, nil, &rule{}, newCA(t))
 		return sizeOf(k.Name, e, e.MatchConditions)
 	}
 	deep := v1alpha1.FieldPath(strings.Repeat(".a", 10))

@@ -86,28 +86,50 @@ func referenceIsSet(k *v1alpha1.ClaimKind, object string) string {
 }
 
 // classConditions save the API server the call for classes that get neither a mark nor
-// another weight. A mark that is neither true nor false is one: its author is warned.
-func classConditions(k *v1alpha1.ClassKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
-	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
-	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
-	return []*admissionregistrationac.MatchConditionApplyConfiguration{
+// another weight. A mark that is neither true nor false is one: its author is warned. Of a
+// kind whose classes may move to other seats, it also calls for every update of a marked
+// class; and of one where an expression is the mark or the weight, for every class. The API
+// server could evaluate the expression itself, but would refuse the class if that failed.
+func classConditions(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
+	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{
 		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
 			WithExpression(isUnset("object", []string{"metadata", "deletionTimestamp"})),
-		admissionregistrationac.MatchCondition().WithName("gets-a-mark-or-a-weight").
-			WithExpression(gets(mark, `false`, `"false"`) + " || " + gets(weight) + " || " + gets(cordoned, `"true"`, `"false"`)),
 	}
+	if k.Spec.Default.Expression != "" || k.Spec.Weight.Expression != "" {
+		return conditions
+	}
+	mark, weight := sourceNames(k.Spec.Default), sourceNames(k.Spec.Weight)
+	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
+	name, asDefault := "gets-a-mark-or-a-weight", gets(mark, `false`, `"false"`)
+	if movesSeats(k, claimKinds) {
+		name, asDefault = "has-a-mark-or-gets-a-weight", has(mark, `false`, `"false"`)
+	}
+	return append(conditions, admissionregistrationac.MatchCondition().WithName(name).
+		WithExpression(asDefault+" || "+gets(weight)+" || "+gets(cordoned, `"true"`, `"false"`)))
 }
 
-// gets is the CEL expression that says that the object, and not the old one, has this
-// value at a path, and that it is none of these.
-func gets(path []string, but ...string) string {
-	value, before := at("object", path), at("oldObject", path)
+// movesSeats says that an update may move a default class of a kind to another seat: it has
+// fits or one of its ClaimKinds has fits or partitions.
+func movesSeats(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) bool {
+	return len(k.Spec.Fits) > 0 || slices.ContainsFunc(claimKinds, func(c v1alpha1.ClaimKind) bool {
+		return (c.Spec.Partition != nil || len(c.Spec.Fits) > 0) && slices.Contains(k.Spec.ClaimKinds, c.Name)
+	})
+}
+
+// has is the CEL expression that says that the object has a value at a path, and that it is
+// none of these.
+func has(path []string, but ...string) string {
 	terms := []string{isSet("object", path)}
 	for _, other := range but {
-		terms = append(terms, value+" != "+other)
+		terms = append(terms, at("object", path)+" != "+other)
 	}
-	terms = append(terms, fmt.Sprintf("!(%s && %s == %s)", isSet("oldObject", path), value, before))
 	return strings.Join(terms, " && ")
+}
+
+// gets is the CEL expression that says the same, and that the old object has another value.
+func gets(path []string, but ...string) string {
+	value, before := at("object", path), at("oldObject", path)
+	return has(path, but...) + fmt.Sprintf(" && !(%s && %s == %s)", isSet("oldObject", path), value, before)
 }
 
 func sourceNames(s v1alpha1.Source) []string {

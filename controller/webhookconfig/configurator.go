@@ -230,7 +230,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 		if rules[i] == nil {
 			continue
 		}
-		due := []*classEntry{w.classEntry(&k, rules[i], ca)}
+		due := []*classEntry{w.classEntry(&k, claimKinds.Items, rules[i], ca)}
 		if DeletionsReviewed(&k, claimKinds.Items) {
 			due = append(due, w.deletionEntry(&k, rules[i], ca))
 		}

@@ -25,13 +25,26 @@ func (w *Configurator) StoredClaimEntry(
 	return stored, err
 }
 
-// StoredClassEntry does the same for a class kind.
+// WithoutRefused leaves out of the entry that is due for a claim kind what the one that is
+// stored lacks because the API server did not take it, and says whether there is such a thing.
+func WithoutRefused(due, stored *admissionregistrationv1.MutatingWebhook) bool {
+	isBindWhen := func(c admissionregistrationv1.MatchCondition) bool { return c.Name == bindWhenCondition }
+	if slices.ContainsFunc(stored.MatchConditions, isBindWhen) {
+		return false
+	}
+	all := len(due.MatchConditions)
+	due.MatchConditions = slices.DeleteFunc(due.MatchConditions, isBindWhen)
+	return len(due.MatchConditions) < all
+}
+
+// StoredClassEntry does the same as StoredClaimEntry for a class kind, which depends on its
+// ClaimKinds.
 func (w *Configurator) StoredClassEntry(
-	k *v1alpha1.ClassKind, found cluster.Resource, ca []byte,
+	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, found cluster.Resource, ca []byte,
 ) (*admissionregistrationv1.ValidatingWebhook, error) {
 	stored := &admissionregistrationv1.ValidatingWebhook{}
 	rule := servedRule(k.Name, found).WithOperations(admissionregistrationv1.Update)
-	err := convert(w.classEntry(k, rule, ca), stored)
+	err := convert(w.classEntry(k, claimKinds, rule, ca), stored)
 	stored.ObjectSelector = &metav1.LabelSelector{}
 	return stored, err
 }

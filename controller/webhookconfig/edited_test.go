@@ -53,7 +53,7 @@ func TestEdited(t *testing.T) {
 	}
 
 	golds := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
-	entry, err := w.StoredClassEntry(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}, golds, nil)
+	entry, err := w.StoredClassEntry(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}, nil, golds, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "golds.example.org.guard.classbind.io", entry.Name)
 	assert.Equal(t, []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, entry.Rules[0].Operations,

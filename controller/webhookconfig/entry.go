@@ -197,13 +197,13 @@ func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyT
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
 func (w *Configurator) classEntry(
-	k *v1alpha1.ClassKind, r *rule, ca []byte,
+	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, r *rule, ca []byte,
 ) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.GuardSuffix).
 		WithClientConfig(w.server(v1alpha1.GuardPath, ca)).
 		WithRules(r).
-		WithMatchConditions(classConditions(k)...).
+		WithMatchConditions(classConditions(k, claimKinds)...).
 		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).

@@ -201,9 +201,9 @@ func TestClassEntry(t *testing.T) {
 			}}
 			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
 				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("golds").WithScope(admissionregistrationv1.ClusterScope)
-			conditions, err := json.Marshal(classConditions(k))
+			conditions, err := json.Marshal(classConditions(k, nil))
 			require.NoError(t, err)
-			got, err := json.Marshal(w.classEntry(k, rule, []byte("PEM")))
+			got, err := json.Marshal(w.classEntry(k, nil, rule, []byte("PEM")))
 			require.NoError(t, err)
 			assert.JSONEq(t, fmt.Sprintf(entry, tc.want, conditions), string(got), tc.reason)
 		})
@@ -244,9 +244,17 @@ func TestClassConditions(t *testing.T) {
 		` || oldObject["metadata"]["annotations"]["classbind.io/cordoned"] == null` +
 		` || type(oldObject) != map || type(oldObject["metadata"]) != map || type(oldObject["metadata"]["annotations"]) != map)` +
 		` && object["metadata"]["annotations"]["classbind.io/cordoned"] == oldObject["metadata"]["annotations"]["classbind.io/cordoned"])`
+	marks := v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".weight"}}
+	fits := marks
+	fits.Fits = []v1alpha1.Fit{{Name: "A", Expression: "class.a"}}
+	const moves = `!(!("default" in object) || object["default"] == null || type(object) != map) && object["default"] != false && object["default"] != "false"` +
+		` || !(!("weight" in object) || object["weight"] == null || type(object) != map)` +
+		` && !(!(!("weight" in oldObject) || oldObject["weight"] == null || type(oldObject) != map) && object["weight"] == oldObject["weight"])`
 	for name, tc := range map[string]struct {
 		reason string
 		spec   v1alpha1.ClassKindSpec
+		claims v1alpha1.ClaimKindSpec
+		moves  bool
 		want   string
 	}{
 		"Annotations": {
@@ -277,17 +285,48 @@ func TestClassConditions(t *testing.T) {
 				` && !(!(!("spec" in oldObject) || !("weight" in oldObject["spec"]) || oldObject["spec"]["weight"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)` +
 				` && object["spec"]["weight"] == oldObject["spec"]["weight"])` + cordoned,
 		},
+		"Partitions": {
+			reason: "We should be asked about every update of a class that is marked: it may move to another partition.",
+			spec:   marks, claims: v1alpha1.ClaimKindSpec{Partition: &v1alpha1.Partition{Claim: "''", Class: "class.zone"}}, moves: true, want: moves + cordoned,
+		},
+		"Fits": {
+			reason: "We should be asked about every update of a class that is marked: it may serve other claims.",
+			spec:   marks, claims: v1alpha1.ClaimKindSpec{Fits: []v1alpha1.Fit{{Name: "A", Expression: "class.a"}}}, moves: true, want: moves + cordoned,
+		},
+		"OwnFits": {
+			reason: "We should be asked the same where the class kind has the condition.",
+			spec:   fits, moves: true, want: moves + cordoned,
+		},
+		"DefaultExpression": {
+			reason: "We should be asked about every class where any field may be the mark.",
+			spec:   v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Expression: "class.a"}, Weight: marks.Weight},
+		},
+		"WeightExpression": {
+			reason: "We should be asked about every class where any field may be the weight.",
+			spec:   v1alpha1.ClassKindSpec{Default: marks.Default, Weight: v1alpha1.Source{Expression: "class.a"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, c := range classConditions(&v1alpha1.ClassKind{Spec: tc.spec}) {
+			tc.spec.ClaimKinds = []string{"claims.e.org"}
+			claimKinds := []v1alpha1.ClaimKind{
+				{ObjectMeta: metav1.ObjectMeta{Name: "claims.e.org"}, Spec: tc.claims},
+				{ObjectMeta: metav1.ObjectMeta{Name: "others.e.org"}, Spec: v1alpha1.ClaimKindSpec{Partition: &v1alpha1.Partition{Claim: "''", Class: "''"}}},
+			}
+			for _, c := range classConditions(&v1alpha1.ClassKind{Spec: tc.spec}, claimKinds) {
 				got[*c.Name] = *c.Expression
 			}
-			assert.Equal(t, map[string]string{
+			want := map[string]string{
 				"is-not-being-deleted": `!("metadata" in object) || !("deletionTimestamp" in object["metadata"])` +
 					` || object["metadata"]["deletionTimestamp"] == null || type(object) != map || type(object["metadata"]) != map`,
-				"gets-a-mark-or-a-weight": tc.want,
-			}, got, tc.reason)
+			}
+			switch {
+			case tc.moves:
+				want["has-a-mark-or-gets-a-weight"] = tc.want
+			case tc.want != "":
+				want["gets-a-mark-or-a-weight"] = tc.want
+			}
+			assert.Equal(t, want, got, tc.reason)
 		})
 	}
 }

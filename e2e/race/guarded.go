@@ -19,6 +19,9 @@ import (
 // guardPatience is how long it may take until a new registration is in force.
 const guardPatience = 90 * time.Second
 
+// guardPoll is how often it is tried.
+const guardPoll = 50 * time.Millisecond
+
 // awaitGuard waits until no class can become default without the guard: each
 // API server knows of a new webhook a little later than it is stored, and each
 // replica of a new registration. A weight that is no number is what the guard
@@ -29,7 +32,7 @@ func (l *lane) awaitGuard(ctx context.Context, probes int) error {
 	defer cancel()
 	for _, kind := range l.kinds.names() {
 		why := fmt.Errorf("it has no condition %s", v1alpha1.ConditionGuarded)
-		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, guardPoll, true, func(ctx context.Context) (bool, error) {
 			guarded, err := l.guarded(ctx, kind)
 			if err != nil || !guarded {
 				return false, err

@@ -11,6 +11,8 @@ type Event struct {
 	Class   Class
 	// Default says that it is there, marked, and not being deleted.
 	Default bool
+	// Partition that it is then the default of.
+	Partition string
 }
 
 // Class is named as the guard's messages name it.
@@ -22,6 +24,7 @@ func (c Class) String() string { return c.Kind + "/" + c.Name }
 type Double struct {
 	Version   uint64
 	ClaimKind string
+	Partition string
 	// Class that became default, and the one that was.
 	Class, Other Class
 }
@@ -33,13 +36,13 @@ type Double struct {
 type Judge struct {
 	serves  Kinds
 	pending []Event
-	now     map[Class]bool
+	now     map[Class]string // the partition of each default
 	been    map[Class]bool
 }
 
 // NewJudge is for classes of these kinds, none of them default.
 func NewJudge(serves Kinds) *Judge {
-	return &Judge{serves: serves, now: map[Class]bool{}, been: map[Class]bool{}}
+	return &Judge{serves: serves, now: map[Class]string{}, been: map[Class]bool{}}
 }
 
 // Observe an event; those of one kind are in order.
@@ -60,21 +63,24 @@ func (j *Judge) Until(version uint64) []Double {
 			delete(j.now, e.Class)
 			continue
 		}
-		if j.now[e.Class] {
+		if partition, is := j.now[e.Class]; is && partition == e.Partition {
 			continue
 		}
+		delete(j.now, e.Class)
 		for _, claimKind := range j.serves[e.Class.Kind] {
 			for _, other := range j.Defaults(claimKind) {
-				doubles = append(doubles, Double{Version: e.Version, ClaimKind: claimKind, Class: e.Class, Other: other})
+				if j.now[other] == e.Partition {
+					doubles = append(doubles, Double{Version: e.Version, ClaimKind: claimKind, Partition: e.Partition, Class: e.Class, Other: other})
+				}
 			}
 		}
-		j.now[e.Class], j.been[e.Class] = true, true
+		j.now[e.Class], j.been[e.Class] = e.Partition, true
 	}
 	j.pending = j.pending[replayed:]
 	return doubles
 }
 
-// Defaults of a claim kind at the moment up to which events were replayed.
+// Defaults of a claim kind, of all partitions, at the moment up to which events were replayed.
 func (j *Judge) Defaults(claimKind string) []Class {
 	var defaults []Class
 	for c := range j.now {

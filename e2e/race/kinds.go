@@ -48,6 +48,9 @@ rules:
 `, l.group)
 	for _, name := range l.kinds.claimKinds() {
 		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClaimKind\nmetadata: {name: %ss.%s}\n", name, l.group)
+		if l.partitioned {
+			fmt.Fprintf(&manifest, "spec: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}\n", partitionLabel)
+		}
 	}
 	for classKind, serves := range l.kinds {
 		var claimKinds []string

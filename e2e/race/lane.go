@@ -17,6 +17,8 @@ type lane struct {
 	timing  Timing
 	chaos   bool
 	forger  bool
+	// partitioned says that a label is the partition of a class.
+	partitioned bool
 
 	mu    sync.Mutex
 	judge *Judge
@@ -38,7 +40,7 @@ func newLane(c *Cluster, s Scenario, number int) *lane {
 		group = fmt.Sprintf("lane-%d.%s", number+1, group)
 	}
 	return &lane{
-		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger,
+		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger, partitioned: s.Partitions,
 		judge: NewJudge(s.Lanes[number]), seen: map[string]uint64{}, changed: make(chan struct{}), maybeAdmitted: map[string]time.Time{},
 	}
 }

@@ -61,6 +61,11 @@ func (f *Fleet) prepare(ctx context.Context, s Scenario, lanes []*lane, writers 
 				return err
 			}
 		}
+		if s.Partitions {
+			if err := l.setUpPartitions(ctx); err != nil {
+				return err
+			}
+		}
 		if s.Twins {
 			if err := l.setUpTwins(ctx); err != nil {
 				return err
@@ -94,6 +99,8 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 				round = l.chaosRound
 			} else if scenario.Twins {
 				round = l.twinsRound
+			} else if scenario.Partitions {
+				round = l.partitionsRound
 			}
 			for n := int(number.Add(1)); n <= rounds; n = int(number.Add(1)) {
 				if err := round(ctx, n, writers, r); err != nil {

@@ -16,6 +16,8 @@ type Scenario struct {
 	Chaos bool
 	// Forger sends reviews that no API server sends straight to the replicas.
 	Forger bool
+	// Partitions have a default each, and classes move between them.
+	Partitions bool
 	// Twins are clients that make one class default at once, which is refused.
 	Twins bool
 	// Timing that it needs.
@@ -55,6 +57,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo}},
 		{Name: "one-kind", Lanes: []Kinds{threeForOne}},
+		{Name: "partitions", Lanes: []Kinds{threeForTwo}, Partitions: true},
 		{Name: "skew", Lanes: []Kinds{threeForTwo}, Timing: Timing{Skews: []time.Duration{-30 * time.Second, 0, 30 * time.Second}}},
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true},
 		{
@@ -74,6 +77,7 @@ func ShortScenarios() []Scenario {
 	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second, Skews: []time.Duration{0, time.Second}}
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo, threeForOne}, Timing: t},
+		{Name: "partitions", Lanes: []Kinds{threeForTwo}, Partitions: true, Timing: t},
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true, Timing: t},
 		{Name: "forger", Lanes: []Kinds{threeForTwo, threeForOne}, Forger: true, Timing: t},
 		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 3), Chaos: true, Timing: t},

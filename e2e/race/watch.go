@@ -55,6 +55,7 @@ func (l *lane) observe(kind string, e watch.Event) {
 			Version: version, Class: Class{kind, object.GetName()},
 			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil &&
 				object.GetAnnotations()[defaultAnnotation] == "true",
+			Partition: object.GetLabels()[partitionLabel],
 		})
 	}
 	close(l.changed)

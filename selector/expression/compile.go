@@ -20,6 +20,9 @@ import (
 const (
 	// maxCharacters of an expression, as in the schema of v1alpha1.Expression.
 	maxCharacters = 2048
+	// maxDepth of an expression. The time to check the types in it grows with a power of it:
+	// here, it is at most 0.3 s.
+	maxDepth = 100
 	// maxErrors of an expression that are shown.
 	maxErrors = 3
 	// maxCost of one evaluation. It is the budget of a class, so that the last evaluation
@@ -33,6 +36,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
 		cel.CustomTypeAdapter(adapter{}),
+		cel.ParserRecursionLimit(maxDepth),
 		cel.EnableMacroCallTracking(), // For Rename.
 	}
 	for _, name := range variables {
@@ -85,7 +89,8 @@ func reserve(text string) string {
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
-		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), brief.Text(text, v1alpha1.MaxShownBytes)}
+		start := brief.Text(text, v1alpha1.MaxShownBytes)
+		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
 	parsed, issues := env().Parse(reserve(text))
 	if err := issues.Err(); err != nil {
@@ -106,7 +111,7 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	}
 	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.looks()}
 	e.plain = plainField(e.ast.Expr())
-	program, err := env().Program(checked, cel.CostLimit(maxCost))
+	program, err := env().Program(checked, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
 	if err != nil {
 		return nil, &Error{1, 1, brief.Text(err.Error(), v1alpha1.MaxMessageBytes), text}
 	}

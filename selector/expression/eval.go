@@ -251,13 +251,21 @@ func (e *Expression) evalError(in *Input, err error) error {
 			return &absentError{name}
 		}
 	}
-	if name, ok := strings.CutPrefix(text, "no such attribute(s): "); ok {
-		text = strings.ReplaceAll(name, reserved, Namespace) + " is not known"
+	return errors.New(brief.Text(plain(text), v1alpha1.MaxShownBytes))
+}
+
+// plain words for errors of CEL that speak of its own types.
+func plain(text string) string {
+	switch name, isUnknown := strings.CutPrefix(text, "no such attribute(s): "); {
+	case isUnknown:
+		return strings.ReplaceAll(name, reserved, Namespace) + " is not known"
+	case strings.HasPrefix(text, "invalid qualifier type: "):
+		return "a key must be a text or a number"
+	case strings.HasPrefix(text, "unsupported conversion to ref.Val: "): // The caller did not read it.
+		return "a field on the way is a list, or is too long"
+	default:
+		return text
 	}
-	if strings.HasPrefix(text, "invalid qualifier type: ") { // A type of Go follows.
-		text = "a key must be a text or a number"
-	}
-	return errors.New(brief.Text(text, v1alpha1.MaxShownBytes))
 }
 
 // describe a field that is too long, with its variable.
@@ -267,7 +275,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(variable)
 		}
 	}
@@ -276,7 +284,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 		if !ok {
 			continue
 		}
-		if _, err := o.lookup(long.path); err == error(long) {
+		if _, err := o.lookup(long.path); errors.Is(err, long) {
 			return long.in(Path{name}.below(Related))
 		}
 	}
@@ -303,7 +311,7 @@ func shown(value any, path Path) string {
 			v, err := o.lookup(path)
 			switch {
 			case err != nil:
-				return "longer than 16 KiB"
+				return tooLong
 			case v == nil:
 				return "absent"
 			}

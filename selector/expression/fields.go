@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unique"
@@ -133,13 +134,16 @@ func keep(value any, path Path) any {
 	}
 }
 
+// tooLong says what is wrong with a field longer than MaxExpressionValueBytes.
+var tooLong = fmt.Sprintf("longer than %d KiB", v1alpha1.MaxExpressionValueBytes>>10)
+
 // tooLongError is the value of a field that is longer than MaxExpressionValueBytes.
 type tooLongError struct{ path Path }
 
 func (e *tooLongError) Error() string { return e.in("") }
 
 func (e *tooLongError) in(variable string) string {
-	return strings.TrimPrefix(e.path.below(variable), ".") + " is longer than 16 KiB"
+	return strings.TrimPrefix(e.path.below(variable), ".") + " is " + tooLong
 }
 
 // size takes the length of a value as JSON, roughly, off what is left. Less than 0 is too long.

@@ -182,7 +182,7 @@ func (s *search) looks() map[string][]Path {
 // tops sorts paths, and leaves out those that are below others.
 func tops(paths []Path) []Path {
 	paths = slices.Clone(paths)
-	slices.SortFunc(paths, func(a, b Path) int { return slices.Compare(a, b) })
+	slices.SortFunc(paths, slices.Compare)
 	var result []Path
 	for _, p := range paths {
 		if len(result) == 0 || !p.startsWith(result[len(result)-1]) {

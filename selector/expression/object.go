@@ -118,7 +118,7 @@ func (o *Object) Same(other *Object) bool {
 		return false
 	}
 	samePaths := o.fields == other.fields ||
-		slices.EqualFunc(o.fields.paths, other.fields.paths, func(a, b Path) bool { return slices.Equal(a, b) })
+		slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
 	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
 }
 

@@ -89,8 +89,9 @@ func (e *Expression) Equality() (class Path, value *Expression, ok bool) {
 
 // isScalar says whether values of a type may be those of a field that has no parts.
 func isScalar(t *types.Type) bool {
-	kinds := []types.Kind{types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind}
-	return slices.Contains(kinds, t.Kind())
+	return slices.Contains([]types.Kind{
+		types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind,
+	}, t.Kind())
 }
 
 // split a text at the && that join all of it, also those in parentheses around parts.

@@ -144,6 +144,14 @@ func TestExplainCluster(t *testing.T) {
 	}
 	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
+	relating := func(a map[string]any) {
+		a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
+			spec["related"] = []object{{"name": "plan", "resource": "plans.example.org", "nameExpression": "'standard'"}}
+			spec["fits"] = []object{{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}}
+		}, object{})
+		a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
+			served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get", "list", "watch"))
+	}
 	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
 	for name, tc := range map[string]struct {
 		reason string
@@ -459,6 +467,74 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
 			with:   `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`,
 			want:   []string{"Database team/mine: bound to "},
+		},
+		"RelatedForbidden": {
+			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
+			change: relating,
+			status: exitFailed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
+		},
+		"RelatedUnanswered": {
+			reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"},
+			change: func(a map[string]any) {
+				relating(a)
+				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusServiceUnavailable
+			},
+			status: exitFailed, want: []string{`cannot read plans.example.org "standard"`},
+		},
+		"RelatedSet": {
+			reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"},
+			change: relating,
+			want:   []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"},
+		},
+		"Related": {
+			reason: "We should read an object that the claim names.",
+			change: func(a map[string]any) {
+				relating(a)
+				a["/apis/example.org/v1/namespaces/team/plans/standard"] = object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
+			},
+			status: exitUnmatched, want: []string{
+				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
+			},
+		},
+		"RelatedSetOver": {
+			reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"},
+			change: func(a map[string]any) {
+				relating(a)
+				a["/apis/example.org/v1/namespaces/team/plans/standard"] = object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
+			},
+			want: []string{"bound to FastClass/a"},
+		},
+		"RelatedWith": {
+			reason: "We should believe the files about an object.", args: []string{"--with", "new.yaml"},
+			change: relating, with: `{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": {"name": "standard"}, "spec": {"tier": "gold"}}`,
+			want: []string{"bound to FastClass/a"},
+		},
+		"RelatedGone": {
+			reason: "We should say that there is no such object.",
+			change: func(a map[string]any) {
+				relating(a)
+				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusNotFound
+			},
+			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
+		},
+		"RelatedNotServed": {
+			reason: "We should take an object of a kind that is not installed as absent.",
+			change: func(a map[string]any) {
+				served := a["/apis/example.org/v1"]
+				relating(a)
+				a["/apis/example.org/v1"] = served
+			},
+			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org "},
+		},
+		"Namespace": {
+			reason: "We should read the namespace at which an expression looks, once.",
+			change: func(a map[string]any) {
+				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
+					spec["fits"] = []object{{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}}
+				}, object{})
+				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "annotations": object{"tier": "gold"}}}
+			},
+			want: []string{"bound to "},
 		},
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",

@@ -1,7 +1,8 @@
 // Package explain is the command that says which class a claim gets, and why.
 // files reads manifests. cluster and offline are the two sources of registrations
 // and classes, and registrations combine them as the server does. overlay puts
-// files on top of a cluster. strict checks a claim against its schema, which schema and openapi
+// files on top of a cluster. seen has what expressions see besides, and set what --set says
+// of that. strict checks a claim against its schema, which schema and openapi
 // read, before and after answer has the server's Decider decide on it. report prints the result for programs, and table for
 // people.
 package explain
@@ -95,6 +96,18 @@ reference, which the claim does not have. Claims of files are explained so unles
 which takes them as they are written, without defaults; those of the cluster, which
 were stored, only with --strict.
 
+Of the expressions of ClaimKinds and ClassKinds it says what they said, and what they
+saw: for each class that one dropped the term that is not true of it, the score of each
+candidate, the partition of the claim, its selector, and the related objects. One that does
+not compile is shown with a caret under the mistake. Namespaces and related objects are
+those of the files or the cluster; in a cluster, you need to be allowed to get them. With
+--set, an expression sees a field as you say, on top of what is there, or instead of what
+you may not read: a label or an annotation of the claim's namespace, a field of a related
+object that the claim names, or who asks, whom nothing else says. What follows labels,
+annotations or extra is the whole key; elsewhere, a dot in a name is \. A value of a
+related object is a number, true, false, null, a quoted text or a list {a,b}, if it looks
+like one, and else a text.
+
 It tells what the author of the claim would be told: of the classes of namespaces
 whose classes the claim is not offered, nothing.
 
@@ -116,6 +129,9 @@ malformed or cannot be decided, or the command fails.`
 
   # Without a cluster, before anything is applied:
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
+
+  # Which class would it get in a namespace of another tenant?
+  classbind explain -f claim.yaml --set namespace.labels.tenant=b
 
   # The odds of every candidate, for a program:
   classbind explain -f claim.yaml -o json | jq '.items[].candidates'`
@@ -163,8 +179,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.with, "with", nil,
 		"the same, to put on top of what the cluster has")
 	fs.StringArrayVar(&o.set, "set", nil,
-		"`path=value` that expressions see, instead of what is there: a label of the claim's namespace, such as namespace.labels.tenant=a; "+
-			"who asks, such as request.userInfo.groups={a,b}; or a related object, such as related.plan.spec.tier=gold. May be repeated")
+		"`path=value` that expressions see, on top of what is there: a label of the claim's namespace, such as "+
+			"namespace.labels.tenant=a; who asks, such as request.userInfo.groups={a,b}; or a field of a related object, such as "+
+			"related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.strict, "strict", true,
 		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)

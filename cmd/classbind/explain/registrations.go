@@ -160,7 +160,7 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 			registered = append(registered, name)
 		}
 	}
-	if len(registered) == 0 {
+	if len(registered) == 0 || r.isRelated(kind) {
 		return "", nil
 	}
 	s, unserved := r.schemaOf(ctx, kind)
@@ -191,6 +191,13 @@ func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVers
 	return "", nil
 }
 
+// isRelated says whether expressions look at objects of a kind.
+func (r *registrations) isRelated(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(r.claimKinds, func(k v1alpha1.ClaimKind) bool {
+		return slices.ContainsFunc(k.Spec.Related, func(o v1alpha1.Related) bool { return isOf(o.Resource, kind) })
+	})
+}
+
 // view of a claim kind, with all classes.
 func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
@@ -200,10 +207,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	for _, e := range selector.InvalidExpressions(k) {
-		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
-	}
-	serving := r.classKindsOf(k)
+	serving := selector.Naming(k.Name, r.classKinds)
 	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
@@ -214,6 +218,9 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 		}
 	}
 	v.View = selector.NewView(selector.NewClaimKind(k, serving...), slices.Clone(v.all))
+	for _, e := range v.Kind.InvalidExpressions() {
+		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
+	}
 	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
 		r.comparePaths(ctx, k, v)
 	}
@@ -246,7 +253,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked, r.classKindsOf(k)...), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(checked, selector.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
 	if reason == v1alpha1.ReasonReferenceRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -270,7 +277,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, r.claimKindsNamedBy(ck)...)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, selector.NamedBy(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		for _, e := range selector.InvalidClassExpressions(ck) {
@@ -279,26 +286,6 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 		return nil, nil
 	}
 	return r.classes(ctx, kind, found)
-}
-
-// classKindsOf a claim kind are those that name it.
-func (r *registrations) classKindsOf(k *v1alpha1.ClaimKind) (all []*v1alpha1.ClassKind) {
-	for i := range r.classKinds {
-		if slices.Contains(r.classKinds[i].Spec.ClaimKinds, k.Name) {
-			all = append(all, &r.classKinds[i])
-		}
-	}
-	return all
-}
-
-// claimKindsNamedBy a class kind are those whose claims may get its classes.
-func (r *registrations) claimKindsNamedBy(ck *v1alpha1.ClassKind) (all []*v1alpha1.ClaimKind) {
-	for i := range r.claimKinds {
-		if slices.Contains(ck.Spec.ClaimKinds, r.claimKinds[i].Name) {
-			all = append(all, &r.claimKinds[i])
-		}
-	}
-	return all
 }
 
 func (v *view) note(format string, args ...any) {

@@ -49,11 +49,15 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 
 // relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and
 // the classes: the Namespace of the claim, and the objects that it names.
-func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, facts *selector.Facts) readRelated {
+func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, item *Item, facts *selector.Facts) readRelated {
 	return func(ctx context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
 		as := nameOfRelated(k, facts)
 		if as == "" {
-			content, _, err := r.namespace(ctx, name)
+			content, known, err := r.namespace(ctx, name)
+			if err == nil && !known {
+				item.note("nothing is known of the namespace %q: put its manifest among the files, "+
+					"or say what it has with --set namespace.labels.KEY=VALUE", name)
+			}
 			return kind.Fields.Project(content), err
 		}
 		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
@@ -74,7 +78,10 @@ func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, facts *selector.Facts) 
 	}
 }
 
-type readRelated func(ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error)
+// readRelated is that of a selector.Decider.
+type readRelated func(
+	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
+) (*expression.Object, error)
 
 // nameOfRelated is the name in expressions of the object that is being read: they are looked up in the order
 // of the ClaimKind, so it is the last that the claim names. It is empty for the Namespace, which comes first.

@@ -2,15 +2,20 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,25 +90,27 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 			}
 			inventory.SetClasses(selector.NewClasses(compiled, classes))
 		}
-		assertAnswered(t, inventory, s.claimKinds[0].Spec.Reference.Place(), d, got)
+		assertAnswered(t, inventory, nil, s.claimKinds[0].Spec.Reference.Place(), d, got)
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
 	}
 }
 
-func assertAnswered(t *testing.T, inventory *selector.Inventory, reference v1alpha1.Place, d document, got *Item) {
+// assertAnswered compares an item with what the server answers jane, who asks.
+func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRelated, reference v1alpha1.Place, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
 		Snapshot: inventory.Snapshot,
 		Decider: &selector.Decider{
 			Live:  func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
-			Fresh: func() uint64 { return 7 }, Now: time.Now,
+			Fresh: func() uint64 { return 7 }, Now: time.Now, Related: related,
 		},
 	}
 	raw, err := json.Marshal(d.Object)
 	require.NoError(t, err)
-	want, err := binder.Review(t.Context(), "databases.example.org", &admissionv1.AdmissionRequest{
+	want, err := review(t, binder, &admissionv1.AdmissionRequest{
+		UserInfo:  authenticationv1.UserInfo{Username: "jane", Groups: []string{"red", "green"}},
 		Operation: admissionv1.Create, Namespace: d.GetNamespace(), Name: d.GetName(), Object: runtime.RawExtension{Raw: raw},
 		Kind:     metav1.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"},
 		Resource: metav1.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "databases"},
@@ -142,6 +149,28 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, reference v1alp
 	default:
 		require.Fail(t, "The server has an answer", "%s", got.Outcome)
 	}
+}
+
+// review asks the server by HTTP, as the API server does.
+func review(t *testing.T, binder *webhook.Binder, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	t.Helper()
+	request.UID = "1"
+	question := encode(t, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	r := httptest.NewRequest(http.MethodPost, v1alpha1.BindPath+"databases.example.org", strings.NewReader(question))
+	r.Header.Set("Content-Type", "application/json")
+	r.SetPathValue("name", "databases.example.org")
+	w := httptest.NewRecorder()
+	(&webhook.Handler{Review: binder.Review, Log: logr.Discard()}).ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		status := metav1.Status{}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &status), w.Body)
+		return nil, errors.New(strings.TrimPrefix(status.Message, "classbind cannot answer: "))
+	}
+	answer := admissionv1.AdmissionReview{}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.Response, nil
 }
 
 func documentsOf(t *testing.T, texts ...string) []document {

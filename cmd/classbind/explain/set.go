@@ -47,7 +47,7 @@ func (s *settings) add(text string) error {
 	case !ok:
 		return errors.New("must be PATH=VALUE, such as namespace.labels.tenant=a")
 	case slices.Contains(names, ""):
-		return errors.New("the path has an empty name: names stand between single dots, and a dot in a name is \\.")
+		return errors.New("the path has an empty name: write one dot between names, and \\. in a name")
 	}
 	switch names[0] {
 	case expression.Namespace:
@@ -154,8 +154,11 @@ func set(content *map[string]any, value any, path ...string) error {
 	return unstructured.SetNestedField(*content, value, path...)
 }
 
-// appendTo a list.
+// appendTo a list, which is not empty: the API server leaves out one that is.
 func appendTo(content *map[string]any, items []any, path ...string) error {
+	if len(items) == 0 {
+		return errors.New("must have a value, such as {a,b}")
+	}
 	all, found, err := unstructured.NestedSlice(*content, path...)
 	if !found && err == nil {
 		return set(content, items, path...)

@@ -47,7 +47,8 @@ func (i *Item) table(out *bytes.Buffer) error {
 	}
 	i.facts(out)
 	for _, e := range i.InvalidExpressions {
-		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n", e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
+		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
+			e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
 	}
 	if err := i.candidates(out); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (i *Item) dropped(out *bytes.Buffer) error {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
 	byExpression := slices.ContainsFunc(i.Dropped, func(d Dropped) bool { return d.Expression != "" })
 	if byExpression {
-		header = append(header, "NOT TRUE", "SAW")
+		header = append(header, "EXPRESSION", "SAW")
 	}
 	var rows [][]string
 	for _, c := range i.Dropped {

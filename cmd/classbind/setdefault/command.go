@@ -44,7 +44,12 @@ the new default.
 A namespaced class is the default of its namespace alone where claims are offered
 the classes of their own namespace alone, which spec.classNamespaces of the
 ClaimKind says; it takes the place of that namespace's default, and goes before
-that of all. Of such a default classbind's status tells nothing to wait for.
+that of all. In the same way, where the ClaimKind has a spec.partition, a class is
+the default of its partition alone, and takes the place of that partition's default.
+Of such a default classbind's status tells nothing to wait for.
+
+Where spec.default of a ClassKind is an expression, there is no mark to move:
+change the field that the expression looks at.
 
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 its kind, its plural, or the name of its ClassKind, <plural>.<group>.

@@ -1,11 +1,13 @@
 package setdefault
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -40,14 +42,28 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	if target.Terminating {
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
 	}
+	if text := target.Kind.DefaultMark.Expression; text != "" {
+		return nil, fmt.Errorf("%s has no mark to set: its ClassKind says in spec.default.expression which classes are default: %s; "+
+			"change the present default, then %s, so that it is true of the latter alone", target, text, target)
+	}
+	for _, name := range target.claimKinds() {
+		if _, _, err := r.claimKind(name).SeatOf(target.Class); err != nil {
+			return nil, fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, target, err)
+		}
+	}
 	for _, name := range claimKinds {
 		if fault := r.faultOf(target.Kind, name); fault != nil {
 			return nil, fault
 		}
-		if _, offered := r.seat(name, target); !offered {
+		if _, offered := r.seat(name, target); offered {
+			continue
+		}
+		if r.claimKind(name).Serves(target.Class) {
 			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: "+
 				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
+		return nil, fmt.Errorf("claims of %s get no class like %s: choose another class, "+
+			"or see spec.fits of the ClaimKind and of the ClassKind %s", name, target, target.Kind.Name)
 	}
 	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
 	if p.mark {
@@ -76,6 +92,10 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 		}
 	}
 	for _, d := range p.unmark {
+		if text := d.Kind.DefaultMark.Expression; text != "" {
+			return nil, fmt.Errorf("the default is %s, and has no mark to take: its ClassKind says in spec.default.expression "+
+				"which classes are default: %s; change %s so that it is not, then try again", d, text, d)
+		}
 		for _, name := range d.claimKinds() {
 			seat, offered := r.seat(name, d)
 			if r.claimKinds[name] != nil && offered && !r.takes(target, seat) && len(r.takers(seat, kept)) == 0 {
@@ -83,9 +103,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			}
 		}
 	}
-	slices.SortFunc(p.lose, func(a, b selector.Seat) int {
-		return cmp.Or(strings.Compare(a.ClaimKind, b.ClaimKind), strings.Compare(a.Namespace, b.Namespace))
-	})
+	slices.SortFunc(p.lose, selector.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
 		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s selector.Seat) bool { return s.ClaimKind == name }) {
@@ -134,15 +152,18 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 
-// seat returns the seat that a class takes as a default, false if it takes none. An
-// unregistered claim kind counts as registered with the default spec.
+// seat returns the seat that a class takes as a default, false if it takes none.
 func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) {
-	k := r.claimKinds[claimKind]
-	if k == nil {
-		k = &selector.ClaimKind{Name: claimKind}
-	}
-	seat, offered, _ := k.SeatOf(c.Class)
+	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
+}
+
+// claimKind of this name. One that is not registered counts as registered with the default spec.
+func (r *registry) claimKind(name string) *selector.ClaimKind {
+	if k := r.claimKinds[name]; k != nil {
+		return k
+	}
+	return selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // faultOf is why claims of a kind are offered no class of a class kind that serves it,
@@ -181,12 +202,7 @@ func (r *registry) rivals(claimKind string, target *storedClass, classes []*stor
 	return r.takers(seat, classes)
 }
 
-func seatText(s selector.Seat) string {
-	if s.Namespace == "" {
-		return s.ClaimKind
-	}
-	return s.ClaimKind + " in namespace " + s.Namespace
-}
+func seatText(s selector.Seat) string { return s.ClaimKind + s.In() }
 
 func seatTexts(seats []selector.Seat) string {
 	texts := make([]string, len(seats))

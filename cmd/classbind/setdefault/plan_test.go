@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -171,12 +172,12 @@ func TestNewPlan(t *testing.T) {
 		"OneSeatOfAllNamespaces": {
 			reason: "We should take the mark from a class of another namespace where there is one default for all.",
 			target: of("team", target(both)), defaults: []*storedClass{of("other", old(both))}, named: []string{"all.test", "claims.test"}, without: []string{"claims.test"},
-			want: want{mark: true, unmark: []string{"boths.test/other/old"}, lose: []string{"claims.test in namespace other"}},
+			want: want{mark: true, unmark: []string{"boths.test/other/old"}, lose: []string{`claims.test in namespace "other"`}},
 		},
 		"LeavesANamespaceWithout": {
 			reason: "We should refuse to take the default of another namespace unless the user agrees.",
 			target: of("team", target(both)), defaults: []*storedClass{of("other", old(both))}, named: []string{"all.test"},
-			want: want{err: []string{"claims.test in namespace other: no default in the place of boths.test/other/old", "--leave-without-default claims.test"}},
+			want: want{err: []string{"claims.test in namespace \"other\": no default in the place of boths.test/other/old", "--leave-without-default claims.test"}},
 		},
 		"NotNamed": {
 			reason: "We should refuse a class that no claim is offered.",
@@ -238,13 +239,93 @@ func TestNewPlan(t *testing.T) {
 	}
 }
 
+// TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose
+// names are their zones.
+func TestNewPlanOfPartitions(t *testing.T) {
+	claims := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1alpha1.ClaimKindSpec{
+		Partition: &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"},
+		Fits:      []v1alpha1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}},
+	}}
+	newKind := func(kind, name string, mark v1alpha1.Source) *classKind {
+		return &classKind{ClassKind: selector.NewClassKind(&v1alpha1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}, Default: mark},
+		}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: kind}, false, claims)}
+	}
+	marked := newKind("A", "as.test", v1alpha1.Source{Annotation: "default"})
+	expressed := newKind("E", "es.test", v1alpha1.Source{Expression: "class.metadata.labels.zone != ''"})
+	class := func(k *classKind, name, zone string) *storedClass {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetName(name)
+		if zone != "unknown" {
+			u.SetLabels(map[string]string{"zone": zone})
+		}
+		if name != "new" {
+			u.SetAnnotations(map[string]string{"default": "true"})
+		}
+		return newStoredClass(k.ClassKind, u)
+	}
+	east, west, all := class(marked, "east", "east"), class(marked, "west", "west"), class(marked, "all", "")
+	for name, tc := range map[string]struct {
+		reason   string
+		target   *storedClass
+		defaults []*storedClass
+		unmark   []string
+		err      string
+	}{
+		"Taken":        {"We should take the mark from the default of the same partition alone.", class(marked, "new", "east"), []*storedClass{all, east, west}, []string{"as.test/east"}, ""},
+		"Free":         {"We should take no mark where the partition has no default.", class(marked, "new", "north"), []*storedClass{all, east, west}, nil, ""},
+		"OfAll":        {"We should leave the defaults of partitions alone when that of the others moves.", class(marked, "new", ""), []*storedClass{all, east}, []string{"as.test/all"}, ""},
+		"UnknownOther": {"We should leave a class alone that is nobody's default.", class(marked, "new", ""), []*storedClass{class(marked, "lost", "unknown")}, nil, ""},
+		"Unknown": {
+			"We should refuse a class that would be nobody's default.", class(marked, "new", "unknown"), nil, nil,
+			`cannot tell for which claims of claims.test as.test/new would be the default: the expression spec.partition.class of claim kind "claims.test" fails for "A/new": no such key: zone`,
+		},
+		"Unfit": {
+			"We should refuse a class that can serve no claim.", class(marked, "web", "east"), nil, nil,
+			"claims of claims.test get no class like as.test/web: choose another class, or see spec.fits of the ClaimKind and of the ClassKind as.test",
+		},
+		"ByExpression": {
+			"We should say that there is no mark.", class(expressed, "new", "east"), []*storedClass{east}, nil,
+			"es.test/new has no mark to set: its ClassKind says in spec.default.expression which classes are default: class.metadata.labels.zone != ''",
+		},
+		"FromAnExpression": {
+			"We should say that there is no mark to take.", class(marked, "new", "east"), []*storedClass{class(expressed, "old", "east")}, nil,
+			"the default is es.test/old, and has no mark to take: its ClassKind says in spec.default.expression which classes are default: " +
+				"class.metadata.labels.zone != ''; change es.test/old so that it is not, then try again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &registry{claimKinds: map[string]*selector.ClaimKind{claims.Name: selector.NewClaimKind(claims)}, classKinds: []*classKind{marked, expressed}}
+			p, err := newPlan(r, tc.target, tc.defaults, []string{claims.Name}, nil)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			var unmark []string
+			for _, c := range p.unmark {
+				unmark = append(unmark, c.String())
+			}
+			assert.Equal(t, tc.unmark, unmark, tc.reason)
+			assert.True(t, p.mark)
+			assert.Empty(t, p.lose)
+		})
+	}
+}
+
 func TestUnconfirmed(t *testing.T) {
 	m := &mover{cluster: &cluster{registrations: fakeRegistrations{}}}
 	class := func(name, namespace string) *plan {
 		u := fakeClass(name, true)
 		u.SetNamespace(namespace)
-		return &plan{target: newStoredClass(fakeKind("A", "as.test", namespace != "", "claims.test").ClassKind, u), claimKinds: []string{"claims.test"}}
+		return &plan{
+			target: newStoredClass(fakeKind("A", "as.test", namespace != "", "claims.test").ClassKind, u),
+			seats:  []selector.Seat{{ClaimKind: "claims.test", Namespace: namespace}},
+		}
 	}
+	partitioned := class("other", "")
+	partitioned.seats[0].Partition = "a"
+	assert.Empty(t, m.unconfirmed(t.Context(), partitioned), "We should not wait for the status to name the default of a partition.")
 	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
 	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
 	m.registrations = fakeRegistrations{cordoned: v1alpha1.CordonedSuffix}

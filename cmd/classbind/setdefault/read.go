@@ -76,13 +76,13 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
 	for i := range claimKinds {
-		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i])
+		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], selector.Naming(claimKinds[i].Name, classKinds)...)
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
 		served, namespaced, lookupErr := find(k.Name, lists, failed)
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, served, namespaced), lookupErr: lookupErr,
+			ClassKind: selector.NewClassKind(k, served, namespaced, selector.NamedBy(k, claimKinds)...), lookupErr: lookupErr,
 			ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
 		})
 	}

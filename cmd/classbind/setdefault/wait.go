@@ -18,8 +18,8 @@ import (
 const confirmInterval = 200 * time.Millisecond
 
 // confirm waits until the status of every claim kind names the new default. It does
-// not wait for the default of a single namespace: there may be thousands, and the
-// status does not name them.
+// not wait for the default of a single namespace or partition: there may be thousands,
+// and the status does not name them.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
 	m.progress.last = time.Now() // It usually takes less than a second.
 	var missing []string
@@ -49,13 +49,14 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 // says instead.
 func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	var missing []string
-	for _, name := range p.claimKinds {
+	for _, seat := range p.seats {
+		name := seat.ClaimKind
+		if seat != (selector.Seat{ClaimKind: name}) {
+			continue
+		}
 		k := &v1alpha1.ClaimKind{}
 		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
-			continue
-		}
-		if seat, _, _ := selector.NewClaimKind(k).SeatOf(p.target.Class); seat.Namespace != "" {
 			continue
 		}
 		status := "Unknown"

@@ -130,7 +130,7 @@ func (m *sample) String() string {
 func (i *installation) newClaims(
 	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
 ) (*claims, error) {
-	c := &claims{kind: k, compiled: selector.NewClaimKind(k), namespaces: namespaces, excluded: map[string]*sample{}}
+	c := &claims{kind: k, compiled: selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...), namespaces: namespaces, excluded: map[string]*sample{}}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
 	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {
@@ -160,7 +160,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
-	case in.LeftAlone != "" || len(in.Problems) > 0 || !c.excludes(namespace):
+	case in.LeftAlone != "" || len(in.Problems) > 0 || c.compiled.AsksOthers() || !c.excludes(namespace):
 	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:

@@ -58,13 +58,9 @@ func defaultFaults(k *selector.ClaimKind, seat selector.Seat, defaults []*select
 		for n, c := range offered {
 			names[n] = resourceName(c)
 		}
-		in := ""
-		if seat.Namespace != "" {
-			in = " in namespace " + seat.Namespace
-		}
 		faults = append(faults, defaultFault{
 			what: fmt.Sprintf("claims of %%s without a selector get any of %d default classes%s: %s",
-				len(offered), in, selector.List(names)),
+				len(offered), strings.ReplaceAll(seat.In(), "%", "%%"), selector.List(names)),
 			do: setDefault(names[0]),
 		})
 	}

@@ -66,6 +66,9 @@ func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, con
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
 			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+			if err == nil && webhookconfig.WithoutRefused(due, e) {
+				s.note("claimkind/%s: the API server does not evaluate spec.bindWhen, so it calls classbind for every claim", k.Name)
+			}
 			changed.compare(e.Name, due, e, err, s)
 		case i.claimEntries.EntryOf(k.Name) != nil:
 			s.found(where, missingEntry("claimkind/"+k.Name),
@@ -89,7 +92,7 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		switch {
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
-			due, err := writer.StoredClassEntry(k, found.Resource, e.ClientConfig.CABundle)
+			due, err := writer.StoredClassEntry(k, i.claimKinds, found.Resource, e.ClientConfig.CABundle)
 			changed.compare(e.Name, due, e, err, s)
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded): // Otherwise the section of kinds says why.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)

@@ -61,6 +61,13 @@ func TestNotes(t *testing.T) {
 			},
 			"claimkind/databases.example.org: PathsValid is Unknown (SchemaUnknown): it allows anything",
 		},
+		"RelatedNotInstalled": {
+			"We should tell of related objects that cannot be there.",
+			func(w *world) {
+				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotInstalled, Message: "no plans"})
+			},
+			"claimkind/databases.example.org: RelatedKnown is True (NotInstalled): no plans",
+		},
 		"Ambiguous": {
 			"We should tell of a class kind that only some claim kinds are offered.",
 			func(w *world) {

@@ -95,6 +95,46 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): reference.path: the schema has no field .spec.clasRef"},
 		},
+		"ExpressionInvalid": {
+			reason: "We should name the expression, and not what follows from it.",
+			change: func(w *world) {
+				w.claimKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "so it is"},
+					{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "so it is"},
+					{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "spec.bindWhen: line 1, column 7: no"},
+				}
+				w.classKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed},
+					{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpressionFailed, Message: "Gold/a"},
+				}
+			},
+			want: []string{
+				"kinds: claimkind/databases.example.org: ExpressionsValid is False (InvalidExpression): spec.bindWhen: line 1, column 7: no",
+				"kinds: classkind/golds.example.org: ExpressionsValid is False (ExpressionFailed): Gold/a",
+			},
+		},
+		"RelatedUnknown": {
+			reason: "We should say why related objects are not known, and not what follows from it.",
+			change: func(w *world) {
+				w.claimKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRelatedMissing, Message: "so it is"},
+					{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced, Message: "no answer"},
+				}
+			},
+			want: []string{"kinds: claimkind/databases.example.org: RelatedKnown is False (NotSynced): no answer"},
+		},
+		"RelatedNotPermitted": {
+			reason: "We should name the right to related objects once.",
+			change: func(w *world) {
+				w.claimKind.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "'a'"}}
+				w.denied = []string{"list plans", "watch plans"}
+				w.claimKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRelatedMissing, Message: "so it is"},
+					{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no"},
+				}
+			},
+			want: []string{"rights: claimkind/databases.example.org: system:serviceaccount:classbind-system:classbind may not list, watch plans of example.org"},
+		},
 		"NotReady": {
 			reason: "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			change: func(w *world) {
@@ -270,6 +310,15 @@ func TestStatus(t *testing.T) {
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.guard.classbind.io is not as classbind writes it, in clientConfig",
 				"webhook entries: validatingwebhookconfigurations/classbind: the entry golds.example.org.deletion.classbind.io is not as classbind writes it, in failurePolicy",
 			},
+		},
+		"BindWhenEdited": {
+			reason: "We should find a condition that is not the one of the expression.",
+			change: func(w *world) {
+				w.claimKind.Spec.BindWhen = "claim.spec.ready"
+				w.writeEntries(t, w.secret.Data["ca.crt"])
+				w.claimKind.Spec.BindWhen = "claim.spec.large"
+			},
+			want: []string{"webhook entries: mutatingwebhookconfigurations/zz-classbind: the entry databases.example.org.bind.classbind.io is not as classbind writes it, in matchConditions"},
 		},
 		"DeletionEntryGone": {
 			reason: "We should miss the entry for deletions where claims are watched.",

@@ -132,7 +132,7 @@ func (w *world) writeEntries(t *testing.T, ca []byte) {
 		require.NoError(t, err)
 		w.claims.Webhooks = append(w.claims.Webhooks, *e)
 	}
-	e, err := writer.StoredClassEntry(w.classKind, w.served[golds], ca)
+	e, err := writer.StoredClassEntry(w.classKind, nil, w.served[golds], ca)
 	require.NoError(t, err)
 	deletion, err := writer.StoredDeletionEntry(w.classKind, w.served[golds], ca)
 	require.NoError(t, err)

@@ -1,0 +1,227 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with
+// expressions, their classes, related objects and claims.
+func TestExplainAgreesOnExpressions(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 1000 {
+		g := expressions{rand.New(rand.NewPCG(17, uint64(i)))} //nolint:gosec // It has to be reproducible.
+		claimKind, classKind, classes, related := g.claimKind(), g.classKind(), g.classes(), g.related()
+		d := documentsOf(t, g.claim(i))[0]
+		what := func() string { return strings.Join([]string{claimKind, classKind, encode(t, d.Object)}, "\n") }
+
+		s, err := newFiles(t.Context(), documentsOf(t, slices.Concat([]string{claimKind, classKind}, classes, related)...), []document{d})
+		require.NoError(t, err, what())
+		s.claimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: "PathsValid"}}
+		r, err := newRegistrations(t.Context(), s, "classbind-system")
+		require.NoError(t, err)
+		r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}
+		o := &options{fresh: func() uint64 { return 7 }}
+		items, err := o.answers(t.Context(), r, d, "default")
+		require.NoError(t, err, what())
+		require.Len(t, items, 1)
+		got := items[0]
+
+		k := &s.claimKinds[0]
+		compiled := selector.NewClaimKind(k, &s.classKinds[0])
+		inventory := selector.NewInventory()
+		inventory.Open()
+		inventory.SetClaimKind(compiled)
+		known := objectsOf(t, compiled, documentsOf(t, related...))
+		read := func(_ context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
+			objects, ok := known[kind.Key()]
+			if !ok {
+				return nil, fmt.Errorf("nobody needs %s", kind.Key())
+			}
+			return objects[types.NamespacedName{Namespace: namespace, Name: name}], nil
+		}
+		for _, kind := range compiled.RelatedKinds() {
+			objects := known[kind.Key()]
+			if g.IntN(2) == 0 { // They are new, and read live.
+				objects = nil
+			}
+			inventory.SetRelated(selector.NewObjects(kind, kind.Resource == "plans.example.org", objects))
+		}
+		ck := selector.NewClassKind(&s.classKinds[0], metav1.SchemeGroupVersion.WithKind("FastClass"), false, k)
+		ck.GroupVersionKind.Group = "example.org"
+		if ck.Fault == nil {
+			var all []*selector.Class
+			for _, c := range documentsOf(t, classes...) {
+				all = append(all, ck.NewClass(&c.Unstructured, c.Object))
+			}
+			inventory.SetClasses(selector.NewClasses(ck, all))
+		}
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Log(what(), encode(t, got))
+				}
+			}()
+			assertAnswered(t, inventory, read, k.Spec.Reference.Place(), d, got)
+		})
+
+		seen[got.Reason]++
+		for _, drop := range got.Dropped {
+			seen["dropped "+drop.Reason]++
+			require.False(t, drop.Expression == "" && slices.Contains([]string{"Fit0", "Fit1", "Size", "NotOffered", "NoScore"}, drop.Reason), "We should say which expression dropped a class: %s", what())
+		}
+		for name, e := range map[string]*Evaluation{"bindWhen": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
+			if e != nil {
+				seen[name]++
+			}
+		}
+		for _, related := range got.Related {
+			seen[fmt.Sprintf("related %t", related.Found)]++
+		}
+		for _, c := range got.Candidates {
+			if c.Score != nil {
+				seen["score"]++
+			}
+		}
+	}
+	for _, what := range []string{
+		"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "NotYet", "Settled", "MalformedClaim", v1alpha1.ReasonInvalidExpression,
+		"dropped Fit0", "dropped Fit1", "dropped Size", "dropped NotOffered", "dropped NoScore", "dropped NotOfPartition",
+		"bindWhen", "selector", "partition", "related true", "related false", "score",
+	} {
+		assert.GreaterOrEqual(t, seen[what], 20, "We should come across %q often enough to compare it: %v", what, seen)
+	}
+	t.Log(seen)
+}
+
+// objectsOf are the related objects of a claim kind, as it sees them.
+func objectsOf(t *testing.T, k *selector.ClaimKind, related []document) map[selector.RelatedKey]map[types.NamespacedName]*expression.Object {
+	t.Helper()
+	all := map[selector.RelatedKey]map[types.NamespacedName]*expression.Object{}
+	for _, kind := range k.RelatedKinds() {
+		all[kind.Key()] = map[types.NamespacedName]*expression.Object{}
+		for _, d := range related {
+			if isPlural(strings.Split(kind.Resource, ".")[0], d.GetKind()) {
+				if kind.Resource == "namespaces" {
+					d.SetLabels(map[string]string{"kubernetes.io/metadata.name": d.GetName(), "tenant": d.GetLabels()["tenant"]})
+				}
+				all[kind.Key()][types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}] = kind.Fields.Project(d.Object)
+			}
+		}
+	}
+	return all
+}
+
+// expressions generates registrations with them, and what they look at.
+type expressions struct{ *rand.Rand }
+
+func (g expressions) one(of ...string) string { return of[g.IntN(len(of))] }
+
+// maybe a field of JSON, with a comma.
+func (g expressions) maybe(field string) string {
+	if g.IntN(3) > 0 {
+		return ""
+	}
+	return field + ", "
+}
+
+func (g expressions) fit() string {
+	return g.one(
+		`class.spec.driver == claim.spec.driver`, `claim.spec.driver == class.spec.driver && class.spec.size > 2`,
+		`class.spec.driver == related.plan.spec.driver`, `class.spec.size == claim.spec.size + 1 && claim.spec.size > 0`, `claim.spec.size <= class.spec.size`,
+		`has(class.spec.ready) && class.spec.ready`, `class.spec.ready`, `claim.spec.size / class.spec.zero < 5`, `claim.spec.size > 1`,
+		`class.metadata.labels.tier != 'bronze'`, `class.kind == 'FastClass' && class.metadata.name != 'class-3'`,
+		`request.userInfo.username == 'jane' || class.spec.size > 1`, `class.spec.team in request.userInfo.groups`,
+		`namespace.metadata.labels.tenant == class.metadata.labels.tenant`, `class.spec.sizes.exists(s, s == claim.spec.size)`,
+		`!has(related.zone) || related.zone.spec.open`, `has(related.plan) ? class.spec.size < related.plan.spec.max : class.spec.size == 1`,
+		`claim.metadata.labels.all(l, l != 'x') && class.spec.driver in ['a', 'b']`, `claim.spec.sizes[0] == class.spec.size`)
+}
+
+func (g expressions) claimKind() string {
+	spec := g.maybe(fmt.Sprintf(`"bindWhen": %q`, g.one(`claim.spec.phase == 'Ready'`, `!has(claim.spec.hold)`, `related.plan.spec.open`,
+		`!has(claim.spec.classRef) || claim.spec.classRef.name == 'default'`, `request.userInfo.username == 'jane'`)))
+	selecting := g.maybe(fmt.Sprintf(`"expression": %q`, g.one(`'tier=' + claim.spec.tier`, `{'tier': claim.spec.tier}`, `has(claim.spec.tier) ? 'tier=' + claim.spec.tier : ''`,
+		`'tier in (' + related.plan.spec.tiers + ')'`, `'tier=' + namespace.metadata.labels.tenant`, `{'tier': 'silver'}`)))
+	spec += fmt.Sprintf(`"classSelector": {%s"path": ".spec.classSelector"}, `, selecting)
+	fits := []string{}
+	for n := range g.IntN(3) {
+		fits = append(fits, fmt.Sprintf(`{"name": "Fit%d", "expression": %q, "message": %q}`, n, g.fit(), g.one("", "of another sort")))
+	}
+	spec += fmt.Sprintf(`"fits": [%s], `, strings.Join(fits, ", "))
+	spec += g.maybe(fmt.Sprintf(`"partition": {"claim": %q, "class": %q}`, g.one(`namespace.metadata.labels.tenant`, `has(claim.spec.tier) ? claim.spec.tier : ''`, `claim.spec.tier`, `related.plan.spec.tier`),
+		g.one(`class.metadata.labels.tier`, `has(class.spec.team) ? class.metadata.labels.tier : ''`, `class.spec.tenant`)))
+	strategy := `"strategy": "` + g.one("Random", "WeightedRandom", "HighestWeight") + `", `
+	if score := g.maybe(fmt.Sprintf(`"score": %q`, g.one(`class.spec.price`, `class.spec.price * double(claim.spec.size)`, `class.spec.size / claim.spec.size`))); score != "" {
+		strategy = score + `"strategy": "` + g.one("LowestScore", "HighestScore") + `", `
+	}
+	if g.IntN(25) == 0 {
+		spec += `"related": [], "score": "class.size +", "strategy": "LowestScore", `
+		strategy = ""
+	}
+	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {%s%s
+		"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": %q}, {"name": "zone", "resource": "zones.example.org", "nameExpression": "related.plan.spec.zone"}],
+		"reference": {"path": ".spec.classRef"}, "seed": %q, "whenUnmatched": %q, "whenNoSelector": %q}}`, strings.ReplaceAll(spec, `"related": [], `, ""), strategy,
+		g.one(`has(claim.spec.plan) ? claim.spec.plan : ''`, `has(claim.spec.plan) ? claim.spec.plan : ''`, `claim.spec.plan`, `'plan-1'`), g.one("Claim", "Request"),
+		g.one("Admit", "Deny"), g.one("Default", "Default", "Any", "LeaveAlone"))
+}
+
+func (g expressions) classKind() string {
+	spec := g.maybe(`"fits": [{"name": "Size", "expression": "`+g.one("claim.spec.size <= class.spec.size", "class.spec.size > 1 && claim.spec.size < 3")+`"}]`) +
+		g.maybe(fmt.Sprintf(`"offerWhen": %q`, g.one("class.spec.ready", "!has(class.spec.ready) || class.spec.ready", "class.spec.size > 1"))) +
+		g.maybe(fmt.Sprintf(`"default": {"expression": %q}`, g.one("class.spec.usual", "class.spec.size > 2"))) +
+		g.maybe(fmt.Sprintf(`"weight": {"expression": %q}`, g.one("class.spec.size", "class.spec.price", "class.spec.driver == 'a' ? 0 : 3")))
+	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {%s"claimKinds": ["databases.example.org"]}}`, spec)
+}
+
+func (g expressions) classes() (all []string) {
+	n := g.IntN(8)
+	if g.IntN(3) == 0 { // An index is worth it.
+		n = 40
+	}
+	for i := range n {
+		spec := fmt.Sprintf(`{%s%s%s%s%s%s%s"usual": %s, "zero": %s, "driver": %q}`, g.often(`"size": %d`, g.IntN(4)), g.often(`"price": %d.5`, g.IntN(4)), g.maybe(`"ready": true`), g.maybe(`"ready": false`),
+			g.often(`"sizes": [1, %d]`, g.IntN(4)), g.often(`"tenant": "%d"`, g.IntN(3)), g.often(`"team": %q`, g.one("red", "blue")), g.one("true", "false"), g.one("0", "1", `"none"`), g.one("a", "b", "c"))
+		all = append(all, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "class-%d", "labels": {"tenant": %q, "tier": %q}, "annotations": {"resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}, "spec": %s}`,
+			i, g.one("gold", "silver", "a"), g.one("gold", "silver", "bronze", ""), g.one("true", "false"), g.one("true", "false", "false", "false", "false"), spec))
+	}
+	return all
+}
+
+// often is a field of JSON, with a comma.
+func (g expressions) often(format string, of any) string {
+	if g.IntN(5) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, of) + ", "
+}
+
+func (g expressions) related() (all []string) {
+	all = append(all, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"tenant": %q}}}`, g.one("gold", "silver", "a")))
+	for i := range 3 {
+		all = append(all, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": {"namespace": "team", "name": "plan-%d"}, "spec": {%s%s"open": %s, "zone": "zone-%d", "tier": %q, "tiers": %q}}`,
+			i, g.often(`"driver": %q`, g.one("a", "b")), g.often(`"max": %d`, g.IntN(5)), g.one("true", "false"), g.IntN(3), g.one("gold", "silver"), g.one("gold,silver", "bronze", "-")))
+	}
+	return append(all, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Zone", "metadata": {"name": "zone-1"}, "spec": {"open": %s}}`, g.one("true", "false")))
+}
+
+func (g expressions) claim(i int) string {
+	spec := g.often(`"size": %d`, g.IntN(4)) + g.often(`"tier": %q`, g.one("gold", "silver", "bronze", "-")) + g.often(`"driver": %q`, g.one("a", "b", "d")) + g.often(`"plan": "plan-%d"`, g.IntN(4)) +
+		g.often(`"phase": %q`, g.one("Ready", "Ready", "Draft")) + g.maybe(`"hold": 1`) + g.often(`"sizes": [%d]`, g.IntN(4)) +
+		g.one("", "", "", `"classRef": {"name": "default"}, `, `"classRef": {"kind": "FastClass", "name": "mine"}, `) +
+		g.one("", "", `"classSelector": {}, `, `"classSelector": {"matchLabels": {"tier": "gold"}}, `)
+	name := g.one(fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`)
+	return fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", "labels": {"a": "b"}, %s}, "spec": {%s"end": true}}`, name, spec)
+}

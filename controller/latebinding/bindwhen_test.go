@@ -1,0 +1,228 @@
+package latebinding
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// bindWhen has the claims of a kind wait for an expression. They may name a plan.
+func bindWhen(text v1alpha1.Expression) func(*v1alpha1.ClaimKind) {
+	return func(k *v1alpha1.ClaimKind) {
+		k.Spec.BindWhen = text
+		if strings.Contains(string(text), "related.") {
+			k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+		}
+	}
+}
+
+// relate has the inventory know these objects, by name, as the watches of related kinds do.
+func (r *lateReplica) relate(t *testing.T, objects map[types.NamespacedName]map[string]any) {
+	t.Helper()
+	kinds := selector.NewClaimKind(r.kind).RelatedKinds()
+	require.Len(t, kinds, 1)
+	projected := map[types.NamespacedName]*expression.Object{}
+	for name, o := range objects {
+		projected[name] = kinds[0].Fields.Project(o)
+	}
+	r.registration.Inventory.SetRelated(selector.NewObjects(kinds[0], true, projected))
+}
+
+// rounds waits until the binder has asked about all groups.
+func (r *lateReplica) rounds(t testing.TB) {
+	t.Helper()
+	w := r.claims.watches()[lateKind]
+	eventually(t, "We should ask about all claims.", func(c *assert.CollectT) {
+		view := r.binder.view(w)
+		w.own(func(s *claimState) { assert.True(c, view != nil && s.view == view && !s.dirty) })
+	})
+}
+
+// notify tells of the claims that have waited long enough by then.
+func (r *lateReplica) notify(t testing.TB) {
+	t.Helper()
+	r.rounds(t)
+	w := r.claims.watches()[lateKind]
+	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
+}
+
+// TestDelayedBinding binds claims when they say so themselves.
+func TestDelayedBinding(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/early", `{}`)
+	s.set(t, "team-a/ready", `{"node":"a","classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	s.set(t, "team-a/fails", `{"node":5}`)
+	r := newLateReplica(t, s, lateClaimKind(bindWhen("has(claim.spec.node) && claim.spec.node.size() > 0")))
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Waiting: 2})
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+	s.set(t, "team-a/early", wantsGold)
+	eventually(t, "We should tell the author of a claim for which the expression fails.", func(c *assert.CollectT) {
+		r.notify(t)
+		notes := s.notes(v1alpha1.EventNoMatchingClass)
+		assert.Len(c, notes, 1)
+		assert.Contains(c, notes["team-a/fails"], "spec.bindWhen")
+	})
+	assert.Equal(t, map[string]string{"team-a/early": "", "team-a/ready": "gold", "team-a/fails": ""}, s.classes(),
+		"We should bind no claim that is not to be bound yet.")
+	s.set(t, "team-a/early", `{"node":"b","classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	r.awaitCounts(t, ClaimCounts{Bound: 2, Waiting: 1})
+	assert.Equal(t, map[string]int{"team-a/early": 1, "team-a/ready": 1}, s.patches)
+}
+
+// TestDelayedByOthers binds claims when an object that they name, or their Namespace, says so.
+func TestDelayedByOthers(t *testing.T) {
+	plan := types.NamespacedName{Namespace: "team-a", Name: "small"}
+	for name, tc := range map[string]struct {
+		bindWhen   v1alpha1.Expression
+		before, at map[types.NamespacedName]map[string]any
+	}{
+		"Related": {
+			bindWhen: "has(claim.spec.plan) && has(related.plan) && related.plan.spec.ready",
+			before:   map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"ready": false}}},
+			at:       map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"ready": true}}},
+		},
+		"RelatedIsAbsent": {
+			bindWhen: "has(claim.spec.plan) && has(related.plan)",
+			at:       map[types.NamespacedName]map[string]any{plan: {"metadata": map[string]any{"name": "small"}}},
+		},
+		"Namespace": {
+			bindWhen: "has(claim.spec.plan) && namespace.metadata.labels.phase == 'run'",
+			before:   map[types.NamespacedName]map[string]any{{Name: "team-a"}: {"metadata": map[string]any{"labels": map[string]any{"phase": "plan"}}}},
+			at:       map[types.NamespacedName]map[string]any{{Name: "team-a"}: {"metadata": map[string]any{"labels": map[string]any{"phase": "run"}}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newClaimServer(t)
+			s.set(t, "team-a/gold", `{"plan":"small","classSelector":{"matchLabels":{"tier":"gold"}}}`)
+			s.set(t, "team-a/silver", `{"plan":"small","classSelector":{"matchLabels":{"tier":"silver"}}}`)
+			r := newLateReplica(t, s, lateClaimKind(bindWhen(tc.bindWhen)))
+			r.lead(t)
+			r.awaitCounts(t, ClaimCounts{Waiting: 2})
+			r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+			r.relate(t, tc.before)
+			for range 2 {
+				r.notify(t)
+			}
+			assert.Zero(t, s.tried(), "We should bind nothing yet.")
+			assert.Zero(t, r.binder.Events.queue.len()+s.creations(), "We should tell nobody who waits for something else than a class.")
+			r.relate(t, tc.at)
+			r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+			assert.Equal(t, map[string]string{"team-a/gold": "gold", "team-a/silver": ""}, s.classes())
+			eventually(t, "We should tell the author of a claim that waits for a class now.", func(c *assert.CollectT) {
+				r.notify(t)
+				assert.Contains(c, s.notes(v1alpha1.EventNoMatchingClass)["team-a/silver"], "tier=silver")
+			})
+		})
+	}
+}
+
+// TestBindingOverDefaults replaces references with which the schema fills claims.
+func TestBindingOverDefaults(t *testing.T) {
+	const ours = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":%q},"classSelector":{"matchLabels":{"tier":%q}}}`
+	s := newClaimServer(t)
+	s.set(t, "team-a/filled", fmt.Sprintf(ours, "default", "gold"))
+	s.set(t, "team-a/chosen", fmt.Sprintf(ours, "silver", "gold"))
+	s.set(t, "team-a/same", fmt.Sprintf(ours, "default", "plain"))
+	s.set(t, "team-a/other", `{"classRef":{"name":"default"},"classSelector":{"matchLabels":{"tier":"plain"}}}`)
+	s.set(t, "team-a/none", fmt.Sprintf(ours, "default", "none"))
+	r := newLateReplica(t, s, lateClaimKind(bindWhen("claim.spec.classRef.name == 'default'")))
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 4})
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold", "default tier=plain"))
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 2, Waiting: 3})
+	eventually(t, "We should complete what has the same name alone.", func(c *assert.CollectT) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		assert.Equal(c, map[string]int{"team-a/filled": 1, "team-a/other": 1}, s.patches)
+	})
+	r.notify(t)
+	assert.Equal(t, map[string]string{
+		"team-a/filled": "gold", "team-a/chosen": "silver", "team-a/same": "default", "team-a/other": "default", "team-a/none": "default",
+	}, s.classes())
+	assert.Equal(t, 2, s.tried(), "We should write no reference that is there already.")
+	kind, _, _ := unstructured.NestedString(s.claims["team-a/other"].Object, "spec", "classRef", "kind")
+	assert.Equal(t, "Gold", kind)
+}
+
+// TestBindWhenStaysTrue has an expression that is true for a claim that was bound, too.
+func TestBindWhenStaysTrue(t *testing.T) {
+	s := newClaimServer(t)
+	const spec = `{"n":%d,"classRef":{"name":"x"},"classSelector":{"matchLabels":{"tier":"gold"}}}`
+	s.set(t, "team-a/claim", fmt.Sprintf(spec, 1))
+	r := newLateReplica(t, s, lateClaimKind(bindWhen("has(claim.spec.classRef)"), func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.RoundRobin }))
+	r.registration.Inventory.SetClasses(labelled(r.golds, "a tier=gold", "b tier=gold", "c tier=gold"))
+	r.lead(t)
+	for n := 1; n <= 2; n++ {
+		eventually(t, "We should bind it.", func(c *assert.CollectT) { assert.Equal(c, n, s.tried()) })
+		r.rounds(t)
+		time.Sleep(10 * lateRound / 20) // We cannot wait for what does not happen.
+		require.Equal(t, n, s.tried(), "We should not bind it again until somebody else changes it.")
+		s.set(t, "team-a/claim", fmt.Sprintf(spec, n+1))
+	}
+	eventually(t, "We should bind it again then.", func(c *assert.CollectT) { assert.Equal(c, 3, s.tried()) })
+}
+
+// TestCostlyClaim has an expression cost too much for one claim, until a plan changes.
+func TestCostlyClaim(t *testing.T) {
+	s := newClaimServer(t)
+	list := strings.Repeat("1,", 1000) + "1"
+	s.set(t, "team-a/claim", `{"plan":"small","list":[`+list+`]}`)
+	r := newLateReplica(t, s, lateClaimKind(bindWhen("related.plan.spec.cheap || claim.spec.list.all(a, claim.spec.list.all(b, a == b))")))
+	plan := types.NamespacedName{Namespace: "team-a", Name: "small"}
+	r.registration.Inventory.SetClasses(controllertest.NewClasses(r.golds, map[string][]string{"main": {"default", "true"}}))
+	r.relate(t, map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"cheap": false}}})
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Waiting: 1})
+	eventually(t, "We should tell its author.", func(c *assert.CollectT) {
+		r.notify(t)
+		assert.Contains(c, s.notes(v1alpha1.EventNoMatchingClass)["team-a/claim"], "cost")
+	})
+	assert.Zero(t, s.tried())
+	r.relate(t, map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"cheap": true}}})
+	r.awaitCounts(t, ClaimCounts{Bound: 1})
+}
+
+// TestFitsOfClassKinds has a class kind look at the claims.
+func TestFitsOfClassKinds(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/small", `{"size":1,"classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	s.set(t, "team-a/large", `{"size":9,"classSelector":{"matchLabels":{"tier":"gold"}}}`)
+	k := lateClaimKind()
+	r := newLateReplica(t, s, k)
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Waiting: 2})
+	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{
+		ClaimKinds: []string{lateKind}, Fits: []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size < 5"}},
+	}}
+	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(k, golds))
+	kind := selector.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
+	r.registration.Inventory.SetClasses(labelled(kind, "gold tier=gold"))
+	assert.Nil(t, r.binder.view(r.claims.watches()[lateKind]), "We should bind no claim of which we do not know enough.")
+	r.reader.ClassKinds = []v1alpha1.ClassKind{*golds}
+	for range 2 {
+		before := r.claims.watches()[lateKind]
+		_, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+		require.NoError(t, err)
+		r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+		assert.Equal(t, map[string]string{"team-a/small": "gold", "team-a/large": ""}, s.classes())
+		if before.kind.Same(selector.NewClaimKind(k, golds)) {
+			assert.Same(t, before, r.claims.watches()[lateKind], "We should list the claims only once.")
+		}
+	}
+}

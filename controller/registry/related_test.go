@@ -1,0 +1,587 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+const (
+	plansResource = "plans.example.org"
+	plansPath     = "/apis/example.org/v1/plans"
+)
+
+// planServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble
+// of synctest.
+type planServer struct {
+	delay time.Duration // of every answer
+
+	mu      sync.Mutex
+	plans   map[string]string // the tier of each
+	version string            // that is served, empty if none is
+	refusal *metav1.Status    // of lists, watches and reads of plans
+	asked   []string          // paths of plans, without watches
+	watches []chan string     // of events
+}
+
+func (s *planServer) set(change func(*planServer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// requests are the paths of plans that were asked for since the last call.
+func (s *planServer) requests() (asked []string) {
+	s.set(func(s *planServer) { asked, s.asked = s.asked, nil })
+	return asked
+}
+
+func planJSON(name, tier string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"namespace":"team","name":%q,"resourceVersion":"7"},`+
+		`"spec":{"tier":%q,"size":3}}`, name, tier)
+}
+
+// event tells all watches of a change.
+func (s *planServer) event(kind, name, tier string) {
+	s.set(func(s *planServer) {
+		if s.plans[name] = tier; kind == "DELETED" {
+			delete(s.plans, name)
+		}
+		for _, w := range s.watches {
+			w <- fmt.Sprintf(`{"type":%q,"object":%s}`, kind, planJSON(name, tier))
+		}
+	})
+}
+
+func (s *planServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.delay)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	answer := func(o any) (*http.Response, error) {
+		text, plain := o.(string)
+		if !plain {
+			body, err := json.Marshal(o)
+			if err != nil {
+				return nil, err
+			}
+			text = string(body)
+		}
+		if status, failed := o.(*metav1.Status); failed {
+			response.StatusCode = int(status.Code)
+		}
+		response.Body = io.NopCloser(strings.NewReader(text))
+		return response, nil
+	}
+	notFound := controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	isPlans := strings.HasSuffix(r.URL.Path, "/plans") || strings.Contains(r.URL.Path, "/plans/")
+	isWatch := r.URL.Query().Get("watch") != ""
+	if isPlans && !isWatch {
+		s.asked = append(s.asked, r.URL.Path)
+	}
+	switch {
+	case isPlans && s.refusal != nil:
+		return answer(s.refusal)
+	case s.version == "":
+		return answer(notFound)
+	case r.URL.Path == "/apis/example.org":
+		return answer(controllertest.APIGroup(s.version))
+	case r.URL.Path == "/apis/example.org/"+s.version:
+		return answer(controllertest.APIResources(metav1.APIResource{Name: "plans", Kind: "Plan", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}))
+	case isWatch:
+		stream, body := io.Pipe() // It stays open until the watch is stopped.
+		response.Body = stream
+		events := make(chan string, 10)
+		s.watches = append(s.watches, events)
+		if r.URL.Query().Get("sendInitialEvents") == "true" {
+			for _, name := range slices.Sorted(maps.Keys(s.plans)) {
+				events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, planJSON(name, s.plans[name]))
+			}
+			events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}`
+		}
+		go func() {
+			for {
+				select {
+				case e := <-events:
+					if _, err := io.WriteString(body, e); err != nil {
+						return
+					}
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}()
+		return response, nil
+	case strings.HasSuffix(r.URL.Path, "/plans"):
+		var items []string
+		for _, name := range slices.Sorted(maps.Keys(s.plans)) {
+			items = append(items, planJSON(name, s.plans[name]))
+		}
+		return answer(fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"PlanList","metadata":{"resourceVersion":"7"},"items":[%s]}`, strings.Join(items, ",")))
+	}
+	name, found := strings.CutPrefix(r.URL.Path, "/apis/example.org/v1/namespaces/team/plans/")
+	if tier, exists := s.plans[name]; found && exists {
+		return answer(planJSON(name, tier))
+	}
+	return answer(notFound)
+}
+
+// relatedWorld is a replica that starts beside a planServer.
+type relatedWorld struct {
+	*Registration
+	t      *testing.T
+	server *planServer
+	cache  *controllertest.Cached
+
+	mu     sync.Mutex
+	queued []string
+}
+
+func newRelatedWorld(t *testing.T) *relatedWorld {
+	t.Helper()
+	// They delay repeated errors by a clock that was read before the bubble began.
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	w := &relatedWorld{t: t, server: &planServer{plans: map[string]string{"p": "gold"}, version: "v1"}, cache: &controllertest.Cached{}}
+	r, err := NewRegistration(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: w.server}, w.cache, w.cache)
+	require.NoError(t, err)
+	w.Registration = r
+	r.Inventory.Open()
+	return w
+}
+
+// run requests what the controller would.
+func (w *relatedWorld) run() {
+	w.requestRelated(w.t.Context(), func(key string, _ time.Duration) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.queued = append(w.queued, key)
+	})
+}
+
+// reconcile all that is requested, and wait for what follows.
+func (w *relatedWorld) reconcile() (after []time.Duration) {
+	w.t.Helper()
+	w.mu.Lock()
+	queued := w.queued
+	w.queued = nil
+	w.mu.Unlock()
+	slices.Sort(queued)
+	for _, key := range slices.Compact(queued) {
+		result, err := w.reconcileRelated(w.t.Context(), key)
+		if err != nil {
+			result.RequeueAfter = -1
+		}
+		after = append(after, result.RequeueAfter)
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	return after
+}
+
+func (w *relatedWorld) again(key string) {
+	w.t.Helper()
+	w.mu.Lock()
+	w.queued = append(w.queued, key)
+	w.mu.Unlock()
+	w.reconcile()
+}
+
+// names registers a claim kind whose claims name a plan, in a version, and look at these fields.
+func (w *relatedWorld) names(name, version string, fields ...string) {
+	w.t.Helper()
+	k := controllertest.NewClaimKind(name)
+	k.UID = "5e1f"
+	k.Generation = 1
+	k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: plansResource, Version: version, NameExpression: "claim.spec.planId"}}
+	for _, f := range fields {
+		k.Spec.Fits = append(k.Spec.Fits, v1alpha1.Fit{Name: "F", Expression: v1alpha1.Expression("class.metadata.name == related.plan." + f)})
+	}
+	if i := slices.IndexFunc(w.cache.ClaimKinds, func(o v1alpha1.ClaimKind) bool { return o.Name == name }); i >= 0 {
+		k.Generation = w.cache.ClaimKinds[i].Generation + 1
+		w.cache.ClaimKinds = slices.Delete(w.cache.ClaimKinds, i, i+1)
+	}
+	w.cache.ClaimKinds = append(w.cache.ClaimKinds, *k)
+	_, err := w.reconcileClaimKind(w.t.Context(), name)
+	require.NoError(w.t, err)
+	require.Nil(w.t, selector.ExpressionsFault(k))
+}
+
+func (w *relatedWorld) forget(name string) {
+	w.t.Helper()
+	w.cache.ClaimKinds = slices.DeleteFunc(w.cache.ClaimKinds, func(o v1alpha1.ClaimKind) bool { return o.Name == name })
+	_, err := w.reconcileClaimKind(w.t.Context(), name)
+	require.NoError(w.t, err)
+}
+
+// fault of the claims of a kind; empty, they are bound.
+func (w *relatedWorld) fault(name string) string {
+	w.t.Helper()
+	view := w.Inventory.Snapshot()[name]
+	require.NotNil(w.t, view)
+	if view.Fault == nil {
+		return ""
+	}
+	return view.Fault.Text
+}
+
+// tier of a plan as the claim kind that looks at it sees it.
+func (w *relatedWorld) tier(version, plan string) any {
+	w.t.Helper()
+	objects := w.Inventory.Snapshot()["as.example.org"].Related(plansResource, version)
+	if objects == nil {
+		return "unknown"
+	}
+	o := objects.Find("team", plan)
+	if o == nil {
+		return nil
+	}
+	tier, _ := o.Lookup(expression.Path{"spec", "tier"})
+	return tier
+}
+
+func (w *relatedWorld) end() {
+	for _, k := range slices.Clone(w.cache.ClaimKinds) {
+		w.forget(k.Name)
+	}
+	w.reconcile()
+	assert.Empty(w.t, w.related, "We should forget what nobody needs.")
+	synctest.Wait()
+}
+
+func TestRelatedIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const a, b = "as.example.org", "bs.example.org"
+		w := newRelatedWorld(t)
+		w.names(a, "", "spec.tier")
+		assert.Equal(t, v1alpha1.ReasonNotSynced, w.RelatedState(a).Reason)
+		assert.True(t, w.RelatedState(a).pending(), "We should start only when we know what claims name.")
+		w.run()
+		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
+		assert.Empty(t, w.fault(a))
+		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
+		assert.Equal(t, RelatedState{Reason: v1alpha1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
+
+		metrics := prometheus.NewPedanticRegistry()
+		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
+		scraped := controllertest.Scraped(t, metrics)
+		assert.InDelta(t, 1, scraped["related_ready resource=plans.example.org"], 0)
+		assert.InDelta(t, 1, scraped["related_objects resource=plans.example.org"], 0)
+
+		w.server.event("ADDED", "q", "iron")
+		w.server.event("MODIFIED", "p", "lead")
+		synctest.Wait()
+		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier("", "p"), w.tier("", "q")}, "We should know what changed.")
+		before := w.Inventory.Snapshot()[a]
+		w.server.event("MODIFIED", "p", "lead")
+		synctest.Wait()
+		assert.Same(t, before, w.Inventory.Snapshot()[a], "We should make no new view where nothing changed that is looked at.")
+		w.server.event("DELETED", "q", "iron")
+		synctest.Wait()
+		assert.Nil(t, w.tier("", "q"))
+
+		first := w.related[selector.RelatedKey{Resource: plansResource}]
+		w.names(b, "", "spec.size")
+		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
+		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
+		w.reconcile()
+		assert.Empty(t, w.fault(b))
+		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
+		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
+		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
+
+		now := w.related[selector.RelatedKey{Resource: plansResource}]
+		w.again(plansResource)
+		assert.Same(t, now, w.related[selector.RelatedKey{Resource: plansResource}], "We should not watch anew where nothing changed.")
+
+		kind := w.Inventory.Snapshot()[a].Kind
+		_, err := w.reconcileClaimKind(t.Context(), a)
+		require.NoError(t, err)
+		assert.Same(t, kind, w.Inventory.Snapshot()[a].Kind, "We should keep a claim kind that has not changed, with what its strategy remembers.")
+		w.end()
+	})
+}
+
+func TestRelatedIsNotKnown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		version string // that the claim kind asks for
+		server  func(*planServer)
+		after   time.Duration // negative is an error
+		fault   string        // empty, claims are bound
+		state   string
+		message string
+		pending bool
+	}{
+		"NotInstalled": {
+			reason: "We should take the objects of a resource that is not there for absent.",
+			server: func(s *planServer) { s.version = "" }, after: RetryAfter,
+			state: v1alpha1.ReasonNotInstalled, message: `the API server serves no "plans.example.org": to expressions, the related object is absent`,
+		},
+		"VersionNotServed": {
+			reason: "We should not take objects for absent that are there in another version.", version: "v2",
+			server: func(*planServer) {}, after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.related`,
+			state: v1alpha1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
+		},
+		"Forbidden": {
+			reason: "We should say what admins can do.",
+			server: func(s *planServer) {
+				s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+			},
+			fault: "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true",
+			state: v1alpha1.ReasonNotPermitted, message: "label a ClusterRole", pending: false,
+		},
+		"Down": {
+			reason: "We should wait for an API server that does not answer.",
+			server: func(s *planServer) {
+				s.refusal = controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+			},
+			fault: "ServiceUnavailable", state: v1alpha1.ReasonNotSynced, message: "does not list the objects of \"plans.example.org\"", pending: true,
+		},
+		"CRDNotServed": {
+			reason: "We should wait for a CRD that is about to be served.",
+			server: func(s *planServer) { s.version = "" }, after: RetryCRDAfter, fault: ErrCRDNotServed.Error(),
+			state: v1alpha1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // Not any more, a minute later.
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const a = "as.example.org"
+				w := newRelatedWorld(t)
+				w.server.set(tc.server)
+				if name == "CRDNotServed" {
+					w.cache.CRDs = []string{plansResource}
+				}
+				w.run()
+				w.names(a, tc.version, "spec.tier")
+				assert.Equal(t, []time.Duration{tc.after}, w.reconcile(), tc.reason)
+				check := func(refused bool) {
+					t.Helper()
+					if tc.fault == "" {
+						assert.Empty(t, w.fault(a), tc.reason)
+						assert.Nil(t, w.tier(tc.version, "p"))
+					} else {
+						assert.Contains(t, w.fault(a), tc.fault, tc.reason)
+					}
+					s := w.RelatedState(a)
+					assert.Equal(t, tc.state, s.Reason, tc.reason)
+					assert.Contains(t, s.Message, tc.message, tc.reason)
+					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
+					assert.Equal(t, tc.pending, s.pending(), tc.reason)
+					assert.Equal(t, s.Known, w.relatedStates()[selector.RelatedKey{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
+				}
+				check(false)
+
+				// It is mended, and broken again.
+				w.server.set(func(s *planServer) { s.version, s.refusal = "v1", nil })
+				if tc.version != "" {
+					w.end()
+					return
+				}
+				w.again(plansResource)
+				assert.Empty(t, w.fault(a), "We should notice that it is mended.")
+				assert.Equal(t, "gold", w.tier("", "p"))
+				w.server.set(tc.server)
+				if name == "NotInstalled" {
+					w.again(plansResource)
+					check(false)
+				} else if tc.after == 0 {
+					w.names(a, "", "spec.size")
+					w.reconcile()
+					w.names(a, "", "spec.tier")
+					assert.Empty(t, w.fault(a), "We should go on with the last known objects.")
+					assert.Equal(t, "gold", w.tier("", "p"))
+					w.reconcile()
+					s := w.RelatedState(a)
+					assert.Equal(t, v1alpha1.ReasonStale, s.Reason)
+					assert.True(t, s.Known)
+					assert.False(t, s.pending())
+				}
+				w.end()
+			})
+		})
+	}
+}
+
+func TestRelatedObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const a = "as.example.org"
+		w := newRelatedWorld(t)
+		w.run()
+		w.names(a, "", "spec.tier")
+		read := func(namespace, name string) (any, error) {
+			o, err := w.RelatedObject(t.Context(), "team", w.Inventory.Snapshot()[a].Kind.RelatedKinds()[0], namespace, name)
+			if o == nil {
+				return nil, err
+			}
+			tier, _ := o.Lookup(expression.Path{"spec", "tier"})
+			return tier, err
+		}
+		got, err := read("team", "p")
+		require.NoError(t, err)
+		assert.Nil(t, got, "We should find nothing of a resource that is not served.")
+		w.reconcile()
+		w.server.set(func(s *planServer) { s.plans["new"], s.asked = "iron", nil })
+		for name, want := range map[string]any{"new": "iron", "absent": nil} {
+			got, err := read("team", name)
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
+		}
+		w.server.set(func(s *planServer) { s.asked = nil })
+		for _, name := range []string{"", "..", "a/b", "a%2fb", strings.Repeat("x", 254)} {
+			got, err := read("team", name)
+			require.NoError(t, err)
+			assert.Nil(t, got)
+		}
+		for _, namespace := range []string{"", "..", "a/b"} {
+			got, err := read(namespace, "new")
+			require.NoError(t, err)
+			assert.Nil(t, got)
+		}
+		assert.Empty(t, w.server.requests(), "We should ask the API server for no name that no object can have.")
+
+		w.server.set(func(s *planServer) {
+			s.refusal = controllertest.Failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		})
+		_, err = read("team", "new")
+		require.ErrorContains(t, err, `cannot get an object of "plans.example.org": `, "We should not take a plan for absent because nobody answers.")
+
+		w.server.set(func(s *planServer) {
+			s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+		})
+		_, err = read("team", "new")
+		require.ErrorContains(t, err, "Forbidden", "We should not take a plan for absent that we may watch, and may not get.")
+		w.related[selector.RelatedKey{Resource: plansResource}].watch.Observe(err)
+		got, err = read("team", "new")
+		require.NoError(t, err, "We should go by the last known objects where nothing else is to be had.")
+		assert.Nil(t, got)
+		assertNothingLeft(t, w.reads)
+		w.end()
+	})
+}
+
+// Many claims that name the same object at once read it few times.
+func TestRelatedObjectIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const a = "as.example.org"
+		w := newRelatedWorld(t)
+		w.run()
+		w.names(a, "", "spec.tier")
+		w.reconcile()
+		w.server.set(func(s *planServer) { s.plans["new"], s.asked = "iron", nil })
+		w.server.delay = time.Second
+		kind := w.Inventory.Snapshot()[a].Related(plansResource, "").Kind
+		for range 100 {
+			go func() {
+				o, err := w.RelatedObject(t.Context(), "team", kind, "team", "new")
+				assert.NoError(t, err)
+				assert.NotNil(t, o)
+			}()
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, w.server.requests(), 2, "We should read once, and once more for those who came meanwhile.")
+		assertNothingLeft(t, w.reads)
+		w.end()
+	})
+}
+
+// A starting replica waits for what claims name, if they were bound before.
+func TestOpeningAwaitsRelated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		ready  metav1.ConditionStatus
+		known  time.Duration // negative means never
+		opens  time.Duration
+		fault  bool
+	}{
+		"Known":     {reason: "We should open once what claims name is known.", ready: metav1.ConditionTrue, known: 10 * time.Second, opens: 10 * time.Second},
+		"NotKnown":  {reason: "We should let others be bound.", ready: metav1.ConditionTrue, known: -1, opens: v1alpha1.StartPatience, fault: true},
+		"NotBefore": {reason: "We should not wait for what was not known before.", ready: metav1.ConditionFalse, known: -1, fault: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const a = "as.example.org"
+				w := newRelatedWorld(t)
+				w.Inventory = selector.NewInventory()
+				w.names(a, "", "spec.tier")
+				w.cache.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
+				w.run()
+				if tc.known >= 0 {
+					time.AfterFunc(tc.known, func() { w.reconcile() })
+				}
+				began := time.Now()
+				go func() { assert.NoError(t, w.openWhenComplete(t.Context())) }()
+				<-w.Opened()
+				assert.InDelta(t, tc.opens, time.Since(began), float64(openingInterval), tc.reason)
+				assert.Equal(t, tc.fault, w.fault(a) != "", tc.reason)
+				w.end()
+			})
+		})
+	}
+}
+
+// A class kind whose expressions do not compile is not offered, and takes no classes away in silence.
+func TestInvalidClassKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const claims, plans = "claims.example.org", plansResource // Plans are the classes here.
+		w := newRelatedWorld(t)
+		w.cache.ClaimKinds = []v1alpha1.ClaimKind{*controllertest.NewClaimKind(claims)}
+		_, err := w.reconcileClaimKind(t.Context(), claims)
+		require.NoError(t, err)
+		classKind := func(generation int64, offerWhen v1alpha1.Expression, claimKinds ...string) {
+			t.Helper()
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
+			k.Spec.ClaimKinds, k.Spec.OfferWhen = claimKinds, offerWhen
+			w.cache.ClassKinds = []v1alpha1.ClassKind{k}
+			_, err := w.reconcileClassKind(t.Context(), plans)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		classKind(1, "class.", claims)
+		state := w.State(plans)
+		assert.Equal(t, v1alpha1.ReasonInvalidExpression, state.Reason)
+		assert.Contains(t, state.Message, "spec.offerWhen: line 1, column 7", "We should say what is wrong, and where.")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that were never offered.")
+
+		classKind(2, "", claims)
+		assert.Equal(t, v1alpha1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
+
+		classKind(3, "class.", claims)
+		assert.Nil(t, w.State(plans).Classes)
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should bind no claim without classes that were offered before.")
+		classKind(4, "class.other.", claims)
+		assert.Contains(t, w.fault(claims), "column 13", "We should say what is wrong now.")
+		classKind(5, "class.other.", "others.example.org")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that are not to be offered any more.")
+		classKind(6, "class.", claims)
+		assert.NotEmpty(t, w.fault(claims))
+
+		w.cache.ClassKinds = nil
+		_, err = w.reconcileClassKind(t.Context(), plans)
+		require.NoError(t, err)
+		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
+		w.end()
+	})
+}

@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// defaulting is a CRD of claims of a group whose schema fills in a reference, as Crossplane's
+// do for managed resources.
+func defaulting(group string) string {
+	return fmt.Sprintf(`---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: Claim, plural: claims}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            default: {}
+            properties:
+              size: {type: integer}
+              classRef:
+                type: object
+                default: {name: default}
+                properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}
+`, group)
+}
+
+// TestBindWhen has claims that are not to be bound, or not yet, and claims that are to be
+// bound although they have a reference.
+func TestBindWhen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	register := func(t *testing.T, group, spec string) {
+		t.Helper()
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "only", ""))
+		w.awaitClasses(t, "classes."+group, 1)
+	}
+	manifest := func(group, name, metadata, spec string) string {
+		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s%s}\nspec: {classSelector: {}%s}\n", group, name, metadata, spec)
+	}
+	answered := func(t *testing.T, manifest, class string) {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			claim, _, err := w.create(t, manifest, client.DryRunAll)
+			require.NoError(c, err)
+			require.Equal(c, class, classOf(claim))
+		}, patience, 20*time.Millisecond)
+	}
+	// asked waits until the API server calls us for a claim that is to be bound, and left until we leave it alone.
+	asked := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "Class/only") }
+	left := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "") }
+	// within a second of a change, a claim is bound.
+	within := func(t *testing.T, manifest string, change func()) {
+		t.Helper()
+		claim, warnings, err := w.create(t, manifest)
+		require.NoError(t, err)
+		assert.Empty(t, warnings, "We should not warn of what is meant to be.")
+		assert.Never(t, func() bool {
+			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != ""
+		}, time.Second, 100*time.Millisecond, "We should not bind it yet.")
+		begin := time.Now() // kubectl takes a part of it.
+		change()
+		require.Eventually(t, func() bool {
+			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && classOf(claim) != ""
+		}, patience, 5*time.Millisecond)
+		took := time.Since(begin)
+		t.Logf("Bound after %s", took)
+		assert.Less(t, took, time.Second, "We should bind it within a second.")
+		events := &eventsv1.EventList{}
+		require.NoError(t, w.List(t.Context(), events, client.InNamespace("default")))
+		for _, e := range events.Items {
+			assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1alpha1.EventNoMatchingClass, "We should tell nobody to look for a class: %s", e.Note)
+		}
+	}
+
+	t.Run("Delayed", func(t *testing.T) {
+		const group = "delayed.test"
+		w.resources(t, "Claim claims.delayed.test Namespaced", "Class classes.delayed.test Cluster")
+		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(claim.metadata.annotations) && 'delayed.test/node' in claim.metadata.annotations // set by the scheduler"}`)
+		asked(t, manifest(group, "probe", ", annotations: {delayed.test/node: a}", ""))
+		before := calls(t, r)
+		within(t, manifest(group, "waits", "", ""), func() {
+			w.kubectl(t, "annotate", "claims.delayed.test", "waits", "delayed.test/node=a")
+		})
+		assert.Zero(t, calls(t, r)-before, "We should not be called for a claim that is not to be bound yet.")
+	})
+
+	t.Run("Related", func(t *testing.T) {
+		const group = "related.test"
+		w.resources(t, "Claim claims.related.test Namespaced", "Class classes.related.test Cluster", "Plan plans.related.test Namespaced")
+		plan := func(ready bool) string {
+			return fmt.Sprintf("---\napiVersion: related.test/v1\nkind: Plan\nmetadata: {namespace: default, name: small}\nspec: {ready: %t}\n", ready)
+		}
+		w.apply(t, plan(true))
+		register(t, group, `{whenUnmatched: BindLater, related: [{name: plan, resource: plans.related.test, nameExpression: claim.spec.plan}], bindWhen: "has(related.plan) && related.plan.spec.ready"}`)
+		asked(t, manifest(group, "probe", "", ", plan: small"))
+		w.apply(t, plan(false))
+		left(t, manifest(group, "probe", "", ", plan: small"))
+		within(t, manifest(group, "waits", "", ", plan: small"), func() { w.apply(t, plan(true)) })
+		within(t, manifest(group, "absent", "", ", plan: large"), func() { w.apply(t, strings.ReplaceAll(plan(true), "small", "large")) })
+		w.awaitWaiting(t, "claims.related.test", 0, patience)
+	})
+
+	t.Run("Namespace", func(t *testing.T) {
+		const group = "phase.test"
+		w.resources(t, "Claim claims.phase.test Namespaced", "Class classes.phase.test Cluster")
+		w.kubectl(t, "create", "namespace", "phases")
+		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
+		label("run")
+		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}`)
+		in := func(name string) string { return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1) }
+		asked(t, in("probe"))
+		label("plan")
+		left(t, in("probe"))
+		within(t, in("waits"), func() { label("run") })
+	})
+
+	t.Run("Fails", func(t *testing.T) {
+		const group = "fails.test"
+		w.resources(t, "Claim claims.fails.test Namespaced", "Class classes.fails.test Cluster")
+		w.apply(t, "apiVersion: fails.test/v1\nkind: Claim\nmetadata: {namespace: default, name: old}\nspec: {}\n")
+		register(t, group, `{bindWhen: "claim.spec.ready"}`)
+		asked(t, manifest(group, "probe", "", ", ready: true"))
+		_, _, err := w.create(t, manifest(group, "fails", "", ""))
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(t, err, "object.spec.ready", "We should have the API server say which expression.")
+		require.ErrorContains(t, err, "no such key: ready", "We should have the API server say why.")
+		w.kubectl(t, "annotate", "claims.fails.test", "old", "a=b")
+		w.kubectl(t, "delete", "claims.fails.test", "old")
+	})
+
+	t.Run("Default", func(t *testing.T) {
+		const group = "filled.test"
+		w.apply(t, defaulting(group))
+		w.resources(t, "Class classes.filled.test Cluster")
+		w.awaitCRDs(t, "claims.filled.test")
+		register(t, group, `{whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
+		file := func(name, spec string) string {
+			return fmt.Sprintf("apiVersion: filled.test/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {%s}\n", name, spec)
+		}
+		asked(t, file("probe", ""))
+		before := calls(t, r)
+		bound, warnings, err := w.create(t, file("filled", ""))
+		require.NoError(t, err)
+		assert.Empty(t, warnings)
+		assert.Equal(t, "Class/only", classOf(bound), "We should bind a claim although it has a reference.")
+		assert.Equal(t, 1, calls(t, r)-before)
+		own, _, err := w.create(t, file("own", "classRef: {kind: Class, name: own}"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/own", classOf(own), "We should leave the reference of an author alone.")
+		assert.Equal(t, 1, calls(t, r)-before, "We should not be called for it.")
+
+		_, warning, err := w.Kubectl(t.Context(), strings.NewReader(file("filled", "size: 2")), "replace", "-f", "-")
+		require.NoError(t, err)
+		assert.Contains(t, warning, `keeps it (class "only")`)
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
+		assert.Equal(t, "Class/only", classOf(bound), "We should keep a claim bound that is replaced by its file.")
+		assert.Equal(t, 2, calls(t, r)-before)
+		bound.SetLabels(map[string]string{"a": "b"})
+		require.NoError(t, w.Update(t.Context(), bound))
+		require.NoError(t, unstructured.SetNestedField(bound.Object, "other", "spec", "classRef", "name"))
+		require.NoError(t, w.Update(t.Context(), bound))
+		assert.Equal(t, "Class/other", classOf(bound), "We should allow another class.")
+	})
+
+	t.Run("DefaultLater", func(t *testing.T) {
+		const group = "over.test"
+		w.apply(t, defaulting(group))
+		w.resources(t, "Class classes.over.test Cluster")
+		w.awaitCRDs(t, "claims.over.test")
+		w.apply(t, "apiVersion: over.test/v1\nkind: Claim\nmetadata: {namespace: default, name: old}\nspec: {}\n")
+		register(t, group, `{whenUnmatched: BindLater, whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.Equal(c, "only", w.kubectl(t, "get", "claims.over.test", "old", "-o", "jsonpath={.spec.classRef.name}"))
+		}, patience, 50*time.Millisecond, "We should bind a claim later that is older than its kind.")
+		w.awaitWaiting(t, "claims.over.test", 0, patience)
+	})
+
+	t.Run("Refused", func(t *testing.T) {
+		const group = "refused.test"
+		w.resources(t, "Claim claims.refused.test Namespaced", "Class classes.refused.test Cluster")
+		// To the API server, a request is no map.
+		register(t, group, `{bindWhen: "claim.spec.ready && request['userInfo'].username != 'nobody'"}`)
+		asked(t, manifest(group, "probe", "", ", ready: true"))
+		before := calls(t, r)
+		claim, _, err := w.create(t, manifest(group, "early", "", ", ready: false"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(claim))
+		assert.Equal(t, 1, calls(t, r)-before, "We should evaluate it where the API server does not.")
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, configuration))
+		assert.Len(t, configuration.Webhooks, 7)
+		w.apply(t, claimKind("claims.refused.test", "{}"))
+		asked(t, strings.Replace(manifest(group, "other", "", ""), "ready", "other", 1))
+		asked(t, manifest("delayed.test", "probe", ", annotations: {delayed.test/node: a}", ""))
+	})
+}

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// planned is a ClaimKind whose claims get a class of the tier of the plan that they name.
+func planned(kind, plans string) string {
+	return claimKind(kind, fmt.Sprintf(`
+  related: [{name: plan, resource: %s, nameExpression: claim.spec.planId}]
+  whenUnmatched: Admit
+  fits:
+  - {name: SameTier, expression: has(related.plan) && class.metadata.labels.tier == related.plan.spec.tier, message: of another tier}`, plans))
+}
+
+// tierClass is a class with its tier in a label.
+func tierClass(group, tier string) string {
+	return class(group, "Class", tier, fmt.Sprintf("labels: {tier: %s}, ", tier))
+}
+
+func plan(group, name, tier string) string {
+	return fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: default, name: %s}\nspec: {tier: %s}\n", group, name, tier)
+}
+
+// namedClaim has further fields in its spec.
+func namedClaim(group, name, spec string) string {
+	return strings.Replace(claim(group, name), "spec: {", "spec: {"+spec+", ", 1)
+}
+
+// awaitBound waits until a claim would get this class; empty, none.
+func (w *world) awaitBound(t *testing.T, manifest, class, why string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got, _, err := w.create(t, manifest, client.DryRunAll)
+		require.NoError(c, err)
+		require.Equal(c, class, classOf(got), why)
+	}, patience, 50*time.Millisecond)
+}
+
+func TestRelated(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+
+	t.Run("PlanAndClaimInOneFile", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "planned.test", "claims.planned.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.planned.test Cluster", "Plan plans.planned.test Namespaced")
+		w.apply(t, vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+planned(kind, "plans.planned.test")+
+			classKind("classes.planned.test", "{claimKinds: ["+kind+"]}")+plan(group, "small", "iron"))
+		w.awaitClasses(t, "classes.planned.test", 2)
+		w.awaitClaims(t, kind)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/iron", "We should bind by the plan that a claim names.")
+		for i := range 10 {
+			name := fmt.Sprint("plan-", i)
+			// Without waiting for each other, as kubectl sends the objects of a file.
+			_, _, err := w.create(t, plan(group, name, "gold"))
+			require.NoError(t, err)
+			got, _, err := w.create(t, namedClaim(group, name, "planId: "+name))
+			require.NoError(t, err)
+			assert.Equal(t, "Class/gold", classOf(got), "We should read a plan that is new.")
+		}
+		got, warnings, err := w.create(t, namedClaim(group, "none", "planId: absent"))
+		require.NoError(t, err)
+		assert.Empty(t, classOf(got))
+		assert.Contains(t, fmt.Sprint(warnings), "of another tier")
+
+		w.apply(t, plan(group, "small", "gold"))
+		w.awaitBound(t, namedClaim(group, "second", "planId: small"), "Class/gold", "We should go by the plan as it is now.")
+		w.kubectl(t, "delete", "plans.planned.test", "small")
+		w.awaitBound(t, namedClaim(group, "third", "planId: small"), "", "We should notice that a plan is gone.")
+		_, _, err = w.create(t, claim(group, "fourth"))
+		require.True(t, apierrors.IsInvalid(err), "We should refuse a claim on which an expression fails: %v", err)
+		require.ErrorContains(t, err, "no such key: planId")
+	})
+
+	t.Run("Forbidden", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, plans = "granted.test", "claims.granted.test", "plans.secretive.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.granted.test Cluster", "Plan "+plans+" Namespaced")
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+
+			classKind("classes.granted.test", "{claimKinds: ["+kind+"]}")+plan("secretive.test", "small", "gold"))
+		w.awaitClasses(t, "classes.granted.test", 1)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, namedClaim(group, "first", "planId: small"), client.DryRunAll)
+			require.ErrorContains(c, err, `"plans.secretive.test"`)
+			require.ErrorContains(c, err, "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
+		}, patience, 50*time.Millisecond, "We should bind no claim by a plan that we may not read, and say what admins can do.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionFalse, "label a ClusterRole")
+		w.apply(t, vendor("secretive.test"))
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that we may read it.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionTrue, "")
+	})
+
+	t.Run("InstalledLater", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, plans = "later-plan.test", "claims.later-plan.test", "plans.later-plan.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.later-plan.test Cluster")
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+classKind("classes.later-plan.test", "{claimKinds: ["+kind+"]}"))
+		w.awaitClasses(t, "classes.later-plan.test", 1)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should take what is not installed for absent.")
+		w.resources(t, "Plan "+plans+" Namespaced")
+		w.apply(t, plan(group, "small", "gold"))
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that it is installed.")
+		w.kubectl(t, "delete", "crd", plans)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should notice that it is gone.")
+	})
+
+	t.Run("Chain", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "chain.test", "claims.chain.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.chain.test Cluster")
+		w.apply(t, vendor(group)+`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: chain-related, labels: {classbind.io/aggregate-to-classbind: "true"}}
+rules:
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get, list, watch]}
+- {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get, list, watch]}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: chain-fast}
+provisioner: gold.csi.test
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {namespace: default, name: chain-data}
+spec: {storageClassName: chain-fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {namespace: default, name: chain-static}
+spec: {storageClassName: absent, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`+class(group, "Class", "gold", "labels: {driver: gold.csi.test}, ")+class(group, "Class", "iron", "labels: {driver: iron.csi.test}, ")+
+			claimKind(kind, `
+  related:
+  - {name: volume, resource: persistentvolumeclaims, nameExpression: claim.spec.from}
+  - {name: storage, resource: storageclasses.storage.k8s.io, version: v1, nameExpression: related.volume.spec.storageClassName}
+  fits:
+  - {name: SameDriver, expression: has(related.storage) && class.metadata.labels.driver == related.storage.provisioner}`)+
+			classKind("classes.chain.test", "{claimKinds: ["+kind+"]}"))
+		w.awaitClasses(t, "classes.chain.test", 2)
+		w.awaitClaims(t, kind)
+		w.awaitBound(t, namedClaim(group, "a", "from: chain-data"), "Class/gold", "We should go from one object to the next.")
+		w.awaitBound(t, namedClaim(group, "b", "from: chain-static"), "", "We should take the end of a broken chain for absent.")
+		w.awaitBound(t, namedClaim(group, "c", "from: absent"), "", "We should take the end of a chain that does not begin for absent.")
+		w.awaitBound(t, namedClaim(group, "d", "from: ../../../nodes"), "", "We should look for no name that no object can have.")
+	})
+
+	t.Run("Namespace", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "tenant-labels.test", "claims.tenant-labels.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.tenant-labels.test Cluster")
+		in := func(namespace, name string) string {
+			return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
+		}
+		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n"+
+			vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+
+			claimKind(kind, `
+  fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]`)+
+			classKind("classes.tenant-labels.test", "{claimKinds: ["+kind+"]}"))
+		w.awaitClasses(t, "classes.tenant-labels.test", 2)
+		w.awaitClaims(t, kind)
+		w.awaitBound(t, in("tenant-a", "one"), "Class/gold", "We should see the labels of the namespace.")
+		w.kubectl(t, "label", "namespace", "tenant-a", "--overwrite", "tenant=iron")
+		w.awaitBound(t, in("tenant-a", "one"), "Class/iron", "We should see the labels as they are now.")
+		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-b, labels: {tenant: gold}}\n")
+		got, _, err := w.create(t, in("tenant-b", "one"))
+		require.NoError(t, err)
+		assert.Equal(t, "Class/gold", classOf(got), "We should read a namespace that is new.")
+	})
+
+	// What is looked at in classes and claims changes with the registration of the other.
+	t.Run("Linked", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, classes = "linked.test", "claims.linked.test", "classes.linked.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class "+classes+" Cluster")
+		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind(classes, "{claimKinds: ["+kind+"]}"))
+		for name, size := range map[string]int64{"small": 1, "large": 9} {
+			c := &unstructured.Unstructured{}
+			c.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"})
+			c.SetName(name)
+			c.Object["spec"] = map[string]any{"size": size, "text": strings.Repeat("x", 10_000)}
+			require.NoError(t, w.Create(t.Context(), c))
+		}
+		w.awaitClasses(t, classes, 2)
+		w.awaitClaims(t, kind)
+		w.apply(t, claimKind(kind, "{fits: [{name: Room, expression: class.spec.size > claim.spec.size}]}"))
+		w.awaitBound(t, namedClaim(group, "a", "size: 5"), "Class/large", "We should hold what a claim kind looks at in classes.")
+		w.apply(t, claimKind(kind, "{fits: []}")+classKind(classes, "{claimKinds: ["+kind+"], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
+		w.awaitBound(t, namedClaim(group, "b", "most: 5"), "Class/small", "We should read what a class kind looks at in claims.")
+		w.apply(t, classKind(classes, "{claimKinds: ["+kind+"], fits: [{name: Room, expression: class.spec.size <}]}"))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, classes, v1alpha1.ReasonInvalidExpression)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, _, err := w.create(t, namedClaim(group, "c", "most: 5"), client.DryRunAll)
+			require.ErrorContains(c, err, "spec.fits[Room].expression")
+		}, patience, 50*time.Millisecond, "We should bind no claim while the classes that it was offered before are not.")
+		w.apply(t, classKind(classes, "{claimKinds: ["+kind+"]}"))
+		w.apply(t, "---\napiVersion: linked.test/v1\nkind: Class\nmetadata: {name: small, annotations: {classbind.io/cordoned: \"true\"}}\n")
+		w.awaitBound(t, claim(group, "d"), "Class/large", "We should go on when it is mended.")
+	})
+}

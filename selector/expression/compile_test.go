@@ -1,0 +1,244 @@
+package expression
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func compiled(t *testing.T, text string, result Result) *Expression {
+	t.Helper()
+	e, err := Compile(text, result, everything)
+	require.NoError(t, err, text)
+	return e
+}
+
+func TestCompileErrors(t *testing.T) {
+	ofClaim := Scope{Variables: []string{Claim, Related}, Related: []string{"plan"}}
+	ofClass := Scope{Variables: []string{Class}}
+	for name, tc := range map[string]struct {
+		reason string
+		text   string
+		result Result
+		scope  Scope
+		want   string
+		caret  string
+	}{
+		"Syntax": {
+			"We should show the end of an expression that is not complete", "claim.spec.x +", Text, ofClaim,
+			"line 1, column 15: mismatched input '<EOF>'", "claim.spec.x +\n              ^",
+		},
+		"SecondLine": {
+			"We should show the line of the error alone", "true &&\n\tclaim.spec.a + 'ä' + 1 + claim.b == 2", Bool, ofClaim,
+			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",
+		},
+		"Unknown": {
+			"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim,
+			"line 1, column 1: there is no variable or function klass; the variables here are claim, related", "klass.driver == 'a'\n^",
+		},
+		"Several": {
+			"We should show the first error, and others after it", "a && 'b' + 1 == c", Bool, ofClass,
+			"line 1, column 1: there is no variable or function a; the variable here is class; line 1, column 10: found no matching overload for '_+_' " +
+				"applied to '(string, int)'; line 1, column 17: there is no variable or function c; the variable here is class", "a && 'b' + 1 == c\n^",
+		},
+		"OutOfScope": {
+			"We should refuse a variable that has no value here", "class.a && claim.a", Bool, ofClass,
+			"line 1, column 12: claim cannot be used here; the variable here is class", "class.a && claim.a\n           ^",
+		},
+		"NoVariables": {"We should say that there are none", "claim.a", Bool, Scope{}, "line 1, column 1: claim cannot be used here; there are no variables here", "claim.a\n^"},
+		"Whole":       {"We should hold fields only", "'a' in class", Bool, ofClass, "line 1, column 8: name a field of class", "'a' in class\n       ^"},
+		"WholeByKey":  {"We should hold fields only", "claim[claim.spec.x] == 1", Bool, ofClaim, "line 1, column 1: name a field of claim", "claim[claim.spec.x] == 1\n^"},
+		"WholeRelated": {
+			"We should hold fields only", "related.plan == null", Bool, ofClaim, "line 1, column 1: name a field of related.plan", "related.plan == null\n^",
+		},
+		"AnyRelated": {"We should know which object it is", "related[claim.a].b", Bool, ofClaim, "line 1, column 1: name a field of related", "related[claim.a].b\n^"},
+		"UnknownRelated": {
+			"We should say which related objects there are", "related.plna.spec.x", Text, ofClaim,
+			"line 1, column 1: there is no related.plna here; there is related.plan", "related.plna.spec.x\n^",
+		},
+		"NoRelated": {
+			"We should say that there are none", "related.plan.spec.x", Text,
+			Scope{Variables: []string{Related}},
+			"line 1, column 1: there is no related.plan here", "related.plan.spec.x\n^",
+		},
+		"Bool":     {"We should check the type", "size(claim.a)", Bool, ofClaim, "line 1, column 1: must be true or false, is of type int", "size(claim.a)\n^"},
+		"Text":     {"We should check the type", "[claim.a]", Text, ofClaim, "line 1, column 1: must be a text, is of type list(dyn)", "[claim.a]\n^"},
+		"Number":   {"We should check the type", "string(class.a)", Number, ofClass, "line 1, column 1: must be a number, is of type string", "string(class.a)\n^"},
+		"Selector": {"We should check the type", "{'a': 1}", Selector, ofClaim, "line 1, column 1: must be a text, or a map of texts, is of type map(string, int)", "{'a': 1}\n^"},
+		"Optional": {
+			"We should not take a value that may be none", "class.?a", Text, ofClass, "line 1, column 1: must be a text, is of type optional_type(dyn)", "class.?a\n^",
+		},
+		"Dot":        {"We should know which variable it is", "[1].all(class, .class.a)", Bool, ofClass, "line 1, column 17: write class without a dot before it", "[1].all(class, .class.a)\n                ^"},
+		"Regex":      {"We should check constants", "class.a.matches('[')", Bool, ofClass, "line 1, column 17: invalid matches argument", "class.a.matches('[')\n                ^"},
+		"TooNew":     {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
+		"Namespace":  {"We should name the variable as its author does", "namespace + 1", Number, everything, "line 1, column 1: name a field of namespace", "namespace + 1\n^"},
+		"Empty":      {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
+		"TooLong":    {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
+		"TooNested":  {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: expression recursion limit exceeded: 100", ""},
+		"Undeclared": {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; the variable here is class", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := Compile(tc.text, tc.result, tc.scope)
+			assert.Nil(t, e)
+			failed := (*Error)(nil)
+			require.ErrorAs(t, err, &failed, tc.reason)
+			assert.Equal(t, tc.want, failed.Error(), tc.reason)
+			if tc.caret != "" {
+				assert.Equal(t, tc.caret, failed.Caret(), tc.reason)
+			}
+		})
+	}
+}
+
+func TestCompileResults(t *testing.T) {
+	for _, tc := range []struct {
+		text   string
+		result Result
+	}{
+		{"true", Bool},
+		{"claim.a", Bool},
+		{"claim.a == 1", Bool},
+		{"'a'", Text},
+		{"claim.a", Text},
+		{"claim.a + 'b'", Text},
+		{"1", Number},
+		{"1u", Number},
+		{"1.5", Number},
+		{"claim.a * 2", Number},
+		{"'a=b'", Selector},
+		{"{'a': claim.b}", Selector},
+		{"{'a': 'b'}", Selector},
+		{"{}", Selector},
+		{"claim.a", Selector},
+		{"dyn(1)", Selector},
+	} {
+		compiled(t, tc.text, tc.result)
+	}
+}
+
+func TestLooks(t *testing.T) {
+	for text, want := range map[string]map[string][]Path{
+		"1 == 1":                                                         {},
+		"claim.a.b == class.c":                                           {Claim: {{"a", "b"}}, Class: {{"c"}}},
+		"claim.a['x/y'].b == 1":                                          {Claim: {{"a", "x/y", "b"}}},
+		"claim['a'][?'b'].?c == claim.?a.b":                              {Claim: {{"a", "b"}}},
+		"claim.a[0].b == 1":                                              {Claim: {{"a"}}},
+		"claim.a[class.b].c == 1":                                        {Claim: {{"a"}}, Class: {{"b"}}},
+		"claim.a.b == 1 && claim.a == 2":                                 {Claim: {{"a"}}},
+		"claim.b == claim.a && claim.b == 1":                             {Claim: {{"a"}, {"b"}}},
+		"has(claim.a.b)":                                                 {Claim: {{"a", "b"}}},
+		"has(claim.a) && has(claim.a.b) && claim.a.b.c == 1":             {Claim: {{"a", "b", "c"}}},
+		"has(claim.a) && claim.a == 1":                                   {Claim: {{"a"}}},
+		"'a' in claim.b":                                                 {Claim: {{"b"}}},
+		"class.a.all(x, x.b == claim.c)":                                 {Class: {{"a"}}, Claim: {{"c"}}},
+		"claim.a.all(class, class.b)":                                    {Claim: {{"a"}}},
+		"claim.a.all(claim, claim.b) && claim.c":                         {Claim: {{"a"}, {"c"}}},
+		"claim.claim.map(claim, claim.a).all(claim, claim.b)":            {Claim: {{"claim"}}},
+		"claim.a.startsWith(class.b)":                                    {Claim: {{"a"}}, Class: {{"b"}}},
+		"{claim.a: [class.b]}.c == (claim.d ? claim.e : -claim.f)":       {Claim: {{"a"}, {"d"}, {"e"}, {"f"}}, Class: {{"b"}}},
+		"namespace.metadata.labels.tenant == request.userInfo.name":      {Namespace: {{"metadata", "labels", "tenant"}}, Request: {{"userInfo", "name"}}},
+		"has(related.plan)":                                              {Related: {{"plan", "metadata", "name"}}},
+		"has(related.plan) && related.plan.a == 1":                       {Related: {{"plan", "a"}, {"plan", "metadata", "name"}}},
+		"related['plan'].?a.orValue(1) == 1":                             {Related: {{"plan", "a"}}},
+		"related.?plan.metadata.labels.a == optional.none()":             {Related: {{"plan", "metadata", "labels", "a"}}},
+		"claim.metadata.namespace == 'namespace' /* no */":               nil,
+		"claim.namespace == 'namespace.a' // namespace.b":                {Claim: {{"namespace"}}},
+		"claim. // a\n namespace == namespace . a":                       {Claim: {{"namespace"}}, Namespace: {{"a"}}},
+		"[1].exists(namespace, dyn(namespace) == claim.?namespace.?a.b)": {Claim: {{"namespace", "a", "b"}}},
+		"claim.anamespace == namespaces.a":                               nil,
+		"claim.a?namespace.a:namespace.b":                                {Claim: {{"a"}}, Namespace: {{"a"}, {"b"}}},
+		"claim.a.filter(x, [x].exists(class, class == claim.b)) == []":   {Claim: {{"a"}, {"b"}}},
+	} {
+		e, err := Compile(text, anything, everything)
+		if want == nil {
+			require.Error(t, err, text)
+			continue
+		}
+		require.NoError(t, err, text)
+		for _, variable := range variables {
+			assert.Equal(t, want[variable], e.Looks(variable), "%s: %s", text, variable)
+			assert.Equal(t, want[variable] != nil, e.Uses(variable), "%s: %s", text, variable)
+		}
+		assert.Equal(t, text, e.String())
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for text, want := range map[string][]string{
+		"claim.a == 1": {"claim.a == 1"},
+		" (claim.a) && ((class.b == 1 && claim.c)) ":            {"claim.a", "class.b == 1", "claim.c"},
+		"claim.a && claim.b || claim.c":                         {"claim.a && claim.b || claim.c"},
+		"claim.a && (claim.b || claim.c)":                       {"claim.a", "claim.b || claim.c"},
+		"claim.a ? claim.b : claim.c && claim.d":                {"claim.a ? claim.b : claim.c && claim.d"},
+		"claim.?a.orValue(true) && claim[?'b'].orValue(true)":   {"claim.?a.orValue(true)", "claim[?'b'].orValue(true)"},
+		"claim.a.all(x, x && claim.b) && claim.c == 'a && b'":   {"claim.a.all(x, x && claim.b)", "claim.c == 'a && b'"},
+		"claim.a == '''it's && ' && '''&& r'\\' != \"\\\" &&\"": {"claim.a == '''it's && ' && '''", "r'\\' != \"\\\" &&\""},
+		"claim.a // it's ( && \n && claim.b":                    {"claim.a // it's ( &&", "claim.b"},
+		"!(claim.a && claim.b)":                                 {"!(claim.a && claim.b)"},
+		"(claim.a && claim.b) == (claim.c && claim.d)":          {"(claim.a && claim.b) == (claim.c && claim.d)"},
+		"has(claim.a) && claim.a.b == namespace.c":              {"has(claim.a)", "claim.a.b == namespace.c"},
+	} {
+		var got []string
+		for _, term := range compiled(t, text, Bool).Terms() {
+			got = append(got, term.String())
+		}
+		if len(want) == 1 {
+			assert.Equal(t, []string{text}, got, "We should leave what is no conjunction as it is.")
+			continue
+		}
+		assert.Equal(t, want, got, text)
+	}
+	presence := compiled(t, "has(class.a) && class.a.b == 1", Bool).Terms()[0]
+	assert.Equal(t, []Path{{"a", "b"}}, presence.Looks(Class), "We should hold no more for a term than for the whole.")
+}
+
+func TestEquality(t *testing.T) {
+	for text, want := range map[string]struct {
+		path  Path
+		value string
+	}{
+		"class.a.b == claim.c":                    {Path{"a", "b"}, "claim.c"},
+		"('x' + claim.c==(class['a/b'].c))":       {Path{"a/b", "c"}, "'x' + claim.c"},
+		"class.a == (claim.b == claim.c)":         {Path{"a"}, "(claim.b == claim.c)"},
+		"class.a == related.plan.x // == class.b": {Path{"a"}, "related.plan.x // == class.b"},
+		"class.a == 'x == y'":                     {Path{"a"}, "'x == y'"},
+		"class.a == claim.b[0]":                   {Path{"a"}, "claim.b[0]"},
+		"class.a == class.b":                      {},
+		"class.a[0] == claim.b":                   {},
+		"class.?a == claim.b":                     {},
+		"class.a == claim.?b":                     {},
+		"class.a == [claim.b]":                    {},
+		"class.a == 1 && class.b == 2":            {},
+		"class.a != claim.b":                      {},
+		"(class.a == claim.b) == claim.c":         {},
+		"claim.a == claim.b":                      {},
+		"!(class.a == claim.b)":                   {},
+		"has(class.a) == claim.b":                 {},
+	} {
+		path, value, ok := compiled(t, text, Bool).Equality()
+		assert.Equal(t, want.path != nil, ok, text)
+		if ok && assert.NotNil(t, want.path, text) {
+			assert.Equal(t, want.path, path, text)
+			assert.Equal(t, want.value, value.String(), text)
+		}
+	}
+}
+
+func TestRename(t *testing.T) {
+	names := map[string]string{Claim: "object", Class: "oldObject"}
+	for text, want := range map[string]string{
+		"claim.claim == class['claim']":                            "object.claim == oldObject['claim']",
+		"'claim.a' + claim.a // claim":                             "'claim.a' + object.a // claim",
+		"\"ä→😀\" + claim.a":                                        "\"ä→😀\" + object.a",
+		"claim.a.all(claim, claim.b) && claim.c":                   "object.a.all(claim, claim.b) && object.c",
+		"claim.a.all(object, object == claim.b)":                   "object.a.all(object_, object_ == object.b)",
+		"claim.a.all(object_, [1].all(object, object_ == object))": "object.a.all(object_, [1].all(object__, object_ == object__))",
+		"claim.a.map(oldObject, class.b).map(x, claim.c, x)":       "object.a.map(oldObject_, oldObject.b).map(x, object.c, x)",
+		"has(claim.a) && has(claim.?b.c)":                          "has(object.a) && has(object.?b.c)",
+		"claim.a.all(namespace, namespace == 1)":                   "object.a.all(namespac__, namespac__ == 1)",
+	} {
+		assert.Equal(t, want, compiled(t, text, anything).Rename(names))
+	}
+}

@@ -1,0 +1,180 @@
+package expression
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+func input() *Input {
+	return &Input{
+		Claim: map[string]any{"spec": map[string]any{
+			"int": int64(3), "double": 0.5, "text": "a", "list": []any{"x", "y"}, "map": map[string]any{"b": int64(1), "a": int64(2)}, "nil": nil, "yes": true,
+			"long": strings.Repeat("a", 10_000),
+		}},
+		Class: NewFields(Path{"spec"}).Project(map[string]any{"spec": map[string]any{"price": 1.5, "text": "a"}}),
+		Related: map[string]any{
+			"plan": NewFields(Path{"spec", "long"}).Project(map[string]any{"spec": map[string]any{"long": strings.Repeat("a", 20<<10)}}),
+		},
+	}
+}
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]any{
+		"claim.spec.int": int64(3), "claim.spec.double": 0.5, "claim.spec.text": "a", "claim.spec.nil": nil, "claim.spec.yes": true,
+		"claim.spec.list": []any{"x", "y"}, "claim.spec.map": map[string]any{"a": int64(2), "b": int64(1)},
+		"claim.spec.int * 2": int64(6), "uint(7)": int64(7), "18446744073709551615u": float64(math.MaxUint64), "1.0 / 0.0": math.Inf(1), "-1": int64(-1),
+		"{'a': [1u, 2u]}": map[string]any{"a": []any{int64(1), int64(2)}}, "claim.spec.map.map(k, k)": []any{"a", "b"}, "class.spec.text == claim.spec.text": true,
+		"claim.spec.int > class.spec.price": true, "{'b': 1, 'a': 2}.map(k, k)": []any{"a", "b"}, "{2: 'a', 1: 'b', 10: 'c'}.map(k, k)": []any{int64(1), int64(2), int64(10)},
+		"optional.ofNonZeroValue(claim.spec.map).hasValue() && !optional.ofNonZeroValue({}).hasValue()": true,
+		"has(related.plan) && !has(related.other)":                                                      true, "type(claim.spec.map) == map && type(class.spec) == map": true,
+	} {
+		e, err := Compile(text, anything, Scope{Variables: variables, Related: []string{"plan", "other"}})
+		require.NoError(t, err)
+		got, err := e.Value(input(), &Budget{plenty})
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+}
+
+func TestEvaluationErrors(t *testing.T) {
+	scope := Scope{Variables: variables, Related: []string{"plan", "other"}}
+	for _, tc := range []struct{ text, want string }{
+		{"claim.spec.nope", "no such key: nope"},
+		{"claim.spec.nope + 'a'", "no such key: nope"},
+		{"claim.spec.text.nope", "no such key: nope"},
+		{"claim.spec.list.nope", "unsupported index type 'string' in list"},
+		{"claim.spec.list[2]", "index out of bounds: 2"},
+		{"claim.spec.int / 0", "division by zero"},
+		{"claim.spec.int + claim.spec.text", "no such overload"},
+		{"claim.spec.text.matches(claim.spec.text + '[')", "error parsing regexp: missing closing ]: `[`"},
+		{"class.spec.nope == 1", "no such key: nope"},
+		{"related.other.spec.a", "there is no related.other"},
+		{"related.other.spec.a + 'b'", "there is no related.other"},
+		{"related.plan.spec.long", "related.plan.spec.long is longer than 16 KiB"},
+		{"size(related.plan.spec.long)", "related.plan.spec.long is longer than 16 KiB"},
+		{"namespace.metadata.labels.a", "namespace is not known"},
+		{"namespace.metadata.labels.a == 'b'", "namespace is not known"},
+		{"request.userInfo.username + 'a'", "request is not known"},
+		{"claim.spec.map[claim.spec.list]", "a key must be a text or a number"},
+		{"claim.spec.map[claim.spec.long]", "no such key: " + strings.Repeat("a", 84) + "..."},
+		{"timestamp('2026-01-01T00:00:00Z')", "must be a value, is of type google.protobuf.Timestamp"},
+		{"{1: 2}", "must be a text, is of type int"},
+		{"claim.spec.?text", "must be a value, is of type optional_type"},
+	} {
+		e, err := Compile(tc.text, anything, scope)
+		require.NoError(t, err)
+		_, err = e.Value(input(), &Budget{plenty})
+		require.EqualError(t, err, tc.want, tc.text)
+		assert.Equal(t, strings.Contains(tc.want, "related.other"), errors.Is(err, ErrAbsent), tc.text)
+		assert.LessOrEqual(t, len(err.Error()), v1alpha1.MaxShownBytes)
+	}
+}
+
+func TestResults(t *testing.T) {
+	in := input()
+	_, err := compiled(t, "claim.spec.text", Bool).Bool(in, &Budget{plenty})
+	require.EqualError(t, err, "must be true or false, is of type string")
+	_, err = compiled(t, "claim.spec.int", Text).Text(in, &Budget{plenty})
+	require.EqualError(t, err, "must be a text, is of type int")
+	_, err = compiled(t, "claim.spec.nil", Number).Number(in, &Budget{plenty})
+	require.EqualError(t, err, "must be a number, is of type null_type")
+	_, err = compiled(t, "0.0 / 0.0", Number).Number(in, &Budget{plenty})
+	require.EqualError(t, err, "must be a number, is NaN")
+
+	yes, err := compiled(t, "claim.spec.yes", Bool).Bool(in, &Budget{plenty})
+	require.NoError(t, err)
+	assert.True(t, yes)
+	text, err := compiled(t, "claim.spec.text + 'b'", Text).Text(in, &Budget{plenty})
+	require.NoError(t, err)
+	assert.Equal(t, "ab", text)
+	for text, want := range map[string]any{"claim.spec.int": int64(3), "class.spec.price": 1.5, "3u": int64(3)} {
+		number, err := compiled(t, text, Number).Number(in, &Budget{plenty})
+		require.NoError(t, err)
+		assert.Equal(t, want, number)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	in := input()
+	field, call := compiled(t, "claim.spec.int", Number), compiled(t, "claim.spec.int + 1", Number)
+	for _, e := range []*Expression{field, call} {
+		budget := Budget{plenty}
+		_, err := e.Number(in, &budget)
+		require.NoError(t, err)
+		cost := plenty - budget.Left
+		assert.Greater(t, cost, uint64(callCost), "An evaluation should cost more than the call.")
+
+		budget = Budget{cost}
+		_, err = e.Number(in, &budget)
+		require.NoError(t, err)
+		assert.Zero(t, budget.Left)
+		_, err = e.Number(in, &budget)
+		require.ErrorIs(t, err, ErrBudget, "We should stop at the budget.")
+
+		budget = Budget{cost - 1}
+		_, err = e.Number(in, &budget)
+		require.ErrorIs(t, err, ErrBudget)
+		assert.Zero(t, budget.Left, "We should not go on with something cheaper.")
+	}
+
+	in.Claim.(map[string]any)["spec"].(map[string]any)["list"] = make([]any, 1000)
+	for _, text := range []string{
+		"claim.spec.list.all(a, claim.spec.list.all(b, claim.spec.list.all(c, true)))",
+		"claim.spec.list.map(a, claim.spec.long + claim.spec.long + claim.spec.long)",
+		"claim.spec.list.all(a, claim.spec.long.matches('(a*)*b') || true)",
+		"claim.spec.list.all(a, !(1 in claim.spec.list))",
+		"claim.spec.list.all(a, [claim.spec.list] == [claim.spec.list])",
+		"claim.spec.list.map(a, '%s%s%s'.format([claim.spec.long, claim.spec.long, claim.spec.long]))",
+	} {
+		budget := Budget{math.MaxUint64}
+		_, err := compiled(t, text, anything).Value(in, &budget)
+		require.ErrorIs(t, err, ErrBudget, "One evaluation should not cost all there is: %s", text)
+		assert.Greater(t, budget.Left, math.MaxUint64-uint64(2*maxCost)-100_000)
+	}
+}
+
+func TestSaw(t *testing.T) {
+	e, err := Compile("has(claim.spec.nope) || claim.spec.map.a == 1 || claim.spec.long == class.spec.text || related.plan.spec.long == 'a' || related.other.a == 1 || "+
+		"class.spec.price == 1 || claim.spec.nil == claim.spec.list || request.userInfo.username == 'a' || claim.spec.text.b['c/d'] == 1 || class.spec.none == 2",
+		Bool, Scope{Variables: variables, Related: []string{"plan", "other"}})
+	require.NoError(t, err)
+	assert.Equal(t, []Saw{
+		{"claim.spec.list", `["x","y"]`},
+		{"claim.spec.long", `"` + strings.Repeat("a", 96) + "..."},
+		{"claim.spec.map.a", "2"},
+		{"claim.spec.nil", "null"},
+		{"claim.spec.nope", "absent"},
+		{`claim.spec.text.b["c/d"]`, "absent"},
+		{"class.spec.none", "absent"},
+		{"class.spec.price", "1.5"},
+		{"class.spec.text", `"a"`},
+		{"request.userInfo.username", "absent"},
+		{"related.other.a", "absent"},
+		{"related.plan.spec.long", "longer than 16 KiB"},
+	}, e.Saw(input()))
+}
+
+// TestConcurrent has several goroutines evaluate the same expression over the same object.
+func TestConcurrent(t *testing.T) {
+	e := compiled(t, "claim.spec.list.exists(x, x == class.spec.text || x == 'y') && class.spec.price > 1.0", Bool)
+	in := input()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				mine := *in
+				ok, err := e.Bool(&mine, &Budget{plenty})
+				assert.True(t, ok && err == nil)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// TestExpressionOutcomes shows each way in which an expression can go wrong for a claim.
+func TestExpressionOutcomes(t *testing.T) {
+	fits := func(expression v1alpha1.Expression) func(*v1alpha1.ClaimKindSpec) {
+		return func(s *v1alpha1.ClaimKindSpec) {
+			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: expression, Message: "too small"}}
+		}
+	}
+	ones := "[" + strings.Repeat("1,", 299) + "1]"
+	for name, tc := range map[string]struct {
+		reason string
+		kind   func(*v1alpha1.ClaimKindSpec)
+		spec   string
+		code   int
+		want   []string
+	}{
+		"True": {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
+		"False": {
+			"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK,
+			[]string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`},
+		},
+		"Absent": {
+			"We should refuse a claim about which nobody can tell (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
+			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.fits[Size].expression", "no such key: size", claimKindName},
+		},
+		"WrongType": {
+			"We should say that a text is no number.", fits("claim.spec.size > 1"), `"size":"large"`, http.StatusOK,
+			[]string{`"allowed":false`, `"code":422`, "no such overload"},
+		},
+		"Division": {
+			"We should survive a division by zero.", fits("10 / claim.spec.size > 1"), `"size":0`, http.StatusOK,
+			[]string{`"allowed":false`, `"code":422`, "division by zero"},
+		},
+		"ClassLacksIt": {
+			"We should drop a class that has not what an expression looks at.", fits("claim.spec.size < class.metadata.annotations.size"), `"size":1`, http.StatusOK,
+			[]string{`"allowed":true`, "dropped: 1 too small; the first error: no such key: "},
+		},
+		"TooCostly": {
+			"We should end what costs too much, and let the caller retry (503).",
+			fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c > size(class.metadata.name) - 9)))"), `"n":` + ones,
+			http.StatusServiceUnavailable, []string{"simplify them"},
+		},
+		"TooLong": {
+			"We should not hold a field that is too long.", fits("claim.spec.size != class.metadata.name"), `"size":"` + strings.Repeat("x", v1alpha1.MaxExpressionValueBytes) + `"`,
+			http.StatusOK, []string{`"code":422`, "spec.size: Too long"},
+		},
+		"Invalid": {
+			"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`,
+			http.StatusServiceUnavailable, []string{"spec.fits[Size].expression: line 1, column"},
+		},
+		"Selector": {
+			"We should refuse a selector that is none.",
+			func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
+			[]string{`"code":422`, "spec.classSelector.expression"},
+		},
+		"SelectorOfText": {
+			"We should bind by the selector of an expression.",
+			func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK,
+			[]string{`"patch"`, `"reason":"MatchingClass"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := newClaimKind(tc.kind)
+			classes := newClassKindFor(newRegistration(tc.kind))
+			inventory := newInventory(kind, index(classes, "gold tier=gold"))
+			request := newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{"classSelector":{"matchLabels":{"tier":"gold"}},` + tc.spec + `}}`)
+			if strings.HasPrefix(name, "Selector") {
+				request = newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{` + tc.spec + `}}`)
+			}
+			text, err := json.Marshal(request)
+			require.NoError(t, err)
+			b := newBinder(t, inventory)
+			b.Decider.Live = nil
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":`+string(text)+`}`))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			(&Handler{Review: byResource(b).Unnamed()}).ServeHTTP(w, r)
+			assert.Equal(t, tc.code, w.Code, tc.reason)
+			for _, want := range tc.want {
+				assert.Contains(t, w.Body.String(), want, tc.reason)
+			}
+		})
+	}
+}
