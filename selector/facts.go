@@ -28,8 +28,6 @@ type Facts struct {
 	Names map[string]string
 	// Partition of the claim, if it gets a default class.
 	Partition string
-	// SelectorText is the selector that an expression gives the claim.
-	SelectorText string
 
 	input  expression.Input
 	budget expression.Budget
@@ -196,9 +194,6 @@ func (r *resolver) resolveSelector() {
 		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
 	default:
 		r.fails(name, k.rules.selectorFrom, fmt.Errorf("it is neither a text nor a map of labels"))
-	}
-	if in.Selector != nil {
-		f.SelectorText = in.Selector.String()
 	}
 }
 
