@@ -64,7 +64,7 @@ func newFacts(object map[string]any) *Facts {
 	return &Facts{Claim: object, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
 }
 
-// begin anew: the same claim may be decided on several times.
+// begin again: the same claim may be decided on several times.
 func (f *Facts) begin() {
 	*f = Facts{Claim: f.Claim, Request: f.Request, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
 	f.input = expression.Input{Claim: f.Claim}
