@@ -83,8 +83,8 @@ func TestBindWhen(t *testing.T) {
 		assert.Never(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != ""
 		}, time.Second, 100*time.Millisecond, "We should not bind it yet.")
-		begin := time.Now() // kubectl takes a part of it.
 		change()
+		begin := time.Now()
 		require.Eventually(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && classOf(claim) != ""
 		}, patience, 5*time.Millisecond)
