@@ -83,8 +83,8 @@ func TestBindWhen(t *testing.T) {
 		assert.Never(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != ""
 		}, time.Second, 100*time.Millisecond, "We should not bind it yet.")
-		begin := time.Now() // kubectl takes a part of it.
 		change()
+		begin := time.Now()
 		require.Eventually(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && classOf(claim) != ""
 		}, patience, 5*time.Millisecond)
@@ -133,7 +133,9 @@ func TestBindWhen(t *testing.T) {
 		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
 		label("run")
 		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}`)
-		in := func(name string) string { return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1) }
+		in := func(name string) string {
+			return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1)
+		}
 		asked(t, in("probe"))
 		label("plan")
 		left(t, in("probe"))
