@@ -65,9 +65,9 @@ type ClaimKind struct {
 	referencePlan *readPlan
 
 	rules *claimRules
-	// linked is what the fits of its class kinds look at in a claim, and linkedFits their names.
+	// linked is what the fits of its class kinds look at in a claim, and linkedFits what their filters say.
 	linked     []expression.Path
-	linkedFits []string
+	linkedFits []linkedFit
 	// looksAt is all that expressions look at in a claim.
 	looksAt *expression.Fields
 	// hasFacts says that there are expressions that need more than a class.

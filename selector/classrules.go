@@ -28,16 +28,17 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
 	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
-	if r.offerWhen != nil {
-		ok, err := r.offerWhen.Bool(&in, &budget)
-		if c.NotOffered = !ok || err != nil; err != nil {
-			c.OfferErr = brief.Text(err.Error(), v1alpha1.MaxShownBytes)
-		}
-	}
+	// First, so that what the others cost, as with a longer status, does not move a seat.
 	if r.isDefault != nil {
 		var err error
 		if c.Default, err = r.isDefault.Bool(&in, &budget); err != nil {
 			c.Default, c.MarkErr = false, k.failed("spec.default.expression", err, "and counts as false")
+		}
+	}
+	if r.offerWhen != nil {
+		ok, err := r.offerWhen.Bool(&in, &budget)
+		if c.NotOffered = !ok || err != nil; err != nil {
+			c.OfferErr = brief.Text(err.Error(), v1alpha1.MaxShownBytes)
 		}
 	}
 	if r.weight != nil {

@@ -83,6 +83,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if view.Fault != nil {
 		return decision, view.Fault
 	}
+	if len(in.Problems) > 0 && in.Facts != nil && in.Facts.err != nil { // Not the author's: see ClaimKind.Read.
+		return decision, in.Facts.err
+	}
 	if !decision.Drawn() {
 		return decision, nil
 	}
@@ -97,9 +100,6 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
-	}
-	if err == nil && in.Facts != nil {
-		err = in.Facts.err
 	}
 	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)
@@ -155,6 +155,9 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			best = order.next(decision.Candidates, best.class)
+		}
+		if claim.Facts != nil && claim.Facts.err != nil { // The other classes were dropped for that.
+			return claim.Facts.err
 		}
 		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
 			decision.Class = best.class

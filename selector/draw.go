@@ -70,7 +70,8 @@ type compiledFilter struct {
 	drops        drops
 }
 
-// maxFilters is how many filters a kind may have. There are no more in the table.
+// maxFilters is how many filters a kind may have: those of the table, one for each of its fits
+// and the score, and some for the fits of class kinds, of which the others share one.
 const maxFilters = 32
 
 var _ [maxFilters - len(filters)]struct{}

@@ -88,6 +88,9 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 		return e, err
 	}
 	claim, asked := e.Decision.Claim.Claim, map[*Class]bool{}
+	if claim.Facts != nil { // The decision had its budget. Its reasons are evaluated several times.
+		claim.Facts.budget.Left = math.MaxUint64
+	}
 	v.each(claim, func(c *Class) {
 		asked[c] = true
 		if drop := e.Decision.drops(c); drop != nil {

@@ -46,7 +46,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
 		return
 	}
 	for _, f := range slices.Concat(kind.rules.fits, d.Class.Kind.rules.fits) {
-		if f.name != d.Reason {
+		if f.name != d.Reason && d.Reason != otherFit {
 			continue
 		}
 		if term, _ := f.drops(facts, d.Class); term != nil {

@@ -28,8 +28,6 @@ type Facts struct {
 	Names map[string]string
 	// Partition of the claim, if it gets a default class.
 	Partition string
-	// SelectorText is the selector that an expression gives the claim.
-	SelectorText string
 
 	input  expression.Input
 	budget expression.Budget
@@ -66,7 +64,7 @@ func newFacts(object map[string]any) *Facts {
 	return &Facts{Claim: object, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
 }
 
-// begin anew: the same claim may be decided on several times.
+// begin again: the same claim may be decided on several times.
 func (f *Facts) begin() {
 	*f = Facts{Claim: f.Claim, Request: f.Request, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
 	f.input = expression.Input{Claim: f.Claim}
@@ -83,8 +81,8 @@ func (f *Facts) bool(e *expression.Expression) (bool, error) {
 // checked notes an error that ends the decision.
 func (f *Facts) checked(err error) error {
 	if errors.Is(err, expression.ErrBudget) {
-		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim: simplify them, "+
-			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, err)
+		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim, or one more than %d: simplify them, "+
+			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, v1alpha1.MaxClassExpressionCost, err)
 	}
 	return err
 }
@@ -128,12 +126,12 @@ func (r *resolver) resolve() error {
 		}
 	}
 	if in.Selector == nil && k.rules.selectorFrom != nil {
-		r.resolveSelector()
+		if r.resolveSelector(); len(in.Problems) > 0 || f.err != nil {
+			return nil
+		}
 	}
 	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
 		in.LeftAlone = NoSelector
-	}
-	if len(in.Problems) > 0 || in.LeftAlone != "" || f.err != nil {
 		return nil
 	}
 	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
@@ -196,9 +194,6 @@ func (r *resolver) resolveSelector() {
 		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
 	default:
 		r.fails(name, k.rules.selectorFrom, fmt.Errorf("it is neither a text nor a map of labels"))
-	}
-	if in.Selector != nil {
-		f.SelectorText = in.Selector.String()
 	}
 }
 
@@ -333,9 +328,10 @@ func (r *resolver) resolveRelated() error {
 		}
 		objects := r.view.Related(rule.kind.Resource, rule.kind.Version)
 		switch {
+		case objects != nil && !objects.Namespaced:
 		case rule.objectNamespace != nil:
 			namespace = r.text(rule.namespaceField, rule.objectNamespace)
-		case objects == nil || objects.Namespaced:
+		default:
 			namespace = in.Namespace
 		}
 		if len(in.Problems) > 0 || f.err != nil {

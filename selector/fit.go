@@ -104,11 +104,14 @@ func (f *fit) row() compiledFilter {
 	}}
 }
 
-// rowOf the fits of this name of class kinds.
-func rowOf(name, text string) compiledFilter {
-	return compiledFilter{name, text, func(claim Claim, c *Class) (bool, error) {
+// linkedFit is what the filter for the fits of one name of class kinds says.
+type linkedFit struct{ name, text string }
+
+// rowOf the fits of these names of class kinds.
+func rowOf(reason, text string, names ...string) compiledFilter {
+	return compiledFilter{reason, text, func(claim Claim, c *Class) (bool, error) {
 		for _, f := range c.Kind.rules.fits {
-			if f.name == name {
+			if slices.Contains(names, f.name) {
 				if by, err := f.drops(claim.Facts, c); by != nil || err != nil {
 					return true, err
 				}
@@ -118,22 +121,34 @@ func rowOf(name, text string) compiledFilter {
 	}}
 }
 
+// otherFit is the reason of the fits of class kinds that have no filter of their own, because
+// there are too many.
+const otherFit = "OtherFit"
+
 // compileFits adds the filters for the fits of the kind and of its class kinds.
 func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	for _, f := range k.rules.fits {
 		k.filters = append(k.filters, f.row())
 	}
+	var names []string
 	classKinds = slices.Clone(classKinds)
 	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
 		rules := newClassRules(ck)
 		k.linked = append(k.linked, rules.looks.claim...)
 		for _, f := range rules.fits {
-			k.hasFacts = true
-			if !slices.Contains(k.linkedFits, f.name) && len(k.filters) < maxFilters {
-				k.filters, k.linkedFits = append(k.filters, rowOf(f.name, f.text)), append(k.linkedFits, f.name)
+			if !slices.Contains(names, f.name) {
+				k.linkedFits, names = append(k.linkedFits, linkedFit{f.name, f.text}), append(names, f.name)
 			}
 		}
+	}
+	k.hasFacts = k.hasFacts || len(names) > 0
+	room := min(len(names), max(maxFilters-len(k.filters)-2, 0)) // Two are for otherFit and the score.
+	for _, f := range k.linkedFits[:room] {
+		k.filters = append(k.filters, rowOf(f.name, f.text, f.name))
+	}
+	if others := names[room:]; len(others) > 0 {
+		k.filters = append(k.filters, rowOf(otherFit, "unfit", others...))
 	}
 	if k.rules.score != nil {
 		k.filters = append(k.filters, compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
@@ -173,7 +188,7 @@ func (k *ClaimKind) judges(classes *ClassKind) bool {
 // nil if they do.
 func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
-		return !slices.Contains(k.linkedFits, f.name) && len(k.filters) < maxFilters
+		return !slices.ContainsFunc(k.linkedFits, func(l linkedFit) bool { return l.name == f.name })
 	})
 	if !missesFit && classes.holds(k.rules.looks.class) && k.looksAt.Covers(classes.rules.looks.claim...) {
 		return nil

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -195,6 +196,13 @@ func fitCases() map[string]fitCase {
 			})),
 			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
 		},
+		"SelectorMalformedOrNone": {
+			reason: "We should not take a malformed selector for none",
+			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+				s.ClassSelector.Expression, s.WhenNoSelector = "claim.spec.all", v1alpha1.NoSelectorLeaveAlone
+			})),
+			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
+		},
 		"TooLong": {
 			reason: "We should refuse a claim with a field that is too long",
 			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
@@ -213,6 +221,7 @@ func TestFits(t *testing.T) {
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)
 					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
+					assert.Empty(t, d.Claim.LeftAlone, tc.reason)
 					continue
 				}
 				require.Empty(t, d.Claim.Problems, tc.reason)
@@ -342,4 +351,51 @@ func TestInvalidExpressions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyFits of many class kinds: they share a filter when there are too many.
+func TestManyFits(t *testing.T) {
+	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+		s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.price"
+	})
+	var classKinds []*v1alpha1.ClassKind
+	for i := range 4 {
+		k := e.kind.DeepCopy()
+		k.Name = fmt.Sprintf("pools-%d.example.org", i)
+		for j := range 8 {
+			k.Spec.Fits = append(k.Spec.Fits, v1alpha1.Fit{Name: fmt.Sprintf("Fit-%d-%d", i, j), Expression: "class.spec.size != 0 || claim.spec.size == 0"})
+		}
+		classKinds = append(classKinds, k)
+	}
+	classKinds[3].Spec.Fits[7].Expression = "claim.spec.size <= class.spec.size"
+	var classes []*Classes
+	for _, k := range classKinds {
+		kind := NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+		classes = append(classes, NewClasses(kind, nil))
+	}
+	kind := classes[3].Kind
+	meta := &metav1.ObjectMeta{Name: "small", Labels: map[string]string{"all": "yes"}}
+	classes[3] = classes[3].With(kind.NewClass(meta, map[string]any{"spec": map[string]any{"size": int64(1), "price": int64(1)}}))
+	meta = &metav1.ObjectMeta{Name: "priceless", Labels: meta.Labels}
+	classes[3] = classes[3].With(kind.NewClass(meta, map[string]any{"spec": map[string]any{"size": int64(9)}}))
+	view := NewView(NewClaimKind(e.claims, classKinds...), classes)
+	require.Nil(t, view.Fault)
+	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"size": int64(5)})})
+	d, err := new(Decider).Decide(t.Context(), view, in, Admit)
+	require.NoError(t, err)
+	assert.Nil(t, d.Class, "We should heed the last fit, too")
+	assert.Equal(t, "OtherFit=1,NoScore=1", d.DroppedText())
+}
+
+// TestSameFits proves that a claim kind stays the same if its class kinds are listed in another
+// order, and not if a filter would say something else.
+func TestSameFits(t *testing.T) {
+	kind := func(name, fit, message string) *v1alpha1.ClassKind {
+		return &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{
+			Fits: []v1alpha1.Fit{{Name: fit, Expression: "claim.spec.a == class.spec.a", Message: message}},
+		}}
+	}
+	a, b := kind("as.example.org", "A", "other"), kind("bs.example.org", "B", "other")
+	assert.True(t, NewClaimKind(postgres(), a, b).Same(NewClaimKind(postgres(), b, a)), "A cache lists in any order")
+	assert.False(t, NewClaimKind(postgres(), a, b).Same(NewClaimKind(postgres(), kind(a.Name, "A", "of another zone"), b)))
 }

@@ -135,14 +135,13 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range k.looksAt.Paths() {
 		at := path(p)
-		switch value, _ := at.lookup(object); v := value.(type) {
+		switch value, _ := at.lookup(object); value.(type) {
 		case unread, longText:
 			in.Problems = append(in.Problems, &field.Error{
 				Type: field.ErrorTypeTooLong, Field: at.field().String(),
 				Detail: fmt.Sprintf("must not be longer than %d bytes, because an expression of claim kind %q looks at it",
 					v1alpha1.MaxExpressionValueBytes, k.Name),
 			})
-			_ = v
 			return false
 		}
 	}

@@ -157,13 +157,16 @@ func (i *Inventory) change(from, to *Classes) {
 		}
 		next := *old
 		v := &next
-		if twin := changed[old.index]; twin != nil {
+		judges := old.Kind.judges(to.Kind) // An unlinked view may share the index, and not the next.
+		if twin := changed[old.index]; twin != nil && !judges {
 			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
 		} else {
 			v.replace(place, from, to)
 			if old.index != nil {
 				v.index = old.index.changed(old.Classes[place], v.Classes[place])
-				changed[old.index] = v
+				if !judges {
+					changed[old.index] = v
+				}
 			}
 		}
 		i.views[name] = v

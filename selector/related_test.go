@@ -199,3 +199,21 @@ func BenchmarkObjects(b *testing.B) {
 		}
 	})
 }
+
+// TestRelatedOfCluster proves that a namespace does not matter to an object that has none.
+func TestRelatedOfCluster(t *testing.T) {
+	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+		s.Related = []v1alpha1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.plan", NamespaceExpression: "'platform'"}}
+		s.BindWhen = "related.plan.spec.ready"
+	}).with("a", map[string]any{})
+	view := e.view()
+	kind := view.Kind.RelatedKinds()[0]
+	view = view.WithRelated([]*Objects{NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
+		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
+	})})
+	d, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
+	require.NoError(t, err)
+	require.Empty(t, d.Claim.Problems)
+	require.NotNil(t, d.Class)
+	assert.Equal(t, "gold", d.Claim.Facts.Names["plan"])
+}

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -94,15 +95,25 @@ func TestBudget(t *testing.T) {
 		"Score": {"We should end scores that cost too much", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
 			s.Strategy, s.Score = v1alpha1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
 		}), 5000},
+		"BindWhen": {"We should end what is evaluated as soon as the claim is read", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+			s.BindWhen = "claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < 1000)))"
+		}), 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for i := range tc.classes {
 				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
 			}
-			_, err := tc.world.decide(t, all(map[string]any{"n": numbers}))
+			view, read := tc.world.view(), false
+			d := &Decider{Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
+				read = true
+				return v, nil
+			}}
+			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
+			_, err := d.Decide(t.Context(), view, in, Admit)
 			require.ErrorIs(t, err, expression.ErrBudget, tc.reason)
 			assert.Contains(t, err.Error(), "simplify them")
+			assert.False(t, read, "We should not read classes that nobody can judge")
 		})
 	}
 	t.Run("Class", func(t *testing.T) {
@@ -114,6 +125,28 @@ func TestBudget(t *testing.T) {
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
 		assert.Equal(t, "NotOffered=1", d.DroppedText())
+	})
+	t.Run("Default", func(t *testing.T) {
+		world := newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+			s.OfferWhen = "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))"
+			s.Default = v1alpha1.Source{Expression: "class.spec.size == 1"}
+		}).with("costly", map[string]any{"size": int64(1)})
+		world.classes[0]["status"] = map[string]any{"n": numbers}
+		class := world.view().Classes[0].All()[0]
+		assert.NotEmpty(t, class.OfferErr)
+		assert.True(t, class.Default, "We should not let the status move a seat by what it costs")
+	})
+	t.Run("Explain", func(t *testing.T) {
+		world := newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)"))
+		for i := range 600 {
+			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
+		}
+		view := world.view()
+		in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
+		e, err := new(Decider).Explain(t.Context(), view, in)
+		require.NoError(t, err)
+		assert.Len(t, e.Candidates, e.Decision.Candidates, "We should explain what costs less than the budget once")
+		assert.Len(t, e.Candidates, 600)
 	})
 }
 
@@ -142,4 +175,26 @@ func TestUnlinked(t *testing.T) {
 	}
 	assert.False(t, knowing.Same(ignorant))
 	assert.False(t, NewClaimKind(e.claims).Same(NewClaimKind(e.claims, e.kind)))
+}
+
+// TestUnlinkedApart proves that what the classes of a view that waits can serve does not matter
+// to another view, although both have the same classes until it is linked.
+func TestUnlinkedApart(t *testing.T) {
+	e := newExpressive(fits("class.spec.size > 1"))
+	plain := postgres()
+	plain.Name, plain.Spec.Resource = "plain.example.org", "plain.example.org"
+	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, plain.Name)
+	ignorant := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
+	i.SetClaimKind(NewClaimKind(plain, e.kind))
+	i.Open()
+	classes := NewClasses(ignorant, nil)
+	for _, name := range []string{"a", "b"} {
+		classes = classes.With(ignorant.NewClass(&metav1.ObjectMeta{Name: name}, nil))
+		i.SetClasses(classes)
+	}
+	require.NotNil(t, i.Snapshot()[e.claims.Name].Fault)
+	require.Nil(t, i.Snapshot()[plain.Name].Fault)
+	assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All())
 }

@@ -101,7 +101,8 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
-		if drop := d.drops(c); drop != nil && drop.Reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
+		i, _ := d.View.Kind.dropping(d.Claim.Claim, c)
+		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
 			cordoned = c
 		}
 	})
