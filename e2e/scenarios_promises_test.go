@@ -44,20 +44,24 @@ func (i *installedScenario) to(t *testing.T, claim *unstructured.Unstructured, c
 	return i.by(t, claim).referenceTo(i.class(t, class))
 }
 
-// second default class beside another, which is refused, or not.
-func (i *installedScenario) second(t *testing.T, class *unstructured.Unstructured) error {
+// second is a class like this one, and marked as the default.
+func (i *installedScenario) second(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	second := i.by(t, i.claims[0].Unstructured).marked(t, class, class.GetName()+"-second")
-	i.deleteAfter(t, second)
-	return i.Create(t.Context(), second)
+	return i.by(t, i.claims[0].Unstructured).marked(t, class, class.GetName()+"-second")
 }
 
 // refusesSecond default class like this one, beside that default.
 func (i *installedScenario) refusesSecond(t *testing.T, class, beside string) {
 	t.Helper()
-	err := i.second(t, i.class(t, class))
-	require.True(t, apierrors.IsForbidden(err), "We should refuse a second default class: %v", err)
-	assert.ErrorContains(t, err, "/"+beside+`"`)
+	assert.ErrorContains(t, i.refused(t, i.second(t, i.class(t, class))), "/"+beside+`"`)
+}
+
+// acceptsSecond default class like this one.
+func (i *installedScenario) acceptsSecond(t *testing.T, class *unstructured.Unstructured, reason string) {
+	t.Helper()
+	second := i.second(t, class)
+	i.deleteAfter(t, second)
+	require.NoError(t, i.Create(t.Context(), second), reason)
 }
 
 // moves the default to a class, as the samples say.
@@ -94,7 +98,7 @@ func cheapest(t *testing.T, i *installedScenario) {
 func compositions(t *testing.T, i *installedScenario) {
 	i.refusesSecond(t, "database-gcp", "database-aws")
 	i.refusesSecond(t, "bucket-aws", "bucket-gcp")
-	require.NoError(t, i.second(t, i.class(t, "legacy-database-azure")), "We should not count the Compositions for a kind that nobody registered.")
+	i.acceptsSecond(t, i.class(t, "legacy-database-azure"), "We should not count the Compositions for a kind that nobody registered.")
 	database, bucket := i.claim(t, "orders", "orders-later"), i.claim(t, "pictures", "pictures-later")
 	i.moves(t, "database-gcp", "databases")
 	i.awaitGets(t, database, i.to(t, database, "database-gcp"))
@@ -208,7 +212,7 @@ func volumeSnapshot(t *testing.T, i *installedScenario) {
 	third := i.class(t, "block").DeepCopy()
 	third.SetName("local")
 	require.NoError(t, unstructured.SetNestedField(third.Object, "local.csi.example.org", "driver"))
-	require.NoError(t, i.second(t, third), "We should accept the default class of one more driver.")
+	i.acceptsSecond(t, third, "We should accept the default class of one more driver.")
 	scratch := i.claim(t, "scratch", "scratch-later")
 	i.awaitGets(t, scratch, "local-second")
 
