@@ -39,6 +39,7 @@ func (l *lane) setUpPartitions(ctx context.Context) error {
 				_, why = api.Resource(l.resource(kind)).Patch(ctx, probes[1].Name, types.MergePatchType,
 					movedTo(kind+probes[0].Name, nil), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 				if !apierrors.IsForbidden(why) {
+					why = fmt.Errorf("the answer is %v", why) //nolint:errorlint // It may be nil.
 					return false, nil
 				}
 			}
