@@ -131,11 +131,12 @@ type explanation struct {
 	Errors           []struct{ Field, Message string }
 }
 
-func (w *world) explain(t *testing.T, claims []string) []explanation {
+func (w *world) explain(t *testing.T, claims []string, flags ...string) []explanation {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "claims.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(claims, "---\n")), 0o600))
-	cmd := exec.CommandContext(t.Context(), command, "explain", "--filename="+file, "--output=json", "--strict=false") //nolint:gosec // It runs the command under test.
+	args := append([]string{"explain", "--filename=" + file, "--output=json", "--strict=false"}, flags...)
+	cmd := exec.CommandContext(t.Context(), command, args...) //nolint:gosec // It runs the command under test.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output()
 	var report struct{ Items []explanation }

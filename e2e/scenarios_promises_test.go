@@ -178,7 +178,7 @@ func tenants(t *testing.T, i *installedScenario) {
 	theirs.SetNamespace("globex-web")
 	err = i.Create(t.Context(), theirs)
 	require.True(t, apierrors.IsForbidden(err), "We should give nobody the class of another tenant: %v", err)
-	assert.ErrorContains(t, err, "1 of another tenant")
+	require.ErrorContains(t, err, "1 of another tenant")
 
 	web := i.claim(t, "web", "web-later")
 	web.SetNamespace("playground")

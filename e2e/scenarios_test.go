@@ -120,7 +120,7 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 // what creates the claims and shows them.
 func (i *installedScenario) documented(t *testing.T, claims bool) (commands [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(i.folder, "README.md")) //nolint:gosec // It is ours.
+	text, err := os.ReadFile(filepath.Join(i.folder, "README.md"))
 	require.NoError(t, err)
 	_, block, _ := strings.Cut(string(text), "```sh\n")
 	block, _, _ = strings.Cut(block, "```")

@@ -80,11 +80,11 @@ func (c *classClient) get(ctx context.Context, kind resourceKind, namespace, nam
 	if !apierrors.IsForbidden(err) {
 		return object, err
 	}
-	one := fields.Set{metav1.ObjectNameField: name}
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name) // It escapes the name.
 	if namespace != "" {
-		one["metadata.namespace"] = namespace
+		one = fields.AndSelectors(one, fields.OneTermEqualSelector("metadata.namespace", namespace))
 	}
-	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.AsSelector().String()})
+	list, err := c.list(ctx, kind, "", metav1.ListOptions{FieldSelector: one.String()})
 	if err != nil {
 		return nil, err
 	}

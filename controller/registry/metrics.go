@@ -50,7 +50,9 @@ func (r *Registration) RegisterMetrics() error {
 
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects} {
+	for _, d := range []*prometheus.Desc{
+		defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects,
+	} {
 		to <- d
 	}
 }

@@ -3,6 +3,7 @@ package webhookconfig
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +149,8 @@ type refusing struct {
 	*controllertest.Cached
 	word    string
 	refused int
+	// isVague says nothing of the expression.
+	isVague bool
 }
 
 func (c *refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -160,6 +163,10 @@ func (c *refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opti
 		for j, condition := range e.MatchConditions {
 			if strings.Contains(*condition.Expression, c.word) {
 				at := field.NewPath("webhooks").Index(i).Child("matchConditions").Index(j).Child("expression")
+				if c.isVague {
+					errs = append(errs, field.InternalError(at, errors.New("no CEL")))
+					continue
+				}
 				errs = append(errs, field.Invalid(at, *condition.Expression, "compilation failed: undeclared reference"))
 			}
 		}
@@ -218,7 +225,13 @@ func TestRefusedCondition(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, conditions()["a.example.org"], "We should try another expression.")
 
-	old.word = "request.operation"
+	old.word, old.isVague = ".b", true
+	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.NoError(t, err)
+	assert.Len(t, w.refused, 2, "We should leave out all if we cannot tell which.")
+
+	clear(w.refused)
+	old.word, old.isVague = "request.operation", false
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.NoError(t, err)
 	assert.Len(t, w.refused, 2)

@@ -13,6 +13,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -195,7 +196,7 @@ func (w *Configurator) writeClaimEntries(ctx context.Context, in string, all Cla
 // withoutRefused finds the expressions of authors in the error of a write. An API server of
 // another release may refuse one that compiles here. It refuses the whole configuration
 // with it, so the entry is written without: then classbind alone evaluates bindWhen, and is
-// called for every claim of the kind.
+// called for every claim of the kind. If the error does not say which, all are left out.
 func (w *Configurator) withoutRefused(
 	ctx context.Context, err error, entries []*admissionregistrationac.MutatingWebhookApplyConfiguration,
 ) error {
@@ -203,27 +204,33 @@ func (w *Configurator) withoutRefused(
 	if !errors.As(err, &answered) || answered.Status().Details == nil {
 		return err
 	}
-	refused := false
+	causes := slices.DeleteFunc(slices.Clone(answered.Status().Details.Causes), func(c metav1.StatusCause) bool {
+		return !strings.Contains(c.Field, ".matchConditions[")
+	})
+	if len(causes) == 0 {
+		return err
+	}
+	refused, unclear := map[string]string{}, map[string]string{}
 	for _, e := range entries {
 		i := slices.IndexFunc(e.MatchConditions, isBindWhen)
 		if i < 0 {
 			continue
 		}
-		expression := *e.MatchConditions[i].Expression
-		for _, cause := range answered.Status().Details.Causes {
-			if !strings.HasSuffix(cause.Field, "].expression") || !strings.Contains(cause.Message, strconv.Quote(expression)) {
-				continue
-			}
-			claimKind := strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)
-			refused, w.refused[claimKind] = true, expression
-			logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, and will call classbind for each claim",
-				"claimKind", claimKind, "because", brief.Text(cause.Message, v1alpha1.MaxMessageBytes))
-			break
+		claimKind, expression := strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix), *e.MatchConditions[i].Expression
+		unclear[claimKind] = expression
+		if slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return strings.Contains(c.Message, strconv.Quote(expression)) }) {
+			refused[claimKind] = expression
 		}
 	}
-	if !refused {
+	if len(refused) == 0 {
+		refused = unclear
+	}
+	if len(refused) == 0 {
 		return err
 	}
+	maps.Copy(w.refused, refused)
+	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, and will call classbind for each claim",
+		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", brief.Error(err).Error())
 	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
 }
 

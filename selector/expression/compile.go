@@ -42,7 +42,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	for _, name := range variables {
 		options = append(options, cel.Variable(inCEL(name), cel.DynType))
 	}
-	e, err := base.Extend(options...)
+	e, err := base.Extend(slices.Concat(options, quantities(), sets())...)
 	if err != nil {
 		panic(err) // It depends on nothing but this function.
 	}

@@ -70,14 +70,19 @@ func TestCompileErrors(t *testing.T) {
 		"Optional": {
 			"We should not take a value that may be none", "class.?a", Text, ofClass, "line 1, column 1: must be a text, is of type optional_type(dyn)", "class.?a\n^",
 		},
-		"Dot":        {"We should know which variable it is", "[1].all(class, .class.a)", Bool, ofClass, "line 1, column 17: write class without a dot before it", "[1].all(class, .class.a)\n                ^"},
-		"Regex":      {"We should check constants", "class.a.matches('[')", Bool, ofClass, "line 1, column 17: invalid matches argument", "class.a.matches('[')\n                ^"},
-		"TooNew":     {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
-		"Namespace":  {"We should name the variable as its author does", "namespace + 1", Number, everything, "line 1, column 1: name a field of namespace", "namespace + 1\n^"},
-		"Empty":      {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
-		"TooLong":    {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
-		"TooNested":  {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: expression recursion limit exceeded: 100", ""},
-		"Undeclared": {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; the variable here is class", ""},
+		"Dot":         {"We should know which variable it is", "[1].all(class, .class.a)", Bool, ofClass, "line 1, column 17: write class without a dot before it", "[1].all(class, .class.a)\n                ^"},
+		"Regex":       {"We should check constants", "class.a.matches('[')", Bool, ofClass, "line 1, column 17: invalid matches argument", "class.a.matches('[')\n                ^"},
+		"Pattern":     {"We should not compile patterns of claims", "'a'.matches(claim.a)", Bool, ofClaim, "line 1, column 12: the pattern of matches must be a constant text", ""},
+		"Global":      {"We should not compile patterns of claims", "matches('a', claim.a)", Bool, ofClaim, "line 1, column 8: the pattern of matches must be a constant text", ""},
+		"Replacement": {"We should not make a long text of two", "claim.a.replace('a', claim.a)", Text, ofClaim, "line 1, column 16: the replacement of replace must be a constant text", ""},
+		"Separator":   {"We should not make a long text of two", "claim.a.join(claim.b)", Text, ofClaim, "line 1, column 13: the separator of join must be a constant text", ""},
+		"Format":      {"We should not take a format of claims", "claim.a.format([1])", Text, ofClaim, "line 1, column 15: the format of format must be a constant text", ""},
+		"TooNew":      {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
+		"Namespace":   {"We should name the variable as its author does", "namespace + 1", Number, everything, "line 1, column 1: name a field of namespace", "namespace + 1\n^"},
+		"Empty":       {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
+		"TooLong":     {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
+		"TooNested":   {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: expression recursion limit exceeded: 100", ""},
+		"Undeclared":  {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; the variable here is class", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Compile(tc.text, tc.result, tc.scope)

@@ -27,6 +27,10 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 		}
 	case operators.Equals, operators.NotEquals:
 		least = min(units(args[0]), units(args[1]))
+	case "indexOf", "lastIndexOf":
+		least = units(args[0]) * units(args[1])
+	case "sum", "min", "max", "isSorted":
+		least = units(args[0])
 	default:
 		if text, ok := result.(types.String); ok {
 			least = units(text)

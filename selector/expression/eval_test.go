@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,10 @@ func TestValues(t *testing.T) {
 		"claim.spec.list": []any{"x", "y"}, "claim.spec.map": map[string]any{"a": int64(2), "b": int64(1)},
 		"claim.spec.int * 2": int64(6), "uint(7)": int64(7), "18446744073709551615u": float64(math.MaxUint64), "1.0 / 0.0": math.Inf(1), "-1": int64(-1),
 		"{'a': [1u, 2u]}": map[string]any{"a": []any{int64(1), int64(2)}}, "claim.spec.map.map(k, k)": []any{"a", "b"}, "class.spec.text == claim.spec.text": true,
+		"quantity('1Gi').isGreaterThan(quantity('1e6')) && isQuantity('1.5Ei') && isQuantity('2E') && quantity('12E1') == quantity('120')": true,
+		"isQuantity('1e' + '999999999') || isQuantity('1' + 'x')":                                                                          false, "'a-b'.replace('-', '.') + ['a', 'b'].join()": "a.bab",
+		"sets.contains(claim.spec.list, ['y']) && sets.intersects(['z', 'x'], claim.spec.list) && sets.equivalent(claim.spec.list, ['y', 'x', 'y'])": true,
+		"sets.contains(claim.spec.list, ['z']) || sets.intersects(['z'], claim.spec.list) || sets.equivalent(claim.spec.list, ['x'])":                false,
 		"claim.spec.int > class.spec.price": true, "{'b': 1, 'a': 2}.map(k, k)": []any{"a", "b"}, "{2: 'a', 1: 'b', 10: 'c'}.map(k, k)": []any{int64(1), int64(2), int64(10)},
 		"optional.ofNonZeroValue(claim.spec.map).hasValue() && !optional.ofNonZeroValue({}).hasValue()": true,
 		"has(related.plan) && !has(related.other)":                                                      true, "type(claim.spec.map) == map && type(class.spec) == map": true,
@@ -54,7 +59,9 @@ func TestEvaluationErrors(t *testing.T) {
 		{"claim.spec.list[2]", "index out of bounds: 2"},
 		{"claim.spec.int / 0", "division by zero"},
 		{"claim.spec.int + claim.spec.text", "no such overload"},
-		{"claim.spec.text.matches(claim.spec.text + '[')", "error parsing regexp: missing closing ]: `[`"},
+		{"quantity('1e-' + '9999999') == quantity('1')", "the quantity is too long, or out of range"},
+		{"sets.intersects(claim.spec.list, [claim.spec.nope])", "no such key: nope"},
+		{"quantity(claim.spec.long) == quantity('1')", "the quantity is too long, or out of range"},
 		{"class.spec.nope == 1", "no such key: nope"},
 		{"related.other.spec.a", "there is no related.other"},
 		{"related.other.spec.a + 'b'", "there is no related.other"},
@@ -131,6 +138,7 @@ func TestBudget(t *testing.T) {
 		"claim.spec.list.map(a, claim.spec.long + claim.spec.long + claim.spec.long)",
 		"claim.spec.list.all(a, claim.spec.long.matches('(a*)*b') || true)",
 		"claim.spec.list.all(a, !(1 in claim.spec.list))",
+		"claim.spec.list.all(a, claim.spec.list.indexOf('a') < 0)",
 		"claim.spec.list.all(a, [claim.spec.list] == [claim.spec.list])",
 		"claim.spec.list.map(a, '%s%s%s'.format([claim.spec.long, claim.spec.long, claim.spec.long]))",
 	} {
@@ -139,6 +147,16 @@ func TestBudget(t *testing.T) {
 		require.ErrorIs(t, err, ErrBudget, "One evaluation should not cost all there is: %s", text)
 		assert.Greater(t, budget.Left, math.MaxUint64-uint64(2*maxCost)-100_000)
 	}
+}
+
+// TestOneCall has no call take seconds before its cost is known.
+func TestOneCall(t *testing.T) {
+	began := time.Now()
+	_, err := compiled(t, "sets.contains(claim.spec.long.split(''), claim.spec.long.split(''))", Bool).Bool(input(), &Budget{plenty})
+	require.ErrorIs(t, err, ErrBudget)
+	_, err = compiled(t, "quantity('1e-' + '999999999') == quantity('1')", Bool).Bool(input(), &Budget{plenty})
+	require.Error(t, err)
+	assert.Less(t, time.Since(began), 2*time.Second)
 }
 
 func TestSaw(t *testing.T) {

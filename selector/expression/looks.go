@@ -37,6 +37,10 @@ func (s *search) visit(e ast.Expr, hidden []string) {
 		s.visit(e.AsSelect().Operand(), hidden)
 	case ast.CallKind:
 		call := e.AsCall()
+		if part, what := mustBeConstant(call); part != nil {
+			s.fail(e, "the "+what+" of "+call.FunctionName()+" must be a constant text")
+			return
+		}
 		if call.IsMemberFunction() {
 			s.visit(call.Target(), hidden)
 		}
