@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -120,7 +121,15 @@ func (o *options) decide(
 		return d, nil
 	}
 	item.decideBy(k)
-	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return d, fmt.Errorf("cannot write the claim as JSON: %w", err)
+	}
+	seen, err := v.Kind.Decode(raw) // As the server does: expressions do not see what is too long.
+	if err != nil {
+		return d, err
+	}
+	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, seen)
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	if in.Facts != nil {
 		in.Facts.Request = r.settings.request
