@@ -60,6 +60,9 @@ func copyField(to, from map[string]any, p expression.Path) {
 	for _, name := range p[:len(p)-1] {
 		parent, ok := from[name].(map[string]any)
 		if !ok {
+			if value, ok := from[name]; ok { // It is none, and has() fails for it.
+				to[name] = value
+			}
 			return
 		}
 		child, ok := to[name].(map[string]any)

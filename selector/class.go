@@ -70,10 +70,10 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	c.Fault = c.rules.faultOf("class kind", k.Name)
 	held := fitLooks(c.rules.fits)
 	for _, claimKind := range claimKinds {
-		held = append(held, newClaimRules(claimKind).looks.class...)
+		held = append(held, newClaimRules(claimKind).class...)
 	}
 	c.fields = expression.NewFields(held...)
-	c.reads = expression.NewFields(append(held, c.rules.looks.class...)...)
+	c.reads = expression.NewFields(append(held, c.rules.class...)...)
 	c.plan, c.lookPlan = c.newReadPlan(), c.newLookPlan()
 	return c
 }
@@ -98,8 +98,8 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 
 // MetadataOnly says that nothing but metadata is read from the kind's classes.
 func (k *ClassKind) MetadataOnly() bool {
-	return k.isDefault.path == nil && k.weight.path == nil &&
-		!slices.ContainsFunc(k.reads.Paths(), func(p expression.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" })
+	needsMore := func(p expression.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
+	return k.isDefault.path == nil && k.weight.path == nil && !slices.ContainsFunc(k.reads.Paths(), needsMore)
 }
 
 // Class is what choosing needs to know of a class. It is immutable.
@@ -121,6 +121,8 @@ type Class struct {
 	Terminating bool
 	// TooManyLabels says that the labels are not held, and no claim gets the class.
 	TooManyLabels bool
+	// NotOffered says that offerWhen is not true of the class.
+	NotOffered bool
 
 	Namespace, Name string
 	Labels          Labels
@@ -134,10 +136,8 @@ type Class struct {
 
 	// Fields that expressions look at, nil if there are none.
 	Fields *expression.Object
-	// NotOffered says that offerWhen is not true of the class, and OfferErr why nobody can
-	// tell, empty if one can.
-	NotOffered bool
-	OfferErr   string
+	// OfferErr says why nobody can tell whether offerWhen is true of the class, nil if one can.
+	OfferErr *field.Error
 
 	// groupless is the place by which a reference that names the Kind alone finds the class,
 	// and kindless that for one that names neither group nor Kind.
@@ -203,8 +203,9 @@ func hashOf(texts ...string) uint64 {
 // equal says whether nothing differs from o, a class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
-		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.OfferErr == o.OfferErr && c.Fields.Same(o.Fields) && c.Weight == o.Weight && sameError(c.WeightErr, o.WeightErr) &&
-		sameError(c.MarkErr, o.MarkErr) && slices.Equal(c.Labels, o.Labels)
+		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.Weight == o.Weight &&
+		sameError(c.WeightErr, o.WeightErr) && sameError(c.MarkErr, o.MarkErr) && sameError(c.OfferErr, o.OfferErr) &&
+		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields)
 }
 
 func sameError(a, b *field.Error) bool {

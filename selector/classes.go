@@ -58,7 +58,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 		if c.TooManyLabels {
 			overlabelled = append(overlabelled, c)
 		}
-		if c.OfferErr != "" {
+		if c.OfferErr != nil {
 			failed = append(failed, c)
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Classes) mark(c *Class) {
 	if c.TooManyLabels {
 		s.overlabelled = s.overlabelled.with(c, struct{}{})
 	}
-	if c.OfferErr != "" {
+	if c.OfferErr != nil {
 		s.failed = s.failed.with(c, struct{}{})
 	}
 }

@@ -38,7 +38,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	if r.offerWhen != nil {
 		ok, err := r.offerWhen.Bool(&in, &budget)
 		if c.NotOffered = !ok || err != nil; err != nil {
-			c.OfferErr = brief.Text(err.Error(), v1alpha1.MaxShownBytes)
+			c.OfferErr = field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{}, brief.Text(err.Error(), v1alpha1.MaxShownBytes))
 		}
 	}
 	if r.weight != nil {

@@ -45,8 +45,8 @@ var filters = [...]filter{
 		return func(_ Claim, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
 	}},
 	{"NotOffered", "not offered by their kind", always(func(_ Claim, c *Class) (bool, error) {
-		if c.OfferErr != "" {
-			return true, errors.New(c.OfferErr)
+		if c.OfferErr != nil {
+			return true, errors.New(c.OfferErr.Detail)
 		}
 		return c.NotOffered, nil
 	})},

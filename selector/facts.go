@@ -118,7 +118,7 @@ func (r *resolver) resolve() error {
 	if k.AsksOthers() {
 		ok, err := f.bool(k.rules.bindWhen)
 		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
-			return nil
+			return nil //nolint:nilerr // It is the claim's problem now.
 		}
 		if !ok {
 			in.LeftAlone = NotYet

@@ -135,7 +135,7 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
 		rules := newClassRules(ck)
-		k.linked = append(k.linked, rules.looks.claim...)
+		k.linked = append(k.linked, rules.claim...)
 		for _, f := range rules.fits {
 			if !slices.Contains(names, f.name) {
 				k.linkedFits, names = append(k.linkedFits, linkedFit{f.name, f.text}), append(names, f.name)
@@ -190,11 +190,12 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
 		return !slices.ContainsFunc(k.linkedFits, func(l linkedFit) bool { return l.name == f.name })
 	})
-	if !missesFit && classes.holds(k.rules.looks.class) && k.looksAt.Covers(classes.rules.looks.claim...) {
+	if !missesFit && classes.holds(k.rules.class) && k.looksAt.Covers(classes.rules.claim...) {
 		return nil
 	}
 	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(
-		"the classes of %q are being read anew, because the expressions of claim kind %q or of the class kind look at other fields; try again in a moment",
+		"the classes of %q are being read anew, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
+			"try again in a moment",
 		classes.Name, k.Name)}
 }
 

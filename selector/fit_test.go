@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,8 +40,8 @@ func (e *expressive) with(name string, spec map[string]any, annotations ...strin
 	metadata := map[string]any{"name": name, "labels": map[string]any{"all": "yes"}}
 	if len(annotations) > 0 {
 		all := map[string]any{}
-		for i := 0; i < len(annotations); i += 2 {
-			all[annotations[i]] = annotations[i+1]
+		for pair := range slices.Chunk(annotations, 2) {
+			all[pair[0]] = pair[1]
 		}
 		metadata["annotations"] = all
 	}
@@ -317,7 +318,7 @@ func TestInvalidExpressions(t *testing.T) {
 	}{
 		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.fits[FitA].expression", "no viable alternative"},
 		"Type":    {"We should want a truth", fits("'yes'"), "spec.fits[FitA].expression", "must be true or false"},
-		"Unknown": {"We should know all variables", fits("clas.spec.x"), "spec.fits[FitA].expression", "clas"},
+		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.fits[FitA].expression", "klass"},
 		"Request": {
 			"We should not ask who asks for a claim that waits",
 			func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {

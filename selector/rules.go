@@ -107,7 +107,9 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 	}
 	for _, related := range s.Related {
 		field := "spec.related[" + related.Name + "]"
-		before := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}, Related: slices.Clone(names)}
+		before := expression.Scope{
+			Variables: []string{expression.Claim, expression.Namespace, expression.Related}, Related: slices.Clone(names),
+		}
 		rule := relatedRule{
 			name: related.Name, kind: &RelatedKind{Resource: related.Resource, Version: related.Version},
 			nameField: field + ".nameExpression", namespaceField: field + ".namespaceExpression",
@@ -130,8 +132,8 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 	for i := range r.related {
 		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].name]...)
 	}
-	if len(r.looks.namespace) > 0 {
-		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.looks.namespace...)}
+	if len(r.namespace) > 0 {
+		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}
 	}
 	return r
 }

@@ -34,7 +34,7 @@ func TestServingClasses(t *testing.T) {
 	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
 	r := rand.New(rand.NewPCG(17, 1)) //nolint:gosec // It has to be reproducible.
 	class := func() *Class {
-		spec := map[string]any{"driver": string(rune('a' + r.IntN(3)))}
+		spec := map[string]any{"driver": string("abc"[r.IntN(3)])}
 		if r.IntN(8) > 0 {
 			spec["size"] = int64(r.IntN(5))
 		}
@@ -62,7 +62,7 @@ func TestServingClasses(t *testing.T) {
 		require.Equal(t, fresh.Classes[0].All(), view.Classes[0].All(), "We should serve the same classes (%d)", step)
 		require.Equal(t, fresh.DefaultsBySeat(), view.DefaultsBySeat(), "We should have the same defaults (%d)", step)
 		require.Equal(t, newIndex(fresh.Classes, fresh.derivation).byKey, view.index.byKey, "We should index the same (%d)", step)
-		spec := map[string]any{"driver": string(rune('a' + r.IntN(3))), "most": int64(r.IntN(5))}
+		spec := map[string]any{"driver": string("abc"[r.IntN(3)]), "most": int64(r.IntN(5))}
 		if r.IntN(2) == 0 {
 			spec = all(spec)
 		}
@@ -170,7 +170,7 @@ func TestUnlinked(t *testing.T) {
 		assert.Equal(t, tc.fault, v.Fault != nil, name)
 		if tc.fault {
 			assert.Equal(t, v1alpha1.ReasonNotSynced, v.Fault.Reason, name)
-			assert.True(t, strings.Contains(v.Fault.Text, "read anew"), v.Fault.Text)
+			assert.Contains(t, v.Fault.Text, "read anew")
 		}
 	}
 	assert.False(t, knowing.Same(ignorant))

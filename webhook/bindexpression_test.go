@@ -52,15 +52,18 @@ func TestExpressionOutcomes(t *testing.T) {
 		"TooCostly": {
 			"We should end what costs too much, and let the caller retry (503).",
 			fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c > size(class.metadata.name) - 9)))"), `"n":` + ones,
-			http.StatusServiceUnavailable, []string{"simplify them"},
+			http.StatusServiceUnavailable,
+			[]string{"simplify them"},
 		},
 		"TooLong": {
 			"We should not hold a field that is too long.", fits("claim.spec.size != class.metadata.name"), `"size":"` + strings.Repeat("x", v1alpha1.MaxExpressionValueBytes) + `"`,
-			http.StatusOK, []string{`"code":422`, "spec.size: Too long"},
+			http.StatusOK,
+			[]string{`"code":422`, "spec.size: Too long"},
 		},
 		"Invalid": {
 			"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`,
-			http.StatusServiceUnavailable, []string{"spec.fits[Size].expression: line 1, column"},
+			http.StatusServiceUnavailable,
+			[]string{"spec.fits[Size].expression: line 1, column"},
 		},
 		"Selector": {
 			"We should refuse a selector that is none.",

@@ -52,7 +52,7 @@ func describeClassExpressions(k *v1alpha1.ClassKind, classes *selector.Classes, 
 		}
 		valid.Status, valid.Reason = metav1.ConditionFalse, v1alpha1.ReasonExpressionFailed
 		valid.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
-			offered, named(failed), failed[0].OfferErr)
+			offered, named(failed), failed[0].OfferErr.Detail)
 	}
 	setCondition(&status.Conditions, valid, k.Generation)
 }

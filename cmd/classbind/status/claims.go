@@ -130,7 +130,8 @@ func (m *sample) String() string {
 func (i *installation) newClaims(
 	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
 ) (*claims, error) {
-	c := &claims{kind: k, compiled: selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...), namespaces: namespaces, excluded: map[string]*sample{}}
+	compiled := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
+	c := &claims{kind: k, compiled: compiled, namespaces: namespaces, excluded: map[string]*sample{}}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
 	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {

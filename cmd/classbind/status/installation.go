@@ -131,7 +131,8 @@ func (i *installation) read(ctx context.Context) (err error) {
 		if found.err != nil {
 			continue // The section of kinds says so.
 		}
-		classes, err := i.reader.Classes(ctx, selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...))
+		kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...)
+		classes, err := i.reader.Classes(ctx, kind)
 		if err != nil {
 			i.classesErr[k.Name] = err
 			continue
@@ -197,7 +198,8 @@ func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes
 // view of a claim kind, as the server has it, and whether all classes were read.
 func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
 	all, complete := i.classesOf(k)
-	return selector.NewView(selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...), slices.DeleteFunc(all, i.leavesOut)), complete
+	kind := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
+	return selector.NewView(kind, slices.DeleteFunc(all, i.leavesOut)), complete
 }
 
 // leavesOut says that the server offers none of the classes.
