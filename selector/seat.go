@@ -185,5 +185,6 @@ func (s Seat) In() string {
 
 // Compare is the order of seats: by claim kind, namespace and partition.
 func (s Seat) Compare(o Seat) int {
-	return cmp.Or(strings.Compare(s.ClaimKind, o.ClaimKind), strings.Compare(s.Namespace, o.Namespace), strings.Compare(s.Partition, o.Partition))
+	return cmp.Or(strings.Compare(s.ClaimKind, o.ClaimKind), strings.Compare(s.Namespace, o.Namespace),
+		strings.Compare(s.Partition, o.Partition))
 }

@@ -224,7 +224,8 @@ func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onede
 	}
 	response := untouched("DefaultAlready")
 	if untold != nil {
-		response.Warnings = []string{fmt.Sprintf("the class is marked default, and is the default of no claims of which nobody can tell: %v", untold)}
+		response.Warnings = []string{fmt.Sprintf(
+			"the class is marked default, and is the default of no claims of which nobody can tell: %v", untold)}
 	}
 	return response, nil
 }

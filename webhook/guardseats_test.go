@@ -91,7 +91,8 @@ func TestGuardOfSeats(t *testing.T) {
 		},
 		"Moved": {
 			"We should take a move to another partition for becoming default there.",
-			silver(marked, inA), silver(marked, inC), want{reason: "OneDefault", lease: partitionLease("c")},
+			silver(marked, inA), silver(marked, inC),
+			want{reason: "OneDefault", lease: partitionLease("c")},
 		},
 		"MovedToTheSame": {
 			"We should refuse a move to a partition that has a default; set-default would leave the class where it is.", silver(marked, inA), silver(marked, inB),
@@ -105,7 +106,8 @@ func TestGuardOfSeats(t *testing.T) {
 		},
 		"Stays": {
 			"We should leave a default alone that stays in its seat, even if there are two.",
-			silver(marked, inB), silver(weighed, inB+`,"more":1`), want{reason: "DefaultAlready"},
+			silver(marked, inB), silver(weighed, inB+`,"more":1`),
+			want{reason: "DefaultAlready"},
 		},
 		"Renamed": {
 			"We should leave a default alone of which something else changes.", silver(marked, inB), silver(marked+`,"labels":{"a":"b"}`, inB), want{reason: "DefaultAlready"},

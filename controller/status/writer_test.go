@@ -151,29 +151,35 @@ func TestSetDefaultsOfPartitions(t *testing.T) {
 		want    want
 	}{
 		"OneEach": {
-			"We should count the partitions, and take none of their defaults for a second one.", []string{"a@", "b@east", "c@west"},
+			"We should count the partitions, and take none of their defaults for a second one.",
+			[]string{"a@", "b@east", "c@west"},
 			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.", []string{"b@east"},
+			"We should say what becomes of other claims.",
+			[]string{"b@east"},
 			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
 		},
 		"Several": {
-			"We should name a partition that has two.", []string{"a@east", "b@east", "c@west"},
+			"We should name a partition that has two.",
+			[]string{"a@east", "b@east", "c@west"},
 			want{metav1.ConditionFalse, `a claim in partition "east" without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
 		},
 		"InNamespaces": {
-			"We should count namespaces and partitions apart.", []string{"a@", "team/b@", "team/c@east", "other/d@east"},
+			"We should count namespaces and partitions apart.",
+			[]string{"a@", "team/b@", "team/c@east", "other/d@east"},
 			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
 				"or of its partition, which 2 partitions have, or that of all", "Gold/a", 1, 2},
 		},
 		"SeveralInNamespaces": {
-			"We should name both.", []string{"team/a@east", "team/b@east", "team/c@", "team/d@"},
+			"We should name both.",
+			[]string{"team/a@east", "team/b@east", "team/c@", "team/d@"},
 			want{metav1.ConditionFalse, `a claim in namespace "team" without a selector gets any of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
 		},
 		"Unknown": {
-			"We should take a class of no known partition for no default.", []string{"a@", "b"},
+			"We should take a class of no known partition for no default.",
+			[]string{"a@", "b"},
 			want{metav1.ConditionTrue, "a claim without a selector gets the default class", "Gold/a", 0, 0},
 		},
 	} {

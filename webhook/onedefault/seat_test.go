@@ -27,15 +27,18 @@ func TestLeaseName(t *testing.T) {
 		"ConfusingToo":   {"We should not take a namespace for ours.", selector.Seat{ClaimKind: "default.in", Namespace: "default"}, "default-in.default.default.in"},
 		"OfTheLeader":    {"We should not take the leader's Lease.", selector.Seat{ClaimKind: v1alpha1.LeaderLease}, "default.classbind-leader"},
 		"Partitioned": {
-			"We should hash a partition, which may be any text.", selector.Seat{ClaimKind: "claims.example.org", Partition: "disk.csi/\n.Ä"},
+			"We should hash a partition, which may be any text.",
+			selector.Seat{ClaimKind: "claims.example.org", Partition: "disk.csi/\n.Ä"},
 			"default-of.1cc3cfedbbce33ce128db1e690c729b4.claims.example.org",
 		},
 		"PartitionedInANamespace": {
-			"We should hash the namespace, too.", selector.Seat{ClaimKind: "claims.example.org", Namespace: "team", Partition: "disk"},
+			"We should hash the namespace, too.",
+			selector.Seat{ClaimKind: "claims.example.org", Namespace: "team", Partition: "disk"},
 			"default-of.d3cc94e208d5c31b332e1360cc491eaf.claims.example.org",
 		},
 		"NotThatNamespace": {
-			"We should not take the beginning of a partition for a namespace.", selector.Seat{ClaimKind: "claims.example.org", Partition: "teamdisk"},
+			"We should not take the beginning of a partition for a namespace.",
+			selector.Seat{ClaimKind: "claims.example.org", Partition: "teamdisk"},
 			"default-of.77ae6969d4d74b66e340309e8cbaac51.claims.example.org",
 		},
 		"Longest": {"We should have room for the longest names.", selector.Seat{ClaimKind: kind, Namespace: long}, "default-in." + long + "." + kind},

@@ -285,11 +285,15 @@ func TestNewPlanOfPartitions(t *testing.T) {
 			"claims of claims.test get no class like as.test/web: choose another class, or see spec.fits of the ClaimKind and of the ClassKind as.test",
 		},
 		"ByExpression": {
-			"We should say that there is no mark.", class(expressed, "new", "east"), []*storedClass{east}, nil,
+			"We should say that there is no mark.", class(expressed, "new", "east"),
+			[]*storedClass{east},
+			nil,
 			"es.test/new has no mark to set: its ClassKind says in spec.default.expression which classes are default: class.metadata.labels.zone != ''",
 		},
 		"FromAnExpression": {
-			"We should say that there is no mark to take.", class(marked, "new", "east"), []*storedClass{class(expressed, "old", "east")}, nil,
+			"We should say that there is no mark to take.", class(marked, "new", "east"),
+			[]*storedClass{class(expressed, "old", "east")},
+			nil,
 			"the default is es.test/old, and has no mark to take: its ClassKind says in spec.default.expression which classes are default: " +
 				"class.metadata.labels.zone != ''; change es.test/old so that it is not, then try again",
 		},
