@@ -73,7 +73,7 @@ func TestAskKeepsFields(t *testing.T) {
 		`{}`: `{}`,
 		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
 		`{"spec":{"size":null,"more":{"b":1}}}`:                               `{"spec":{"more":{},"size":null}}`,
-		`{"spec":{"size":1,"more":5}}`:                                        `{"spec":{"size":1}}`,
+		`{"spec":{"size":1,"more":5}}`:                                        `{"spec":{"more":5,"size":1}}`,
 		`{"spec":{"size":1.0,"more":{"a":[1e300,-2.50,true,{}]}}}`:            `{"spec":{"more":{"a":[1e+300,-2.5,true,{}]},"size":1.0}}`,
 		`{"spec":{"size":9007199254740993}}`:                                  `{"spec":{"size":9007199254740993}}`,
 		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
