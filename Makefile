@@ -86,7 +86,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
-	$(E2E) go test -count=1 -parallel 8 -timeout 20m -skip '^TestHostile$$' ./...
+	$(E2E) go test -count=1 -parallel 8 -timeout 30m -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
