@@ -1,0 +1,94 @@
+package v1alpha1
+
+// Strategy chooses one of several candidates.
+//
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin;LowestScore;HighestScore
+type Strategy string
+
+// The strategies.
+const (
+	Random         Strategy = "Random"
+	WeightedRandom Strategy = "WeightedRandom"
+	HighestWeight  Strategy = "HighestWeight"
+	LeastClaims    Strategy = "LeastClaims"
+	RoundRobin     Strategy = "RoundRobin"
+	LowestScore    Strategy = "LowestScore"
+	HighestScore   Strategy = "HighestScore"
+)
+
+// Seed is what a draw is seeded with.
+//
+// +kubebuilder:validation:Enum=Claim;Request
+type Seed string
+
+// The seeds of a draw.
+const (
+	SeedClaim   Seed = "Claim"
+	SeedRequest Seed = "Request"
+)
+
+// WhenUnmatched is the answer to a claim that no class matches.
+//
+// +kubebuilder:validation:Enum=Admit;Deny;BindLater
+type WhenUnmatched string
+
+// The answers to a claim that no class matches.
+const (
+	Admit     WhenUnmatched = "Admit"
+	Deny      WhenUnmatched = "Deny"
+	BindLater WhenUnmatched = "BindLater"
+)
+
+// WhenNoSelector is what a claim without a selector gets.
+//
+// +kubebuilder:validation:Enum=Default;Any;LeaveAlone
+type WhenNoSelector string
+
+// What a claim without a selector gets.
+const (
+	NoSelectorDefault    WhenNoSelector = "Default"
+	NoSelectorAny        WhenNoSelector = "Any"
+	NoSelectorLeaveAlone WhenNoSelector = "LeaveAlone"
+)
+
+// OnUnbind is the answer to an update that removes the class reference of a claim.
+//
+// +kubebuilder:validation:Enum=Restore;Allow
+type OnUnbind string
+
+// The answers to an update that removes the class reference of a claim.
+const (
+	RestoreReference OnUnbind = "Restore"
+	AllowUnbind      OnUnbind = "Allow"
+)
+
+// Order of a claim kind's webhook among those of all programs. The API server calls
+// mutating webhooks in the order of the names of their configurations.
+//
+// +kubebuilder:validation:Enum=Last;First
+type Order string
+
+// The orders.
+const (
+	OrderLast  Order = "Last"
+	OrderFirst Order = "First"
+)
+
+// Configuration is the name of the MutatingWebhookConfiguration for claims of this order.
+func (o Order) Configuration() string {
+	if o == OrderFirst {
+		return FirstConfiguration
+	}
+	return LastConfiguration
+}
+
+// FailurePolicy is the failurePolicy of a webhook.
+//
+// +kubebuilder:validation:Enum=Fail;Ignore
+type FailurePolicy string
+
+// The failure policies of a webhook.
+const (
+	Fail   FailurePolicy = "Fail"
+	Ignore FailurePolicy = "Ignore"
+)

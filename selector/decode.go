@@ -1,0 +1,235 @@
+package selector
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func (r *readPlan) decode(raw []byte) (map[string]any, error) {
+	var v validator
+	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
+	}
+	return r.decodeValid(raw)
+}
+
+// validator only proves that a value is valid, with a decoder that package json keeps
+// for the next.
+type validator struct{}
+
+// UnmarshalJSONFrom is called by package json.
+func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	_, err := from.ReadValue()
+	return err
+}
+
+var errNotObject = errors.New("must be an object")
+
+func (r *readPlan) decodeValid(raw []byte) (map[string]any, error) {
+	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
+	object, ok := d.read(r).(map[string]any)
+	if !ok {
+		return nil, errNotObject
+	}
+	d.readPostponed()
+	return object, nil
+}
+
+// fieldReader reads a value. A field that is there a thousand times costs no more memory
+// than one: its object is made once, and of the values to read whole, only the last is
+// read.
+type fieldReader struct {
+	scan
+
+	// objects made so far, by the index of their plan.
+	objects []map[string]any
+	// whole is the last value to read whole of the first such plan, and others those of the
+	// other plans.
+	whole  wholeValue
+	others []wholeValue
+	// unescaped is a buffer for a name.
+	unescaped []byte
+}
+
+// wholeValue is a value to read whole. It has this name in this parent.
+type wholeValue struct {
+	plan   *readPlan
+	parent map[string]any
+	raw    []byte
+}
+
+// postponed stands for a value that is yet to be read whole.
+type postponed struct{}
+
+// read a value as util/json does, as far as the plan asks for it.
+func (d *fieldReader) read(r *readPlan) any {
+	kind := d.next()
+	switch {
+	case kind == '{' && r.fields != nil:
+		return d.readObject(r)
+	case kind == '{', kind == '[', r.as < asScalar && kind != 'n':
+		return unread{int64(len(d.value()))}
+	}
+	return readScalar(d.value(), r.maxBytes)
+}
+
+func (d *fieldReader) readObject(r *readPlan) map[string]any {
+	object := d.objects[r.index]
+	if object == nil {
+		object = map[string]any{}
+		d.objects[r.index] = object
+	} else {
+		clear(object)
+	}
+	for more := d.begin(); more; more = d.more() {
+		name, isEscaped := d.fieldName()
+		switch field := r.field(d.plain(name, isEscaped)); {
+		case field == nil:
+			d.value()
+		case field.as == asWhole:
+			object[field.name] = d.postpone(object, field)
+		default:
+			object[field.name] = d.read(field)
+		}
+	}
+	return object
+}
+
+// field of that name, nil if it is not read.
+func (r *readPlan) field(name []byte) *readPlan {
+	if r.lengths&lengthOf(len(name)) == 0 {
+		return nil
+	}
+	return r.fields[string(name)]
+}
+
+// plain is a field name without its quotes and escapes.
+func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
+	if !isEscaped {
+		return name[1 : len(name)-1]
+	}
+	d.unescaped, _ = jsontext.AppendUnquote(d.unescaped[:0], name) // It is valid.
+	return d.unescaped
+}
+
+// postpone reading a value whole, unless it is too long.
+func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
+	whole := d.value()
+	if int64(len(whole)) > r.maxBytes {
+		return unread{int64(len(whole))}
+	}
+	value := wholeValue{r, parent, whole}
+	if d.whole.plan == nil || d.whole.plan == r {
+		d.whole = value
+		return postponed{}
+	}
+	for i := range d.others {
+		if d.others[i].plan == r {
+			d.others[i] = value
+			return postponed{}
+		}
+	}
+	d.others = append(d.others, value)
+	return postponed{}
+}
+
+// readPostponed reads the last postponed values, unless others have replaced them.
+func (d *fieldReader) readPostponed() {
+	d.whole.read()
+	for i := range d.others {
+		d.others[i].read()
+	}
+}
+
+// isPostponed says that nothing has replaced the value.
+func (v *wholeValue) isPostponed() bool {
+	if v.plan == nil {
+		return false
+	}
+	_, ok := v.parent[v.plan.name].(postponed)
+	return ok
+}
+
+func (v *wholeValue) read() {
+	if v.isPostponed() {
+		whole := scan{json: v.raw}
+		v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
+	}
+}
+
+// readScalar reads a scalar of at most maxBytes.
+func readScalar(value jsontext.Value, maxBytes int64) any {
+	switch kind := value.Kind(); {
+	case kind == jsontext.KindNull:
+		return nil
+	case int64(len(value)) > maxBytes && kind == jsontext.KindString:
+		return longText{int64(len(value))}
+	case int64(len(value)) > maxBytes:
+		return unread{int64(len(value))}
+	case kind == jsontext.KindString:
+		return unquoted(value)
+	case kind == jsontext.KindNumber:
+		return readNumber(string(value))
+	default:
+		return kind == jsontext.KindTrue
+	}
+}
+
+// unquoted is the text of a JSON string.
+func unquoted(quoted jsontext.Value) string {
+	if len(quoted) >= 2 && bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	text, _ := jsontext.AppendUnquote(nil, quoted) // It is valid.
+	return string(text)
+}
+
+// readNumber as util/json does. A number that is too large for that is unread: nobody
+// uses one.
+func readNumber(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n
+	}
+	return unread{int64(len(text))}
+}
+
+// maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
+// an object below is wrong, and need not be read to say so. maxExpressionDepth is that of a
+// field that expressions look at.
+const (
+	maxSelectorDepth   = 4
+	maxExpressionDepth = 32
+)
+
+// readAll reads a whole value, which is at this level, down to a depth.
+func (s *scan) readAll(level, depth int) any {
+	switch kind := s.next(); {
+	case kind == '{' && level < depth:
+		object := map[string]any{}
+		for more := s.begin(); more; more = s.more() {
+			name, _ := s.fieldName()
+			object[unquoted(name)] = s.readAll(level+1, depth)
+		}
+		return object
+	case kind == '[' && level <= depth:
+		array := []any{}
+		for more := s.begin(); more; more = s.more() {
+			array = append(array, s.readAll(level+1, depth))
+		}
+		return array
+	case kind == '{', kind == '[':
+		s.value()
+		return unread{}
+	}
+	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
+}
