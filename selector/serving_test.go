@@ -197,3 +197,36 @@ func TestUnlinkedApart(t *testing.T) {
 	require.Nil(t, i.Snapshot()[plain.Name].Fault)
 	assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All())
 }
+
+// TestClassChangesMeanwhile proves that a claim sees a class as it was at one moment.
+func TestClassChangesMeanwhile(t *testing.T) {
+	e := newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size + claim.spec.zero == 2"))
+	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+	class := func(driver string, size int64) *Class {
+		meta := &metav1.ObjectMeta{Name: "class", Labels: map[string]string{"all": "yes"}}
+		return kind.NewClass(meta, map[string]any{"spec": map[string]any{"driver": driver, "size": size}})
+	}
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
+	i.SetClasses(NewClasses(kind, []*Class{class("a", 1)}))
+	i.Open()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for ctx.Err() == nil { // No version has both.
+			i.SetClasses(NewClasses(kind, []*Class{class("b", 2)}))
+			i.SetClasses(NewClasses(kind, []*Class{class("a", 1)}))
+		}
+	}()
+	decided := map[bool]int{}
+	for range 3000 {
+		view := i.Snapshot()[e.claims.Name]
+		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{"driver": "a", "zero": int64(0)})}
+		d, err := new(Decider).Decide(ctx, view, view.Kind.Read("team", "db", object), Admit)
+		require.NoError(t, err)
+		require.Nil(t, d.Class, "We should not mix two versions of a class")
+		decided[d.DroppedText() == ""]++
+	}
+	assert.Positive(t, decided[true], "We should see the one version")
+	assert.Positive(t, decided[false], "We should see the other")
+}
