@@ -270,6 +270,19 @@ func TestDefaultsOfPartitions(t *testing.T) {
 	}
 }
 
+// TestDefaultOfAConstantPartition has a partition that looks at nothing in a class.
+func TestDefaultOfAConstantPartition(t *testing.T) {
+	world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+		s.Partition = &v1alpha1.Partition{Claim: "'a'", Class: "'a'"}
+	}).with("a", nil, "example.org/default", "true")
+	for _, world.indexed = range []bool{false, true} {
+		d, err := world.decide(t, nil)
+		require.NoError(t, err)
+		require.NotNil(t, d.Class, d.Warning())
+		assert.Len(t, d.View.DefaultsOf(Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
+	}
+}
+
 func TestBindWhen(t *testing.T) {
 	const decided = "claim.spec.classRef.name == 'default'"
 	cases := map[string]struct {
