@@ -220,6 +220,25 @@ func TestGuardOfDefaultExpressions(t *testing.T) {
 	assert.Contains(t, failed.Warnings[0], "no such key: tier", "We should say that it does.")
 }
 
+// TestGuardOfWeightExpressions creates a class before it has a status.
+func TestGuardOfWeightExpressions(t *testing.T) {
+	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
+		s.Weight = v1alpha1.Source{Expression: "class.status.free"}
+	})
+	kind := w.kinds[w.classes.Name]
+	guard := w.guard(newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, nil)))
+	silver := tenantClass("silver", "", `"tenant":"a","database":true`)
+	response, err := guard.Review(t.Context(), newGuardRequest(kind, "", silver))
+	require.NoError(t, err)
+	assert.True(t, response.Allowed, "We should not ask an author for a status: %v", response.Result)
+	require.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Warnings[0], "spec.weight.expression of class kind tenantclasses.example.org fails: no such key: status, and counts as 1")
+
+	response, err = guard.Review(t.Context(), newGuardRequest(kind, silver, silver))
+	require.NoError(t, err)
+	assert.Empty(t, response.Warnings, "We should not repeat it.")
+}
+
 // TestGuardOfUnreadFields does not judge a class that was read without what the expressions
 // of a new ClaimKind look at.
 func TestGuardOfUnreadFields(t *testing.T) {
