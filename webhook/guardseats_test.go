@@ -158,6 +158,7 @@ func TestGuardOfSeats(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want.reason, response.AuditAnnotations["reason"], "%s: %+v", tc.reason, response.Result)
 			assert.Equal(t, tc.want.code == 0, response.Allowed, tc.reason)
+			assert.Equal(t, tc.want.code != 0, guardOutcomes[tc.want.reason] != "" && tc.want.reason != "OneDefault", "We should count what is refused.")
 			if tc.want.code != 0 {
 				assert.Equal(t, tc.want.code, response.Result.Code, tc.reason)
 				assert.Contains(t, response.Result.Message, tc.want.message, tc.reason)
