@@ -90,6 +90,9 @@ func (k *ClassKind) holds(paths []expression.Path) bool { return k.fields.Covers
 // DefaultExpression says which classes are default, nil if a mark does.
 func (k *ClassKind) DefaultExpression() *expression.Expression { return k.rules.isDefault }
 
+// WeightByExpression says that an expression says how heavy a class is.
+func (k *ClassKind) WeightByExpression() bool { return k.weight.isExpression }
+
 // Resource of the kind's classes.
 func (k *ClassKind) Resource() schema.GroupVersionResource {
 	plural, _, _ := strings.Cut(k.Name, ".")

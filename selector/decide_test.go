@@ -138,7 +138,7 @@ func TestViewDefaults(t *testing.T) {
 		{Kind: kind, Name: "cordoned", Default: true, Cordoned: true},
 	})})
 
-	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.Defaults()),
+	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.DefaultsBySeat()[Seat{ClaimKind: view.Kind.Name}]),
 		"We should count every default but those that are being deleted")
 	assert.Equal(t, 4, view.Len(), "We should count every class")
 }

@@ -60,10 +60,13 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 	for _, l := range c.Labels {
 		visit(l)
 	}
-	if d == nil || c.Fields == nil {
+	if d == nil {
 		return
 	}
 	for _, p := range d.paths {
+		if c.Fields == nil { // A partition may be the same for all classes.
+			break
+		}
 		if value, ok := c.Fields.Lookup(p.path); ok {
 			if text, ok := derivedValue(value); ok {
 				l := p.key

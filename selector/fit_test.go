@@ -1,12 +1,14 @@
 package selector
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -271,6 +273,19 @@ func TestDefaultsOfPartitions(t *testing.T) {
 	}
 }
 
+// TestDefaultOfAConstantPartition has a partition that looks at nothing in a class.
+func TestDefaultOfAConstantPartition(t *testing.T) {
+	world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+		s.Partition = &v1alpha1.Partition{Claim: "'a'", Class: "'a'"}
+	}).with("a", nil, "example.org/default", "true")
+	for _, world.indexed = range []bool{false, true} {
+		d, err := world.decide(t, nil)
+		require.NoError(t, err)
+		require.NotNil(t, d.Class, d.Warning())
+		assert.Len(t, d.View.DefaultsOf(Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
+	}
+}
+
 func TestBindWhen(t *testing.T) {
 	const decided = "claim.spec.classRef.name == 'default'"
 	cases := map[string]struct {
@@ -306,6 +321,35 @@ func TestBindWhen(t *testing.T) {
 			}
 			assert.Equal(t, tc.leftAlone == "", d.Class != nil, tc.reason)
 		})
+	}
+}
+
+// TestReplacedReference replaces the default of a schema by the reference to a class that has
+// no namespace, and whose group is that of the core.
+func TestReplacedReference(t *testing.T) {
+	for form, want := range map[v1alpha1.ReferenceForm]string{
+		v1alpha1.NamespacedReference:  `{"name":"a","more":1,"apiGroup":"other"}`,
+		v1alpha1.TypedObjectReference: `{"kind":"Pool","name":"a","more":1}`,
+	} {
+		world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+			s.BindWhen, s.Reference.Form = "claim.spec.classRef.name == 'default'", form
+		}).with("a", map[string]any{})
+		reference := map[string]any{"namespace": "other", "name": "default", "more": int64(1), "apiGroup": "other"}
+		spec := all(map[string]any{"classRef": reference})
+		d, err := world.decide(t, spec)
+		require.NoError(t, err)
+		d.Class.Kind.GroupVersionKind.Group = ""
+		patch, err := jsonpatch.DecodePatch(d.Patch())
+		require.NoError(t, err)
+		object, err := json.Marshal(map[string]any{"spec": spec})
+		require.NoError(t, err)
+		object, err = patch.Apply(object)
+		require.NoError(t, err)
+		var got struct {
+			Spec struct{ ClassRef json.RawMessage }
+		}
+		require.NoError(t, json.Unmarshal(object, &got))
+		assert.JSONEq(t, want, string(got.Spec.ClassRef), "We should leave nothing of another reference (%s)", form)
 	}
 }
 

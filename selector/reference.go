@@ -271,9 +271,26 @@ func (d *Decision) Patch(tests ...Operation) []byte {
 	operations := append(make([]Operation, 0, 8), tests...) // The capacity saves an allocation.
 	k, in := d.View.Kind, &d.Claim
 	if in.Parents == len(k.classRef) {
-		return Patch(k.addFields(operations, in.Given, func(field string) string { return textIn(field, d.Class) })...)
+		return Patch(k.addFields(d.removeFields(operations), in.Given, func(field string) string { return textIn(field, d.Class) })...)
 	}
 	return Patch(append(operations, k.addReference(in.Parents, k.Reference(d.Class)))...)
+}
+
+// removeFields appends what takes out of a reference that counts as none by bindWhen the fields
+// that the reference to the class goes without. Otherwise it would name another class.
+func (d *Decision) removeFields(to []Operation) []Operation {
+	k, in := d.View.Kind, &d.Claim
+	if !k.decides {
+		return to
+	}
+	value, _ := k.classRef.lookup(in.Facts.Claim)
+	reference, _ := value.(map[string]any)
+	for _, field := range k.form.fields {
+		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && textIn(field, d.Class) == "" {
+			to = append(to, Operation{op: "remove", path: k.classRef.below(field).pointer(), value: jsontext.Value("null")})
+		}
+	}
+	return to
 }
 
 // addReference adds a reference, and its missing parents; parents is how many the claim has.

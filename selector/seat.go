@@ -57,26 +57,16 @@ func (k *ClaimKind) partitionFor(c *Class) (string, error) {
 	return partition, nil
 }
 
-// Defaults are the classes marked default that are offered to claims and are not
-// being deleted.
-func (v *View) Defaults() []*Class {
-	var defaults []*Class
-	for _, s := range v.Classes {
-		for _, c := range s.Defaults() {
-			if _, offered, _ := v.Kind.SeatOf(c); offered && !c.Terminating {
-				defaults = append(defaults, c)
-			}
-		}
-	}
-	return defaults
-}
-
-// DefaultsBySeat are the Defaults of each seat, sorted.
+// DefaultsBySeat are the classes marked default of each seat, sorted. They are offered to
+// claims, and are not being deleted.
 func (v *View) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
-	for _, c := range v.Defaults() {
-		seat, _, _ := v.Kind.SeatOf(c)
-		bySeat[seat] = append(bySeat[seat], c)
+	for _, s := range v.Classes {
+		for _, c := range s.Defaults() {
+			if seat, offered, _ := v.Kind.SeatOf(c); offered && !c.Terminating {
+				bySeat[seat] = append(bySeat[seat], c)
+			}
+		}
 	}
 	return bySeat
 }

@@ -50,9 +50,10 @@ type Guard struct {
 // Review validates a class before it is created or updated. In this order, it
 // leaves alone any other operation, a class kind that is not registered any more,
 // and a class that is being deleted; refuses a malformed weight, unless the class
-// has it already; warns of a mark that is neither true nor false; leaves alone a class
-// that is not default, or was before and looks the same to expressions; fails before all
-// classes are known; waits for a turn; refuses a class that becomes default if nobody can
+// has it already, or it is of an expression, which may look at what is not there yet, such
+// as the status; warns of that, and of a mark that is neither true nor false; leaves alone a
+// class that is not default, or was before and looks the same to expressions; fails before
+// all classes are known; waits for a turn; refuses a class that becomes default if nobody can
 // tell its seat; leaves alone a class that takes no seat, because no claim is offered it, or
 // none beside those that it has; answers as the API server would if the namespace is
 // missing, if the class to create exists, or if the class to update has changed; and admits
@@ -86,14 +87,20 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		return nil, err
 	}
 	defer func() {
-		if err == nil && response.Allowed && class.MarkErr != nil && !isOld(class.MarkErr, before.MarkErr) {
+		if err != nil || !response.Allowed {
+			return
+		}
+		if class.MarkErr != nil && !isOld(class.MarkErr, before.MarkErr) {
 			response.Warnings = append(response.Warnings, class.MarkErr.Error())
+		}
+		if class.WeightErr != nil && kind.WeightByExpression() && !isOld(class.WeightErr, before.WeightErr) {
+			response.Warnings = append(response.Warnings, class.WeightErr.Error())
 		}
 	}()
 	switch {
 	case class.Terminating:
 		return untouched("BeingDeleted"), nil
-	case class.WeightErr != nil && !isOld(class.WeightErr, before.WeightErr):
+	case class.WeightErr != nil && !kind.WeightByExpression() && !isOld(class.WeightErr, before.WeightErr):
 		invalid := apierrors.NewInvalid(kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{class.WeightErr})
 		return denied(invalid, "MalformedWeight"), nil
 	case !class.Default:

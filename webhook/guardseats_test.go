@@ -160,6 +160,7 @@ func TestGuardOfSeats(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want.reason, response.AuditAnnotations["reason"], "%s: %+v", tc.reason, response.Result)
 			assert.Equal(t, tc.want.code == 0, response.Allowed, tc.reason)
+			assert.Equal(t, tc.want.code != 0, guardOutcomes[tc.want.reason] != "" && tc.want.reason != "OneDefault", "We should count what is refused.")
 			if tc.want.code != 0 {
 				assert.Equal(t, tc.want.code, response.Result.Code, tc.reason)
 				assert.Contains(t, response.Result.Message, tc.want.message, tc.reason)
@@ -220,6 +221,25 @@ func TestGuardOfDefaultExpressions(t *testing.T) {
 	assert.Equal(t, "NotDefault", failed.AuditAnnotations["reason"], "We should count an error as false.")
 	require.Len(t, failed.Warnings, 1)
 	assert.Contains(t, failed.Warnings[0], "no such key: tier", "We should say that it does.")
+}
+
+// TestGuardOfWeightExpressions creates a class before it has a status.
+func TestGuardOfWeightExpressions(t *testing.T) {
+	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
+		s.Weight = v1alpha1.Source{Expression: "class.status.free"}
+	})
+	kind := w.kinds[w.classes.Name]
+	guard := w.guard(newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, nil)))
+	silver := tenantClass("silver", "", `"tenant":"a","database":true`)
+	response, err := guard.Review(t.Context(), newGuardRequest(kind, "", silver))
+	require.NoError(t, err)
+	assert.True(t, response.Allowed, "We should not ask an author for a status: %v", response.Result)
+	require.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Warnings[0], "spec.weight.expression of class kind tenantclasses.example.org fails: no such key: status, and counts as 1")
+
+	response, err = guard.Review(t.Context(), newGuardRequest(kind, silver, silver))
+	require.NoError(t, err)
+	assert.Empty(t, response.Warnings, "We should not repeat it.")
 }
 
 // TestGuardOfUnreadFields does not judge a class that was read without what the expressions

@@ -41,6 +41,7 @@ var readOutcomes = map[selector.LiveRead]string{
 var guardOutcomes = map[string]string{
 	"OneDefault": "admitted", "SecondDefault": "second_default", "DefaultInFlight": "in_flight",
 	"AlreadyExists": "already_exists", "Conflict": "conflict", "NoNamespace": "no_namespace", "MalformedWeight": "malformed_weight",
+	"SeatUnknown": "seat_unknown",
 }
 
 const (
@@ -105,7 +106,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		guarded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_guard_decisions_total",
 			Help: "Classes that were judged before they were stored, by class kind and outcome: " +
-				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, untouched or unavailable.",
+				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
 	}
 	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})

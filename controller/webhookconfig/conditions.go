@@ -35,7 +35,7 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	if parent := names[:len(names)-1]; k.Spec.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(parent) > 0 {
 		add("parent-of-class-reference-is-set", isSet("object", parent))
 	}
-	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+	if k.Spec.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone && k.Spec.ClassSelector.Expression == "" {
 		add("class-selector-is-set", isUpdate+" || "+isSet("object", k.Spec.ClassSelector.Path.Names())+" || "+
 			isSet("object", k.Spec.ClassSelector.AnnotationPlace().Names()))
 	}

@@ -70,6 +70,9 @@ func TestConditionsAgree(t *testing.T) {
 			s.WhenNoSelector, s.ClassSelector = v1alpha1.NoSelectorLeaveAlone, v1alpha1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}
 			s.Reference.EmptyIsUnset = true
 		},
+		"SelectorExpression": func(s *v1alpha1.ClaimKindSpec) {
+			s.WhenNoSelector, s.ClassSelector = v1alpha1.NoSelectorLeaveAlone, v1alpha1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}
+		},
 	}
 	claims := conditionClaims()
 	for name, change := range kinds {
