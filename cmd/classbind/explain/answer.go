@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -120,7 +121,15 @@ func (o *options) decide(
 		return d, nil
 	}
 	item.decideBy(k)
-	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, object)
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return d, fmt.Errorf("cannot encode the claim: %w", err)
+	}
+	read, err := v.Kind.DecodeValid(raw) // As the server reads it: not what is too long or too deep.
+	if err != nil {
+		return d, fmt.Errorf("cannot read the claim: %w", err)
+	}
+	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, read)
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	if in.Facts != nil {
 		in.Facts.Request = r.settings.request
