@@ -305,6 +305,8 @@ func TestRelatedIsWatched(t *testing.T) {
 		first := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.names(b, "", "spec.size")
 		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
+		assert.True(t, w.RelatedState(a).Known, "We should say so.")
+		assert.False(t, w.RelatedState(b).Known)
 		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
