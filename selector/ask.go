@@ -58,11 +58,19 @@ func (k *ClaimKind) factsText(object map[string]any) (string, error) {
 // from absent ones.
 func copyField(to, from map[string]any, p expression.Path) {
 	for _, name := range p[:len(p)-1] {
-		parent, ok := from[name].(map[string]any)
+		value, ok := from[name]
 		if !ok {
 			if value, ok := from[name]; ok { // It is none, and has() fails for it.
 				to[name] = value
 			}
+			return
+		}
+		parent, ok := value.(map[string]any)
+		if !ok { // An expression that asks for a field below says something else than if this one is absent.
+			if !isRead(value) {
+				value = []any{} // Most are lists, in which there are no such fields either.
+			}
+			to[name] = value
 			return
 		}
 		child, ok := to[name].(map[string]any)

@@ -74,6 +74,8 @@ func TestAskKeepsFields(t *testing.T) {
 		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
 		`{"spec":{"size":null,"more":{"b":1}}}`:                               `{"spec":{"more":{},"size":null}}`,
 		`{"spec":{"size":1,"more":5}}`:                                        `{"spec":{"more":5,"size":1}}`,
+		`{"spec":{"more":null}}`:                                              `{"spec":{"more":null}}`,
+		`{"spec":{"more":[{"a":1}]}}`:                                         `{"spec":{"more":[]}}`,
 		`{"spec":{"size":1.0,"more":{"a":[1e300,-2.50,true,{}]}}}`:            `{"spec":{"more":{"a":[1e+300,-2.5,true,{}]},"size":1.0}}`,
 		`{"spec":{"size":9007199254740993}}`:                                  `{"spec":{"size":9007199254740993}}`,
 		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
@@ -91,4 +93,18 @@ func TestAskKeepsFields(t *testing.T) {
 	}
 	assert.NotEqual(t, kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
 		kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
+}
+
+// TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
+func TestDeepFieldsAreTooLong(t *testing.T) {
+	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
+		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
+	})
+	for depth, problems := range map[int]int{maxExpressionDepth - 1: 0, maxExpressionDepth: 1} {
+		object, err := kind.Decode([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
+		require.NoError(t, err)
+		in := kind.Read("team", "db", object)
+		assert.Len(t, in.Problems, problems, "%d levels", depth)
+		assert.NotContains(t, kind.Ask(in).Problem(), "selector.", "We should not show our types.")
+	}
 }

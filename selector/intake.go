@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -98,12 +99,11 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range k.looksAt.Paths() {
 		at := path(p)
-		switch value, _ := at.lookup(object); value.(type) {
-		case unread, longText:
+		if value, _ := at.lookup(object); !isRead(value) {
 			in.Problems = append(in.Problems, &field.Error{
 				Type: field.ErrorTypeTooLong, Field: at.field().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes, because an expression of claim kind %q looks at it",
-					v1alpha1.MaxExpressionValueBytes, k.Name),
+				Detail: fmt.Sprintf("must not be longer than %d bytes or nested %d levels deep, because an expression of claim kind %q looks at it",
+					v1alpha1.MaxExpressionValueBytes, maxExpressionDepth, k.Name),
 			})
 			return false
 		}
@@ -122,6 +122,24 @@ func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 		in.LeftAlone = NotYet
 	}
 	return ok && err == nil
+}
+
+// isRead says whether Decode read all of a value.
+func isRead(value any) bool {
+	isUnread := func(value any) bool { return !isRead(value) }
+	switch v := value.(type) {
+	case unread, longText:
+		return false
+	case []any:
+		return !slices.ContainsFunc(v, isUnread)
+	case map[string]any:
+		for _, child := range v {
+			if isUnread(child) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // without says why a claim is left alone for what it does not have; empty, it is not. A

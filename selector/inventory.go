@@ -131,6 +131,20 @@ func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string
 	i.update(slices.Concat(old.claimKinds, claimKinds)...)
 }
 
+// Withhold forgets the classes of a kind and says that they are missing, both at once: between
+// the two, claims would be bound without them.
+func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	touched := slices.Concat(i.missing[classKind].claimKinds, claimKinds)
+	if old := i.classes[classKind]; old != nil {
+		touched = append(touched, old.Kind.ClaimKinds...)
+	}
+	delete(i.classes, classKind)
+	i.missing[classKind] = missing{claimKinds, why}
+	i.update(touched...)
+}
+
 // ClearMissing says that nobody waits for the classes of a kind any more.
 func (i *Inventory) ClearMissing(classKind string) {
 	i.mu.Lock()

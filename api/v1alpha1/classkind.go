@@ -86,7 +86,8 @@ type Source struct {
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
 
-	// Expression is a CEL expression for the value. It may use class.
+	// Expression is a CEL expression for the value. It may use class, and for the default
+	// not its status.
 	// Example: class.spec.tier == 'standard'
 	// +optional
 	Expression Expression `json:"expression,omitempty"`

@@ -29,8 +29,8 @@ type Fit struct {
 	Name string `json:"name"`
 
 	// Expression is a CEL expression that is true if the class fits. An error drops the
-	// class; if it is in a part that does not look at the class, the claim is refused
-	// (422). It may use claim, class, namespace, related and, without BindLater, request.
+	// class; if it is in a part that does not look at the class, of a ClaimKind, the claim is
+	// refused (422). It may use claim, class, namespace, related and, without BindLater, request.
 	// Terms joined by && are evaluated apart: those of the class alone when the class
 	// changes; of those like class.FIELD == VALUE, an index finds the classes.
 	// Example: class.driver == related.storage.provisioner
@@ -51,7 +51,7 @@ type Partition struct {
 	Claim Expression `json:"claim"`
 
 	// Class is a CEL expression for the partition whose default a class can be, a text. It
-	// may use class. A default class with an empty text is for the partitions without a
+	// may use class, without its status. A default class with an empty text is for the partitions without a
 	// default of their own. Example: class.metadata.labels.tenant
 	Class Expression `json:"class"`
 }

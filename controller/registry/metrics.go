@@ -115,7 +115,7 @@ func (r *Registration) relatedStates() map[string]relatedNumbers {
 		if k.kind == nil { // It is about to be forgotten.
 			continue
 		}
-		s := k.state()
+		s := k.state(k.kind)
 		n := relatedNumbers{ready: s.Known && s.Reason != v1alpha1.ReasonStale}
 		if k.objects != nil {
 			n.objects = k.objects.Len()

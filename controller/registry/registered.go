@@ -25,7 +25,8 @@ type registered struct {
 	// the API server does not answer.
 	classes *selector.Classes
 	synced  bool
-	// offered says of a kind at fault that its classes were offered before.
+	// offered says that the classes were offered before a fault of the registration took them
+	// out of the inventory.
 	offered bool
 }
 
@@ -43,7 +44,7 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 		if old.watch != nil {
 			old.watch.stop()
 		}
-		entry.classes = old.classes
+		entry.classes, entry.offered = old.classes, old.offered
 	}
 	r.kinds[kind.Name] = entry
 	// The watch outlives this reconciliation; stop ends it, or the end of the process.
@@ -106,11 +107,13 @@ func (r *Registration) reject(kind *selector.ClassKind) {
 	offered := old != nil && (old.classes != nil || old.offered)
 	r.kinds[kind.Name] = &registered{err: kind.Fault, offered: offered}
 	r.mu.Unlock()
-	r.remove(kind.Name, old)
-	if offered {
-		r.Inventory.SetMissing(kind.Name, kind.ClaimKinds, kind.Fault.Text)
-		r.changed.Notify(kind)
+	if !offered {
+		r.remove(kind.Name, old)
+		return
 	}
+	r.Inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+	r.removed(kind.Name, old)
+	r.changed.Notify(kind)
 }
 
 // drop forgets a class kind that is not registered any more.
@@ -125,12 +128,17 @@ func (r *Registration) drop(name string) {
 }
 
 func (r *Registration) remove(name string, old *registered) {
+	r.Inventory.DeleteClasses(name)
+	r.removed(name, old)
+}
+
+// removed stops the watch of classes that the inventory does not have any more.
+func (r *Registration) removed(name string, old *registered) {
 	kind := &selector.ClassKind{Name: name}
 	if old != nil && old.watch != nil {
 		old.watch.stop()
 		kind = old.watch.kind
 	}
-	r.Inventory.DeleteClasses(name)
 	if old != nil && old.classes != nil && old.classes.Kind != kind {
 		r.changed.Notify(old.classes.Kind)
 	}
@@ -144,8 +152,11 @@ func (r *Registration) unanswered(name string, why error) {
 	old := r.kinds[name]
 	if old == nil || old.watch == nil {
 		entry := &registered{err: why, since: time.Now()}
-		if old != nil && old.err.Error() == why.Error() {
-			entry.since = old.since
+		if old != nil {
+			entry.offered = old.offered
+			if old.err.Error() == why.Error() {
+				entry.since = old.since
+			}
 		}
 		r.kinds[name] = entry
 	}

@@ -175,7 +175,6 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	switch {
 	case apierrors.IsNotFound(err):
 		r.deleted.Store(name, nil)
-		r.Inventory.DeleteClaimKind(name)
 		r.unregister(name)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)

@@ -37,8 +37,11 @@ type relatedKind struct {
 }
 
 // known says that the inventory has all that claim kinds need.
-func (k *relatedKind) known() bool {
-	return k.objects != nil && k.kind != nil && k.objects.Kind.Fields.Covers(k.kind.Fields.Paths()...)
+func (k *relatedKind) known() bool { return k.kind != nil && k.has(k.kind) }
+
+// has says that the inventory has what one claim kind needs.
+func (k *relatedKind) has(needed *selector.RelatedKind) bool {
+	return k.objects != nil && k.objects.Kind.Fields.Covers(needed.Fields.Paths()...)
 }
 
 // needRelated has the related objects of a claim kind watched, and those that none needs any
@@ -319,7 +322,7 @@ func (r *Registration) RelatedState(claimKind string) (state RelatedState) {
 		return state
 	}
 	for _, needed := range k.RelatedKinds() {
-		s := r.related[needed.Key()].state()
+		s := r.related[needed.Key()].state(needed)
 		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1alpha1.ReasonServed {
 			state = s
 		}
@@ -327,9 +330,10 @@ func (r *Registration) RelatedState(claimKind string) (state RelatedState) {
 	return state
 }
 
-func (k *relatedKind) state() RelatedState {
-	resource := k.kind.Key()
-	s := RelatedState{Known: k.known()}
+// state for a claim kind that needs these objects.
+func (k *relatedKind) state(needed *selector.RelatedKind) RelatedState {
+	resource := needed.Key()
+	s := RelatedState{Known: k.has(needed)}
 	if k.watch == nil {
 		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %v", resource, k.err)
 		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since

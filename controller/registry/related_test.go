@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -304,6 +305,8 @@ func TestRelatedIsWatched(t *testing.T) {
 		first := w.related[selector.RelatedKey{Resource: plansResource}]
 		w.names(b, "", "spec.size")
 		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
+		assert.True(t, w.RelatedState(a).Known, "We should say so.")
+		assert.False(t, w.RelatedState(b).Known)
 		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
@@ -582,6 +585,46 @@ func TestInvalidClassKind(t *testing.T) {
 		_, err = w.reconcileClassKind(t.Context(), plans)
 		require.NoError(t, err)
 		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
+		w.end()
+	})
+}
+
+// Claims are not bound without classes that were offered before, whatever the API server says meanwhile.
+func TestInvalidClassKindStaysMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const claims, plans = "claims.example.org", plansResource // Plans are the classes here.
+		w := newRelatedWorld(t)
+		w.cache.ClaimKinds = []v1alpha1.ClaimKind{*controllertest.NewClaimKind(claims)}
+		_, err := w.reconcileClaimKind(t.Context(), claims)
+		require.NoError(t, err)
+		classKind := func(generation int64, offerWhen v1alpha1.Expression) {
+			t.Helper()
+			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
+			k.Spec.ClaimKinds, k.Spec.OfferWhen = []string{claims}, offerWhen
+			w.cache.ClassKinds = []v1alpha1.ClassKind{k}
+			_, err := w.reconcileClassKind(t.Context(), plans)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		classKind(1, "")
+		require.Equal(t, v1alpha1.ReasonServed, w.State(plans).Reason)
+		w.OnChange(t.Context(), func(*selector.ClassKind) {
+			assert.True(t, w.fault(claims) != "" || len(w.Inventory.Snapshot()[claims].Classes) > 0, "We should have the classes, or the fault.")
+		})
+		classKind(2, "class.")
+
+		w.unanswered(plans, errors.New("connection refused"))
+		classKind(3, "class.")
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
+
+		w.server.set(func(s *planServer) {
+			s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+		})
+		classKind(4, "")
+		assert.NotEmpty(t, w.fault(claims), "We should bind no claim before the classes are known again.")
+		classKind(5, "class.")
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the classes are not listed.")
 		w.end()
 	})
 }

@@ -123,13 +123,13 @@ func (o *options) decide(
 	item.decideBy(k)
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return d, fmt.Errorf("cannot write the claim as JSON: %w", err)
+		return d, fmt.Errorf("cannot encode the claim: %w", err)
 	}
-	seen, err := v.Kind.Decode(raw) // As the server does: expressions do not see what is too long.
+	read, err := v.Kind.DecodeValid(raw) // As the server reads it: not what is too long or too deep.
 	if err != nil {
-		return d, err
+		return d, fmt.Errorf("cannot read the claim: %w", err)
 	}
-	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, seen)
+	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, read)
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	if in.Facts != nil {
 		in.Facts.Request = r.settings.request

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,6 +116,9 @@ func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resou
 }
 
 func (c *cluster) object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error) {
+	if len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 || of.namespaced && namespace == "" {
+		return nil, nil // Authors of claims make names up. No object can have this one.
+	}
 	var objects dynamic.ResourceInterface = c.objects.Resource(of.GroupVersion().WithResource(plural))
 	if namespace != "" {
 		objects = c.objects.Resource(of.GroupVersion().WithResource(plural)).Namespace(namespace)

@@ -109,7 +109,7 @@ func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
 		"/api":                                   object{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                                resources("v1", served("namespaces", "Namespace", false, "list")),
+		"/api/v1":                                resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
 		"/apis":                                  groups,
 		"/apis/classbind.io":                     group("classbind.io", "v1alpha1"),
 		"/apis/example.org":                      group("example.org", "v1", "v1beta1"),
@@ -516,6 +516,33 @@ func TestExplainCluster(t *testing.T) {
 				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusNotFound
 			},
 			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
+		},
+		"RelatedMisnamed": {
+			reason: "We should take an object for absent that cannot be there.",
+			change: func(a map[string]any) {
+				relating(a)
+				claimKind := a["/apis/classbind.io/v1alpha1/claimkinds"].(object)["items"].([]any)[0].(object)
+				claimKind["spec"].(object)["related"].([]object)[0]["nameExpression"] = "'a/b'"
+			},
+			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
+		},
+		"RelatedVersionNotServed": {
+			reason: "We should not take objects for absent that are there in another version.",
+			change: func(a map[string]any) {
+				relating(a)
+				claimKind := a["/apis/classbind.io/v1alpha1/claimkinds"].(object)["items"].([]any)[0].(object)
+				claimKind["spec"].(object)["related"].([]object)[0]["version"] = "v2"
+			},
+			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.related"},
+		},
+		"RelatedUnsuitable": {
+			reason: "We should not take objects for absent that cannot be watched.",
+			change: func(a map[string]any) {
+				relating(a)
+				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
+					served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get"))
+			},
+			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org"`, "not suited"},
 		},
 		"RelatedNotServed": {
 			reason: "We should take an object of a kind that is not installed as absent.",

@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 )
@@ -40,6 +43,13 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		if err != nil && !notServed(err) {
 			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
+		}
+		if err != nil && !errors.Is(err, lookup.ErrNotInstalled) { // The objects may be there.
+			if kind.Version != "" && !errors.Is(err, lookup.ErrUnsuitable) {
+				err = fmt.Errorf("version %q is not served: set the version in spec.related to one that is, or leave it out", kind.Version)
+			}
+			v.Fault = cmp.Or(v.Fault, &selector.Fault{Reason: v1alpha1.ReasonRelatedMissing, Text: fmt.Sprintf(
+				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), v.Kind.Name, err)})
 		}
 		objects = append(objects, selector.NewObjects(kind, of.namespaced, nil))
 	}

@@ -1,10 +1,13 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 func TestSettings(t *testing.T) {
@@ -100,4 +103,13 @@ func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 	assert.Equal(t, exitFailed, got.status)
 	got = run(t, "", "-f", "claim.yaml", "--classes", "related.yaml", "--set", "related.plam.spec.tier=gold")
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\", but plan\n", got.stderr, "We should say what there is.")
+}
+
+// TestExplainRefusesLongFields refuses a claim for a field that expressions look at, as the server does.
+func TestExplainRefusesLongFields(t *testing.T) {
+	fitting := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}`
+	long := strings.Replace(goldClaim, `"spec": {`, `"spec": {"text": "`+strings.Repeat("x", v1alpha1.MaxExpressionValueBytes)+`", `, 1)
+	t.Chdir(write(t, map[string]string{"claim.yaml": long, "classes.yaml": documents(fitting, classKind, goldClass)}))
+	got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+	assert.Contains(t, got.stdout, "spec.text: Too long", got.stderr)
 }

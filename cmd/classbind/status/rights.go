@@ -111,7 +111,7 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		}
 		rights := []right{rightTo(k.Resource(), verbs)}
 		for _, related := range k.Spec.Related {
-			rights = append(rights, rightTo(related.Resource, "get list watch"))
+			rights = append(rights, rightTo(related.Resource, "list watch"))
 		}
 		add("claimkind/"+k.Name, permit, rights...)
 	}

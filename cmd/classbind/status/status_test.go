@@ -135,6 +135,13 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"rights: claimkind/databases.example.org: system:serviceaccount:classbind-system:classbind may not list, watch plans of example.org"},
 		},
+		"RelatedNotGot": {
+			reason: "We should miss no right that classbind can do without.",
+			change: func(w *world) {
+				w.claimKind.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "'a'"}}
+				w.denied = []string{"get plans"}
+			},
+		},
 		"NotReady": {
 			reason: "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			change: func(w *world) {
