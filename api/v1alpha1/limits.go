@@ -245,6 +245,11 @@ const (
 	// stored. It protects memory. Beyond it, the one seen first is forgotten, and the next
 	// default after it waits for the in-flight window.
 	MaxStoredDefaults = 1024
+	// MaxPartitionLeases limits the partitions that have, or had, a default class, of all
+	// claim kinds together: each leaves a Lease. It protects etcd, and the memory of every
+	// replica, from whoever moves a default class through partitions. Beyond it, a class
+	// that would be the first default of its partition gets 503, with the way out.
+	MaxPartitionLeases = 10_000
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records
 	// them. It protects the size of a Lease. Beyond it, the review is refused (400): no
 	// API server sends it.

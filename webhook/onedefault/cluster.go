@@ -65,6 +65,10 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	if err != nil {
 		return err
 	}
+	if l.Version == "" && seat.Partition != "" && c.Sightings.partitions() >= v1alpha1.MaxPartitionLeases {
+		return fmt.Errorf("more than %d partitions have, or had, a default class: delete the Leases of those that have none any more; "+
+			"the annotation %s says of which each is", v1alpha1.MaxPartitionLeases, v1alpha1.SeatAnnotation)
+	}
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
 	} else {

@@ -3,6 +3,7 @@ package onedefault
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -242,6 +243,29 @@ func TestClusterWriteLease(t *testing.T) {
 			assert.Equal(t, encoded, written, "We should write what is asked, with the version that was read.")
 		})
 	}
+}
+
+// TestTooManyPartitions proves that whoever moves a default class through partitions fills
+// neither etcd nor our memory.
+func TestTooManyPartitions(t *testing.T) {
+	cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, nil)
+	of := func(n int) selector.Seat {
+		return selector.Seat{ClaimKind: claims.ClaimKind, Partition: strconv.Itoa(n)}
+	}
+	for n := range v1alpha1.MaxPartitionLeases {
+		cluster.Sightings.see(LeaseName(of(n)), []Pending{pending("1", "", 0)}, time.Now())
+	}
+	lease := held(me, pending("1", "", 0))
+	lease.Version = ""
+	err := cluster.WriteLease(t.Context(), of(-1), lease)
+	require.ErrorContains(t, err, "delete the Leases", "We should record no more partitions")
+	assert.Empty(t, f.Actions())
+	require.NoError(t, cluster.WriteLease(t.Context(), claims, lease), "We should go on for seats without a partition")
+	lease.Version = "7"
+	require.NoError(t, cluster.WriteLease(t.Context(), of(1), lease), "We should go on for partitions that have a Lease")
+	cluster.Sightings.see(LeaseName(of(5)), nil, time.Now())
+	lease.Version = ""
+	require.NoError(t, cluster.WriteLease(t.Context(), of(-1), lease), "We should go on once a Lease is deleted")
 }
 
 func TestClusterClass(t *testing.T) {

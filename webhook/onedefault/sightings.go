@@ -3,6 +3,7 @@ package onedefault
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,6 +68,18 @@ func (s *Sightings) see(lease string, pending []Pending, now time.Time) []time.T
 	}
 	s.first[lease] = first
 	return times
+}
+
+// partitions counts those whose Lease records a write.
+func (s *Sightings) partitions() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.first {
+		if strings.HasPrefix(name, partitionPrefix) {
+			n++
+		}
+	}
+	return n
 }
 
 // Watch the Leases until the context ends.
