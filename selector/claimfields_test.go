@@ -31,7 +31,7 @@ func TestReadAsWritten(t *testing.T) {
 		registered := postgres()
 		registered.Spec.BindWhen = text
 		kind := NewClaimKind(registered)
-		require.Nil(t, ExpressionsFault(registered), text)
+		require.Nil(t, NewClaimKind(registered).fault, text)
 		bindWhen := kind.rules.bindWhen
 		said := map[string]bool{}
 		for _, raw := range claims {

@@ -69,7 +69,7 @@ func TestReviewedAsStored(t *testing.T) {
 			}}
 			kind := NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, claims)
 			claimKind := NewClaimKind(claims, k)
-			require.Nil(t, ExpressionsFault(claims))
+			require.Nil(t, NewClaimKind(claims).fault)
 			told := 0
 			for what, text := range objects {
 				_, reviewed, err := kind.DecodeValid([]byte(text))
@@ -118,6 +118,6 @@ func TestStatusSeatsNobody(t *testing.T) {
 	assert.True(t, offered, "We should keep the seat for a class whose status may change unseen.")
 
 	e.claims.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.status.zone"}
-	require.NotNil(t, ExpressionsFault(e.claims))
-	assert.Contains(t, ExpressionsFault(e.claims).Text, "spec.partition.class: line 1, column 1: must not look at class.status")
+	require.NotNil(t, NewClaimKind(e.claims).fault)
+	assert.Contains(t, NewClaimKind(e.claims).fault.Text, "spec.partition.class: line 1, column 1: must not look at class.status")
 }

@@ -384,12 +384,12 @@ func TestInvalidExpressions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
-			invalid := append(InvalidExpressions(e.claims), InvalidClassExpressions(e.kind)...)
+			invalid := append(newClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind)...)
 			require.Len(t, invalid, 1, tc.reason)
 			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
 			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)
 			assert.Contains(t, invalid[0].Err.Caret(), "^")
-			if fault := ExpressionsFault(e.claims); fault != nil {
+			if fault := NewClaimKind(e.claims).fault; fault != nil {
 				_, err := e.decide(t, map[string]any{})
 				require.EqualError(t, err, e.view().Fault.Text, tc.reason)
 				assert.Equal(t, v1alpha1.ReasonInvalidExpression, fault.Reason)

@@ -41,7 +41,7 @@ func TestUnionRelated(t *testing.T) {
 	text := func(kinds ...*v1alpha1.ClaimKind) (all []string) {
 		var compiled []*ClaimKind
 		for _, k := range kinds {
-			require.Nil(t, ExpressionsFault(k))
+			require.Nil(t, NewClaimKind(k).fault)
 			compiled = append(compiled, NewClaimKind(k))
 		}
 		for _, r := range UnionRelated(compiled...) {

@@ -60,9 +60,6 @@ type InvalidExpression struct {
 
 func (i InvalidExpression) Error() string { return i.Field + ": " + i.Err.Error() }
 
-// InvalidExpressions of a ClaimKind.
-func InvalidExpressions(k *v1alpha1.ClaimKind) []InvalidExpression { return newClaimRules(k).invalid }
-
 // InvalidClassExpressions of a ClassKind.
 func InvalidClassExpressions(k *v1alpha1.ClassKind) []InvalidExpression {
 	return newClassRules(k).invalid
@@ -82,16 +79,6 @@ func (l *looks) faultOf(what, name string) *Fault {
 	}
 	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
 		brief.Text(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
-}
-
-// ExpressionsFault is the fault of a ClaimKind with invalid expressions, nil if there is none.
-func ExpressionsFault(k *v1alpha1.ClaimKind) *Fault {
-	return newClaimRules(k).faultOf("claim kind", k.Name)
-}
-
-// ClassExpressionsFault is the fault of a ClassKind with invalid expressions, nil if there is none.
-func ClassExpressionsFault(k *v1alpha1.ClassKind) *Fault {
-	return newClassRules(k).faultOf("class kind", k.Name)
 }
 
 func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {

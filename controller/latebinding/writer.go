@@ -105,20 +105,20 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	if ok && claim.unread {
 		claim, ok, err = l.reread(ctx, claim)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return lateFailed, 0, err
-	}
-	if !ok {
+	case !ok:
 		return "", 0, nil
 	}
 	decision, err := l.decide(ctx, claim)
 	if err != nil {
 		return lateFailed, 0, err
 	}
-	if decision.Class == nil {
+	switch {
+	case decision.Class == nil:
 		return "", l.unmatched(claim, &decision), nil
-	}
-	if decision.Given() {
+	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
 	}
@@ -132,9 +132,8 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 				s.rebound(claim, version)
 			}
 		})
-		log.Info("Bound a waiting claim",
-			"class", decision.Class.String(), "reason", decision.Reason(), "strategy", kind.Strategy.Name,
-			"candidates", decision.Candidates, "dropped", decision.DroppedText())
+		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),
+			"strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
 		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, &decision)
 		return lateBound, 0, nil
@@ -146,12 +145,17 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
-		// Readers of a ClaimKind must not learn the names of claims and namespaces.
-		refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
-		w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
+		w.refuse()
 		return lateFailed, registry.RetryAfter, nil
 	}
 	return lateFailed, 0, err
+}
+
+// refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the
+// names of claims and namespaces.
+func (w *claimWatch) refuse() {
+	refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
+	w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
 }
 
 // unmatched records that a claim has no class. If gates refused those that match, no

@@ -9,17 +9,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/expression"
 )
 
 // relatedKind is what is known of one RelatedKind.
@@ -291,153 +286,4 @@ func (r *Registration) claimKindsOf(key selector.RelatedKey) (names []string) {
 // changed, until the context ends.
 func (r *Registration) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
 	r.relatedChanged.Add(ctx, call)
-}
-
-// RelatedState says whether the objects that the claims of a kind name are known.
-type RelatedState struct {
-	// Reason of the condition RelatedKnown, and its message; empty if the kind needs none.
-	Reason, Message string
-	// Known says that claims can be bound: by what is known now, or was last known.
-	Known bool
-	// refused says that the API server said no, which may yet change. since is when that began.
-	refused bool
-	since   time.Time
-}
-
-// pending says whether a starting replica waits for the objects: see State.Pending.
-func (s RelatedState) pending() bool {
-	if s.refused {
-		return time.Since(s.since) < RefusalGrace
-	}
-	return !s.Known && s.Reason == v1alpha1.ReasonNotSynced
-}
-
-// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else
-// not known as it is now.
-func (r *Registration) RelatedState(claimKind string) (state RelatedState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.claimKinds[claimKind].kind
-	if k == nil {
-		return state
-	}
-	for _, needed := range k.RelatedKinds() {
-		s := r.related[needed.Key()].state(needed)
-		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1alpha1.ReasonServed {
-			state = s
-		}
-	}
-	return state
-}
-
-// state for a claim kind that needs these objects.
-func (k *relatedKind) state(needed *selector.RelatedKind) RelatedState {
-	resource := needed.Key()
-	s := RelatedState{Known: k.has(needed)}
-	if k.watch == nil {
-		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %v", resource, k.err)
-		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since
-		switch {
-		case errors.Is(k.err, errRelatedVersion):
-			s.Reason = v1alpha1.ReasonVersionNotServed
-		case s.Known && s.Reason == v1alpha1.ReasonNotInstalled:
-			s.Message = fmt.Sprintf("the API server serves no %q: to expressions, the related object is absent", resource)
-		case s.Known: // A CRD is about to be served.
-			s.refused = false
-		}
-		return s
-	}
-	since, err := k.watch.LastError()
-	why := whyRefused(err)
-	switch {
-	case s.Known && err == nil:
-		s.Reason, s.Message = v1alpha1.ReasonServed, "the objects that claims name are known"
-	case s.Known:
-		s.Reason = v1alpha1.ReasonStale
-		s.Message = fmt.Sprintf("expressions see the last known objects of %q, because the API server answers for them no more: %s",
-			resource, why)
-	case apierrors.IsForbidden(err):
-		s.Reason, s.Message, s.refused, s.since = v1alpha1.ReasonNotPermitted, fmt.Sprintf("%q: %s", resource, why), true, since
-	default:
-		s.Reason, s.Message = v1alpha1.ReasonNotSynced, fmt.Sprintf("the API server does not list the objects of %q: %s", resource, why)
-	}
-	return s
-}
-
-// whyRefused is why the API server does not serve objects, with what admins can do.
-func whyRefused(err error) string {
-	switch {
-	case err == nil:
-		return "it has not answered yet"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
-	}
-	return err.Error()
-}
-
-// relatedResource is a RelatedKind as the API server serves it.
-type relatedResource struct {
-	kind *selector.RelatedKind
-	gvr  schema.GroupVersionResource
-}
-
-// Resource of the objects.
-func (r relatedResource) Resource() schema.GroupVersionResource { return r.gvr }
-
-// MetadataOnly says that nothing but metadata is read of the objects.
-func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
-
-// RelatedObject asks the API server for an object that a claim of a namespace names, nil if
-// there is none. The object of a kind that is not namespaced has no namespace.
-func (r *Registration) RelatedObject(
-	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
-) (*expression.Object, error) {
-	watch := r.watchOf(kind.Key())
-	if watch == nil || !validName(name) || watch.served.Namespaced != validName(namespace) {
-		return nil, nil
-	}
-	key := readKey{related: relatedResource{kind, watch.gvr}, namespaces: namespace, name: name}
-	asked, err := r.reads.ask(claimNamespace, nil, key) //nolint:contextcheck // A shared read has no claim's context.
-	if err != nil {
-		return nil, err
-	}
-	defer r.reads.leave(claimNamespace, asked...)
-	if _, err = r.reads.wait(ctx, asked[0]); err == nil {
-		return asked[0].object, nil
-	}
-	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
-		return nil, nil // The last known objects are all that there is.
-	}
-	return nil, err
-}
-
-// watchOf a related kind, nil if there is none: the API server does not serve it.
-func (r *Registration) watchOf(key selector.RelatedKey) *relatedWatch {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.related[key]; k != nil {
-		return k.watch
-	}
-	return nil
-}
-
-// validName says whether an object can have this name: authors of claims make them up.
-func validName(name string) bool {
-	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(content.IsPathSegmentName(name)) == 0
-}
-
-// readRelated reads the object of a shared read, nil if there is none.
-func (r *Registration) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
-	object, err := r.classes.get(ctx, key.related, key.namespaces, key.name)
-	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot %v: %w", key, err)
-	}
-	found, err := newRelatedObject(key.related.kind, object)
-	if err != nil {
-		return nil, err
-	}
-	return found.fields, nil
 }

@@ -226,7 +226,7 @@ func (w *relatedWorld) names(name, version string, fields ...string) {
 	w.cache.ClaimKinds = append(w.cache.ClaimKinds, *k)
 	_, err := w.reconcileClaimKind(w.t.Context(), name)
 	require.NoError(w.t, err)
-	require.Nil(w.t, selector.ExpressionsFault(k))
+	require.Empty(w.t, selector.NewClaimKind(k).InvalidExpressions())
 }
 
 func (w *relatedWorld) forget(name string) {

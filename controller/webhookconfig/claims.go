@@ -103,14 +103,8 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	}
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	names := make([]string, len(kinds.Items))
-	for i := range kinds.Items {
-		names[i] = kinds.Items[i].Name
-	}
-	if w.refused == nil {
-		w.refused = map[string]string{}
-	}
-	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
+	names := namesOf(kinds.Items)
+	w.forgetRefused(names)
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
 		if selector.ConflictOf(k, kinds.Items) != nil {
@@ -151,6 +145,22 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 		}
 	}
 	return cmp.Or(append(errs, incomplete)...)
+}
+
+func namesOf(kinds []v1alpha1.ClaimKind) []string {
+	names := make([]string, len(kinds))
+	for i := range kinds {
+		names[i] = kinds[i].Name
+	}
+	return names
+}
+
+// forgetRefused forgets what the API server refused of claim kinds that are gone.
+func (w *Configurator) forgetRefused(names []string) {
+	if w.refused == nil {
+		w.refused = map[string]string{}
+	}
+	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 }
 
 // writeClaimEntries writes those that are due in a configuration. It keeps one that is due

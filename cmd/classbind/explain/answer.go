@@ -100,6 +100,19 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 	return item.asStored(ctx, fields, decision, object), nil
 }
 
+// readAsServer reads a claim as the server does: not what is too long or too deep.
+func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (in selector.Intake, err error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return in, fmt.Errorf("cannot encode the claim: %w", err)
+	}
+	read, err := kind.DecodeValid(raw)
+	if err != nil {
+		return in, fmt.Errorf("cannot read the claim: %w", err)
+	}
+	return kind.Read(item.Claim.Namespace, item.Claim.Name, read), nil
+}
+
 // decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.
 func (o *options) decide(
 	ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, item *Item, object map[string]any, found resource,
@@ -121,15 +134,10 @@ func (o *options) decide(
 		return d, nil
 	}
 	item.decideBy(k)
-	raw, err := json.Marshal(object)
+	in, err := readAsServer(v.Kind, item, object)
 	if err != nil {
-		return d, fmt.Errorf("cannot encode the claim: %w", err)
+		return d, err
 	}
-	read, err := v.Kind.DecodeValid(raw) // As the server reads it: not what is too long or too deep.
-	if err != nil {
-		return d, fmt.Errorf("cannot read the claim: %w", err)
-	}
-	in := v.Kind.Read(item.Claim.Namespace, item.Claim.Name, read)
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	if in.Facts != nil {
 		in.Facts.Request = r.settings.request

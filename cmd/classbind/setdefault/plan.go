@@ -51,19 +51,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			return nil, fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, target, err)
 		}
 	}
-	for _, name := range claimKinds {
-		if fault := r.faultOf(target.Kind, name); fault != nil {
-			return nil, fault
-		}
-		if _, offered := r.seat(name, target); offered {
-			continue
-		}
-		if r.claimKind(name).Serves(target.Class) {
-			return nil, fmt.Errorf("claims of %s are offered no class of namespace %q: "+
-				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
-		}
-		return nil, fmt.Errorf("claims of %s get no class like %s: choose another class, "+
-			"or see spec.fits of the ClaimKind and of the ClassKind %s", name, target, target.Kind.Name)
+	if err := r.checkOffered(target, claimKinds); err != nil {
+		return nil, err
 	}
 	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
 	if p.mark {
@@ -91,17 +80,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			kept = append(kept, d)
 		}
 	}
-	for _, d := range p.unmark {
-		if text := d.Kind.DefaultMark.Expression; text != "" {
-			return nil, fmt.Errorf("the default is %s, and has no mark to take: its ClassKind says in spec.default.expression "+
-				"which classes are default: %s; change %s so that it is not, then try again", d, text, d)
-		}
-		for _, name := range d.claimKinds() {
-			seat, offered := r.seat(name, d)
-			if r.claimKinds[name] != nil && offered && !r.takes(target, seat) && len(r.takers(seat, kept)) == 0 {
-				p.lose = append(p.lose, seat)
-			}
-		}
+	if err := p.findLosers(r, kept); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(p.lose, selector.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
@@ -112,6 +92,43 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 		}
 	}
 	return p, p.checkAgreement(r, defaults, claimKinds, without)
+}
+
+// findLosers finds the seats that are left without a default: none of the classes that are kept
+// takes them.
+func (p *plan) findLosers(r *registry, kept []*storedClass) error {
+	for _, d := range p.unmark {
+		if text := d.Kind.DefaultMark.Expression; text != "" {
+			return fmt.Errorf("the default is %s, and has no mark to take: its ClassKind says in spec.default.expression "+
+				"which classes are default: %s; change %s so that it is not, then try again", d, text, d)
+		}
+		for _, name := range d.claimKinds() {
+			seat, offered := r.seat(name, d)
+			if r.claimKinds[name] != nil && offered && !r.takes(p.target, seat) && len(r.takers(seat, kept)) == 0 {
+				p.lose = append(p.lose, seat)
+			}
+		}
+	}
+	return nil
+}
+
+// checkOffered returns an error if claims of one of these kinds could not get the class.
+func (r *registry) checkOffered(target *storedClass, claimKinds []string) error {
+	for _, name := range claimKinds {
+		if fault := r.faultOf(target.Kind, name); fault != nil {
+			return fault
+		}
+		if _, offered := r.seat(name, target); offered {
+			continue
+		}
+		if r.claimKind(name).Serves(target.Class) {
+			return fmt.Errorf("claims of %s are offered no class of namespace %q: "+
+				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
+		}
+		return fmt.Errorf("claims of %s get no class like %s: choose another class, "+
+			"or see spec.fits of the ClaimKind and of the ClassKind %s", name, target, target.Kind.Name)
+	}
+	return nil
 }
 
 // checkAgreement returns an error that lists the changes that the user did not name,

@@ -1,0 +1,227 @@
+package selector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// resolver evaluates what does not look at a class.
+type resolver struct {
+	*Decider
+	asking asking
+	view   *View
+	in     *Intake
+	mode   Mode
+	facts  *Facts
+}
+
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left
+// alone or invalid.
+func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, error) {
+	r := resolver{d, asking{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
+	defer r.asking.end()
+	in.Facts.begin()
+	err := r.resolve()
+	if err == nil {
+		err = in.Facts.err
+	}
+	return in, err
+}
+
+func (r *resolver) resolve() error {
+	k, f, in := r.view.Kind, r.facts, r.in
+	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
+		return err
+	}
+	if k.AsksOthers() {
+		ok, err := f.bool(k.rules.bindWhen)
+		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
+			return nil //nolint:nilerr // It is the claim's problem now.
+		}
+		if !ok {
+			in.LeftAlone = NotYet
+			return nil
+		}
+	}
+	if in.Selector == nil && k.rules.selectorFrom != nil {
+		if r.resolveSelector(); len(in.Problems) > 0 || f.err != nil {
+			return nil
+		}
+	}
+	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+		in.LeftAlone = NoSelector
+		return nil
+	}
+	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
+		var err error
+		f.Partition, err = k.rules.partitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.partition.claim", k.rules.partitionOf, f.checked(err)) {
+			return nil
+		}
+	}
+	for _, fit := range k.rules.fits {
+		r.resolveFit(fit, true)
+	}
+	for _, s := range r.view.known {
+		for _, fit := range s.Kind.rules.fits {
+			r.resolveFit(fit, false)
+		}
+	}
+	return nil
+}
+
+// fails makes the claim invalid if an expression failed, and says whether it did.
+func (r *resolver) fails(name string, e *expression.Expression, err error) bool {
+	if err == nil {
+		return false
+	}
+	if r.facts.err == nil {
+		r.in.Problems = append(r.in.Problems, failure(r.view.Kind, name, e, err))
+	}
+	return true
+}
+
+// failure of an expression that does not look at a class.
+func failure(k *ClaimKind, name string, e *expression.Expression, err error) *field.Error {
+	at := field.NewPath("metadata")
+	if looks := e.Looks(expression.Claim); len(looks) > 0 {
+		at = path(looks[0]).field()
+	}
+	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
+		name, k.Name, brief.Text(err.Error(), v1alpha1.MaxMessageBytes)))
+}
+
+func (r *resolver) resolveSelector() {
+	k, f, in := r.view.Kind, r.facts, r.in
+	const name = "spec.classSelector.expression"
+	value, err := k.rules.selectorFrom.Value(&f.input, &f.budget)
+	if r.fails(name, k.rules.selectorFrom, f.checked(err)) {
+		return
+	}
+	at := field.NewPath("spec", "classSelector", "expression")
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return
+		}
+		in.Selector, in.Problems = parseSelectorText(v, at)
+	case map[string]any:
+		if len(v) == 0 {
+			return
+		}
+		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
+	default:
+		r.fails(name, k.rules.selectorFrom, fmt.Errorf("it is neither a text nor a map of labels"))
+	}
+}
+
+// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
+// an error makes the claim invalid, and otherwise it drops the classes of the kind.
+func (r *resolver) resolveFit(of *fit, own bool) {
+	f := r.facts
+	for _, term := range of.ofClaim {
+		ok, err := f.bool(term)
+		if own && r.fails(of.field, term, err) {
+			return
+		}
+		if !ok || err != nil {
+			f.terms = append(f.terms, claimTerm{of, term, err})
+			break
+		}
+	}
+	for _, e := range of.equal {
+		v := claimValue{of: e}
+		v.value, v.err = e.value.Value(&f.input, &f.budget)
+		_ = f.checked(v.err)
+		if v.err == nil {
+			v.text, v.indexed = derivedValue(v.value)
+		}
+		f.values = append(f.values, v)
+	}
+}
+
+// resolveRelated finds the Namespace of the claim and the objects that it names.
+func (r *resolver) resolveRelated() error {
+	k, f, in := r.view.Kind, r.facts, r.in
+	if k.rules.namespaces != nil && in.Namespace != "" {
+		o, err := r.object(k.rules.namespaces, "", in.Namespace)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			f.input.Namespace = o
+		}
+	}
+	if len(k.rules.related) == 0 {
+		return nil
+	}
+	related := make(map[string]any, len(k.rules.related))
+	f.input.Related, f.Names = related, make(map[string]string, len(k.rules.related))
+	for i := range k.rules.related {
+		rule := &k.rules.related[i]
+		namespace, name := "", r.text(rule.nameField, rule.objectName)
+		if name == "" {
+			continue
+		}
+		objects := r.view.Related(rule.kind.Resource, rule.kind.Version)
+		switch {
+		case objects != nil && !objects.Namespaced:
+		case rule.objectNamespace != nil:
+			namespace = r.text(rule.namespaceField, rule.objectNamespace)
+		default:
+			namespace = in.Namespace
+		}
+		if len(in.Problems) > 0 || f.err != nil {
+			return nil
+		}
+		f.Names[rule.name] = name
+		if namespace != "" {
+			f.Names[rule.name] = namespace + "/" + name
+		}
+		o, err := r.object(rule.kind, namespace, name)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			related[rule.name] = o
+		}
+	}
+	return nil
+}
+
+// text evaluates the name or namespace of a related object: empty if an object that it
+// looks at is absent.
+func (r *resolver) text(name string, e *expression.Expression) string {
+	text, err := e.Text(&r.facts.input, &r.facts.budget)
+	if err == nil {
+		return text
+	}
+	if !errors.Is(err, expression.ErrAbsent) {
+		r.fails(name, e, r.facts.checked(err))
+	}
+	return ""
+}
+
+// object of a related kind, read live if it is not known; nil if there is none.
+func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expression.Object, error) {
+	objects := r.view.Related(kind.Resource, kind.Version)
+	if objects != nil {
+		if o := objects.Find(namespace, name); o != nil {
+			return o, nil
+		}
+	}
+	if r.Related == nil || !r.mode.reads() && r.mode != Explain {
+		return nil, nil
+	}
+	o, err := r.Related(r.asking.context(), r.in.Namespace, kind, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
+	}
+	return o, nil
+}
