@@ -420,7 +420,7 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 func (w *world) applyAgain(t *testing.T) {
 	w.resources(t, "Claim claims.again.test Namespaced", "Class classes.again.test Cluster",
 		"Claim ignored.ignored.test Namespaced")
-	w.apply(t, vendor("again.test")+claimKind("claims.again.test", "{strategy: LeastClaims, whenUnmatched: BindLater}")+claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+
+	w.apply(t, vendor("again.test")+claimKind("claims.again.test", `{strategy: LeastClaims, whenUnmatched: BindLater, bindWhen: "namespace.metadata.name != ''"}`)+claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+
 		classKind("classes.again.test", "{claimKinds: [claims.again.test, ignored.ignored.test]}"))
 	w.apply(t, class("again.test", "Class", "only", ""))
 	replica := w.serve(t)

@@ -38,7 +38,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	if r.offerWhen != nil {
 		ok, err := r.offerWhen.Bool(&in, &budget)
 		if c.NotOffered = !ok || err != nil; err != nil {
-			c.OfferErr = field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{}, brief.Text(err.Error(), v1alpha1.MaxShownBytes))
+			c.OfferErr = invalidClass(brief.Text(err.Error(), v1alpha1.MaxShownBytes))
 		}
 	}
 	if r.weight != nil {
@@ -49,10 +49,15 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	}
 }
 
+func invalidClass(detail string) *field.Error {
+	return field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{}, detail)
+}
+
 // failed is the error of an expression of the kind for a class.
 func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
-	return field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
-		"the expression "+name+" of class kind "+k.Name+" fails: "+brief.Text(err.Error(), v1alpha1.MaxShownBytes)+", "+counts)
+	return invalidClass(
+		"the expression " + name + " of class kind " + k.Name + " fails: " +
+			brief.Text(err.Error(), v1alpha1.MaxShownBytes) + ", " + counts)
 }
 
 // content of a class as expressions see it: with its kind, and with the metadata that is read

@@ -384,7 +384,7 @@ func TestInvalidExpressions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
-			invalid := append(newClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind)...)
+			invalid := slices.Concat(newClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind))
 			require.Len(t, invalid, 1, tc.reason)
 			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
 			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)

@@ -102,7 +102,8 @@ func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 		if value, _ := at.lookup(object); !isRead(value) {
 			in.Problems = append(in.Problems, &field.Error{
 				Type: field.ErrorTypeTooLong, Field: at.field().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes or nested %d levels deep, because an expression of claim kind %q looks at it",
+				Detail: fmt.Sprintf("must not be longer than %d bytes or nested %d levels deep, because an expression of "+
+					"claim kind %q looks at it",
 					v1alpha1.MaxExpressionValueBytes, maxExpressionDepth, k.Name),
 			})
 			return false

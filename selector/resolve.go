@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // resolver evaluates what does not look at a class.
@@ -27,7 +28,7 @@ func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode)
 	r := resolver{d, asking{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
 	defer r.asking.end()
 	in.Facts.begin()
-	err := r.resolve()
+	err := r.resolve() //nolint:contextcheck // It is in asking.
 	if err == nil {
 		err = in.Facts.err
 	}
@@ -42,7 +43,7 @@ func (r *resolver) resolve() error {
 	if k.AsksOthers() {
 		ok, err := f.bool(k.rules.bindWhen)
 		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
-			return nil //nolint:nilerr // It is the claim's problem now.
+			return nil
 		}
 		if !ok {
 			in.LeftAlone = NotYet
@@ -51,7 +52,7 @@ func (r *resolver) resolve() error {
 	}
 	if in.Selector == nil && k.rules.selectorFrom != nil {
 		if r.resolveSelector(); len(in.Problems) > 0 || f.err != nil {
-			return nil
+			return nil //nolint:nilerr // Its caller looks at it.
 		}
 	}
 	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
@@ -178,7 +179,7 @@ func (r *resolver) resolveRelated() error {
 			namespace = in.Namespace
 		}
 		if len(in.Problems) > 0 || f.err != nil {
-			return nil
+			return nil //nolint:nilerr // Its caller looks at it.
 		}
 		f.Names[rule.name] = name
 		if namespace != "" {

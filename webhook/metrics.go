@@ -106,7 +106,8 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		guarded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_guard_decisions_total",
 			Help: "Classes that were judged before they were stored, by class kind and outcome: " +
-				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, seat_unknown, untouched or unavailable.",
+				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, " +
+				"seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
 	}
 	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})

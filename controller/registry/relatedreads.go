@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/expression"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // relatedResource is a RelatedKind as the API server serves it.

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // RelatedState says whether the objects that the claims of a kind name are known.
