@@ -70,7 +70,9 @@ func (j *Judge) Until(version uint64) []Double {
 		for _, claimKind := range j.serves[e.Class.Kind] {
 			for _, other := range j.Defaults(claimKind) {
 				if j.now[other] == e.Partition {
-					doubles = append(doubles, Double{Version: e.Version, ClaimKind: claimKind, Partition: e.Partition, Class: e.Class, Other: other})
+					doubles = append(doubles, Double{
+						Version: e.Version, ClaimKind: claimKind, Partition: e.Partition, Class: e.Class, Other: other,
+					})
 				}
 			}
 		}

@@ -95,11 +95,12 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	for _, l := range lanes {
 		all.Go(func() error {
 			round := l.round
-			if r.chaos {
+			switch {
+			case r.chaos:
 				round = l.chaosRound
-			} else if scenario.Twins {
+			case scenario.Twins:
 				round = l.twinsRound
-			} else if scenario.Partitions {
+			case scenario.Partitions:
 				round = l.partitionsRound
 			}
 			for n := int(number.Add(1)); n <= rounds; n = int(number.Add(1)) {

@@ -105,7 +105,7 @@ func (l *lane) settle(ctx context.Context, number int, answers []answer, r *repo
 	for _, a := range answers {
 		o := outcomeOf(a.err, a.class, been)
 		r.outcome(o)
-		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !l.chaos && !l.forger && !(o == Overtaken && l.partitioned) {
+		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !l.chaos && !l.forger && (o != Overtaken || !l.partitioned) {
 			r.violation("%s, round %d: %s was %s: %v", l.group, number, a.class, o, a.err)
 		}
 	}
