@@ -134,6 +134,7 @@ type ClaimKindSpec struct {
 
 	// Partition keeps default classes apart: there is one for each partition, such as a
 	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.
+	// Example: {claim: namespace.metadata.labels.tenant, class: class.metadata.labels.tenant}
 	// +optional
 	Partition *Partition `json:"partition,omitempty"`
 
