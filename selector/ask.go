@@ -12,7 +12,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
-	"github.com/classbind/classbind/selector/expression"
 )
 
 // Ask is what a claim asks for beside its identity, as a short text that can be kept
@@ -45,45 +44,13 @@ func (k *ClaimKind) Ask(in Intake) Ask {
 func (k *ClaimKind) factsText(object map[string]any) (string, error) {
 	facts := map[string]any{}
 	for _, p := range k.looksAt.Paths() {
-		copyField(facts, object, p)
+		copyField(facts, object, path(p))
 	}
 	text, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))
 	if err != nil {
 		return "", fmt.Errorf("cannot keep the fields that expressions look at: %w", err)
 	}
 	return string(text), nil
-}
-
-// copyField copies a field, and the objects that lead to it, because has() tells them apart
-// from absent ones.
-func copyField(to, from map[string]any, p expression.Path) {
-	for _, name := range p[:len(p)-1] {
-		value, ok := from[name]
-		if !ok {
-			if value, ok := from[name]; ok { // It is none, and has() fails for it.
-				to[name] = value
-			}
-			return
-		}
-		parent, ok := value.(map[string]any)
-		if !ok { // An expression that asks for a field below says something else than if this one is absent.
-			if !isRead(value) {
-				value = []any{} // Most are lists, in which there are no such fields either.
-			}
-			to[name] = value
-			return
-		}
-		child, ok := to[name].(map[string]any)
-		if !ok {
-			child = map[string]any{}
-			to[name] = child
-		}
-		to, from = child, parent
-	}
-	name := p[len(p)-1]
-	if value, ok := from[name]; ok {
-		to[name] = value
-	}
 }
 
 // exactNumbers keeps a whole float64 apart from an int64, as CEL does.

@@ -71,3 +71,30 @@ func (p path) lookup(object map[string]any) (any, *field.Error) {
 	}
 	return object[p[len(p)-1]], nil
 }
+
+// copyField copies a field, and the objects that lead to it, because has() tells those apart
+// from absent ones. For the same reason, it copies what is no object on the way.
+func copyField(to, from map[string]any, p path) {
+	value, ok := from[p[0]]
+	if !ok {
+		return
+	}
+	child, isObject := value.(map[string]any)
+	switch {
+	case len(p) == 1:
+		to[p[0]] = value
+		return
+	case !isObject && !isRead(value):
+		to[p[0]] = []any{} // Most are lists, in which there are no such fields either.
+		return
+	case !isObject:
+		to[p[0]] = value
+		return
+	}
+	below, _ := to[p[0]].(map[string]any)
+	if below == nil {
+		below = map[string]any{}
+		to[p[0]] = below
+	}
+	copyField(below, child, p[1:])
+}

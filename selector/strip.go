@@ -74,28 +74,9 @@ func (k *ClassKind) stripContent(u runtime.Unstructured) {
 		if p[0] == "metadata" || p[0] == "apiVersion" || p[0] == "kind" {
 			continue
 		}
-		keep(stripped, content, path(p))
+		copyField(stripped, content, path(p))
 	}
 	u.SetUnstructuredContent(stripped)
-}
-
-// keep the value at a path, and on the way there what is no object.
-func keep(stripped, content map[string]any, p path) {
-	value, ok := content[p[0]]
-	if !ok {
-		return
-	}
-	child, isObject := value.(map[string]any)
-	if len(p) == 1 || !isObject {
-		stripped[p[0]] = value
-		return
-	}
-	below, _ := stripped[p[0]].(map[string]any)
-	if below == nil {
-		below = map[string]any{}
-		stripped[p[0]] = below
-	}
-	keep(below, child, p[1:])
 }
 
 // set the value at a path whose parents are objects or absent.
