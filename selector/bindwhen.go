@@ -13,14 +13,7 @@ func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bo
 	if k.Spec.BindWhen == "" {
 		return "", false
 	}
-	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
-	if k.Spec.WhenUnmatched != v1alpha1.BindLater {
-		scope.Variables = append(scope.Variables, expression.Request)
-	}
-	for _, r := range k.Spec.Related {
-		scope.Related = append(scope.Related, r.Name)
-	}
-	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scope)
+	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scopeOfClaim(&k.Spec))
 	if err != nil {
 		return "", false
 	}

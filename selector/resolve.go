@@ -118,7 +118,7 @@ func (r *resolver) resolveSelector() {
 		}
 		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
 	default:
-		r.fails(name, k.rules.selectorFrom, fmt.Errorf("it is neither a text nor a map of labels"))
+		r.fails(name, k.rules.selectorFrom, errors.New("it is neither a text nor a map of labels"))
 	}
 }
 

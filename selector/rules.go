@@ -84,19 +84,9 @@ func (l *looks) faultOf(what, name string) *Fault {
 func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 	r := &claimRules{}
 	s := &k.Spec
-	var names []string
-	ofClaim := func(variables ...string) expression.Scope {
-		variables = append([]string{expression.Claim, expression.Namespace, expression.Related}, variables...)
-		if s.WhenUnmatched != v1alpha1.BindLater {
-			variables = append(variables, expression.Request)
-		}
-		return expression.Scope{Variables: variables, Related: names}
-	}
-	for _, related := range s.Related {
+	for i, related := range s.Related {
 		field := "spec.related[" + related.Name + "]"
-		before := expression.Scope{
-			Variables: []string{expression.Claim, expression.Namespace, expression.Related}, Related: slices.Clone(names),
-		}
+		before := scopeOf(s, i)
 		rule := relatedRule{
 			name: related.Name, kind: &RelatedKind{Resource: related.Resource, Version: related.Version},
 			nameField: field + ".nameExpression", namespaceField: field + ".namespaceExpression",
@@ -104,16 +94,16 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 		rule.objectName = r.compile(rule.nameField, related.NameExpression, expression.Text, before)
 		rule.objectNamespace = r.compile(rule.namespaceField, related.NamespaceExpression, expression.Text, before)
 		r.related = append(r.related, rule)
-		names = append(names, related.Name)
 	}
-	r.bindWhen = r.compile("spec.bindWhen", s.BindWhen, expression.Bool, ofClaim())
-	r.selectorFrom = r.compile("spec.classSelector.expression", s.ClassSelector.Expression, expression.Selector, ofClaim())
+	ofClaim, ofBoth := scopeOfClaim(s), scopeOfClaim(s, expression.Class)
+	r.bindWhen = r.compile("spec.bindWhen", s.BindWhen, expression.Bool, ofClaim)
+	r.selectorFrom = r.compile("spec.classSelector.expression", s.ClassSelector.Expression, expression.Selector, ofClaim)
 	for _, f := range s.Fits {
-		r.addFit(&r.fits, f, ofClaim(expression.Class))
+		r.addFit(&r.fits, f, ofBoth)
 	}
-	r.score = r.compile("spec.score", s.Score, expression.Number, ofClaim(expression.Class))
+	r.score = r.compile("spec.score", s.Score, expression.Number, ofBoth)
 	if s.Partition != nil {
-		r.partitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim())
+		r.partitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim)
 		r.partitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
 	}
 	for i := range r.related {
@@ -123,6 +113,25 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}
 	}
 	return r
+}
+
+// scopeOf an expression that sees the claim, its Namespace and the first of the related objects.
+func scopeOf(s *v1alpha1.ClaimKindSpec, related int) expression.Scope {
+	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
+	for _, r := range s.Related[:related] {
+		scope.Related = append(scope.Related, r.Name)
+	}
+	return scope
+}
+
+// scopeOfClaim adds who asks, which is not known of a claim that is bound later.
+func scopeOfClaim(s *v1alpha1.ClaimKindSpec, more ...string) expression.Scope {
+	scope := scopeOf(s, len(s.Related))
+	scope.Variables = append(scope.Variables, more...)
+	if s.WhenUnmatched != v1alpha1.BindLater {
+		scope.Variables = append(scope.Variables, expression.Request)
+	}
+	return scope
 }
 
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
