@@ -131,28 +131,26 @@ type memory interface {
 // CountsClaims says whether a strategy needs to know how many claims each class has.
 func CountsClaims(s v1alpha1.Strategy) bool { return strategies[s].Counted }
 
+// byWeight gives shares that are proportional to the weights.
+func byWeight(u float64, weight int64) (rank int64, key float64) { return 0, -math.Log(u) / float64(weight) }
+
 // strategies has all of them. A new strategy is a new row.
 var strategies = map[v1alpha1.Strategy]Strategy{
 	v1alpha1.Random: {place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
 	}},
-	v1alpha1.WeightedRandom: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
-		return 0, -math.Log(u) / float64(weight)
-	}},
+	v1alpha1.WeightedRandom: {Weighted: true, place: byWeight},
 	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
 	v1alpha1.LeastClaims: {
 		Weighted: true, Counted: true, Depends: "how many claims each class has",
-		place:    func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
+		place:    byWeight,
 		remember: func(k *ClaimKind) memory { return counts{k} },
 	},
-	v1alpha1.LowestScore: {
-		Weighted: true, place: func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
-	},
-	v1alpha1.HighestScore: {
-		Weighted: true, place: func(u float64, weight int64) (int64, float64) { return 0, -math.Log(u) / float64(weight) },
-	},
+	// Those with a score are ranked by it: see Facts.rank.
+	v1alpha1.LowestScore:  {Weighted: true, place: byWeight},
+	v1alpha1.HighestScore: {Weighted: true, place: byWeight},
 	v1alpha1.RoundRobin: {
 		Depends:  "which classes the replica that is asked gave last",
 		place:    func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
