@@ -132,7 +132,9 @@ type memory interface {
 func CountsClaims(s v1alpha1.Strategy) bool { return strategies[s].Counted }
 
 // byWeight gives shares that are proportional to the weights.
-func byWeight(u float64, weight int64) (rank int64, key float64) { return 0, -math.Log(u) / float64(weight) }
+func byWeight(u float64, weight int64) (rank int64, key float64) {
+	return 0, -math.Log(u) / float64(weight)
+}
 
 // strategies has all of them. A new strategy is a new row.
 var strategies = map[v1alpha1.Strategy]Strategy{

@@ -19,11 +19,11 @@ type Evaluation struct {
 
 // RelatedObject is one that a claim names.
 type RelatedObject struct {
-	// Name in expressions, and that of the object, with its namespace, empty if the claim
-	// names none.
-	Name, Object string
-	Kind         *RelatedKind
-	Found        bool
+	// Kind has its name in expressions.
+	Kind *RelatedKind
+	// Object is its name, with its namespace, empty if the claim names none.
+	Object string
+	Found  bool
 }
 
 // addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
@@ -37,8 +37,8 @@ func (e *Explanation) addFacts(read Intake) {
 	if resolved {
 		for i := range rules.related {
 			r := &rules.related[i]
-			_, found := in.Related[r.name]
-			e.Related = append(e.Related, RelatedObject{r.name, claim.Facts.Names[r.name], r.kind, found})
+			_, found := in.Related[r.kind.Name]
+			e.Related = append(e.Related, RelatedObject{r.kind, claim.Facts.Names[r.kind.Name], found})
 		}
 	}
 	for _, x := range []struct {

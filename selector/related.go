@@ -31,6 +31,8 @@ func (k RelatedKey) String() string {
 // RelatedKind is a resource of which claims name objects: the related ones of ClaimKinds, and
 // Namespaces.
 type RelatedKind struct {
+	// Name of the object in expressions; empty for Namespaces, and for the kind of several.
+	Name string
 	// Resource is <plural>.<group>, and Version empty for the one that the API server prefers.
 	Resource, Version string
 	// Fields that expressions look at.
@@ -66,7 +68,7 @@ func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
 	}
 	union := make([]*RelatedKind, 0, len(looks))
 	for key, paths := range looks {
-		union = append(union, &RelatedKind{key.Resource, key.Version, expression.NewFields(paths...)})
+		union = append(union, &RelatedKind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...)})
 	}
 	slices.SortFunc(union, func(a, b *RelatedKind) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))

@@ -181,16 +181,16 @@ func (r *resolver) resolveRelated() error {
 		if len(in.Problems) > 0 || f.err != nil {
 			return nil //nolint:nilerr // Its caller looks at it.
 		}
-		f.Names[rule.name] = name
+		f.Names[rule.kind.Name] = name
 		if namespace != "" {
-			f.Names[rule.name] = namespace + "/" + name
+			f.Names[rule.kind.Name] = namespace + "/" + name
 		}
 		o, err := r.object(rule.kind, namespace, name)
 		if err != nil {
 			return err
 		}
 		if o != nil {
-			related[rule.name] = o
+			related[rule.kind.Name] = o
 		}
 	}
 	return nil

@@ -27,7 +27,6 @@ type claimRules struct {
 
 // relatedRule says which object a claim names.
 type relatedRule struct {
-	name string
 	kind *RelatedKind
 	// objectName and objectNamespace are expressions for those of the object, the latter nil
 	// if there is none. Their fields of the ClaimKind are for errors.
@@ -88,7 +87,7 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 		field := "spec.related[" + related.Name + "]"
 		before := scopeOf(s, i)
 		rule := relatedRule{
-			name: related.Name, kind: &RelatedKind{Resource: related.Resource, Version: related.Version},
+			kind:      &RelatedKind{Name: related.Name, Resource: related.Resource, Version: related.Version},
 			nameField: field + ".nameExpression", namespaceField: field + ".namespaceExpression",
 		}
 		rule.objectName = r.compile(rule.nameField, related.NameExpression, expression.Text, before)
@@ -107,7 +106,7 @@ func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
 		r.partitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
 	}
 	for i := range r.related {
-		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].name]...)
+		r.related[i].kind.Fields = expression.NewFields(r.looks.related[r.related[i].kind.Name]...)
 	}
 	if len(r.namespace) > 0 {
 		r.namespaces = &RelatedKind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}

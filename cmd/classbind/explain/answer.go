@@ -147,7 +147,7 @@ func (o *options) decide(
 			return d, nil
 		}
 	}
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(k, item, in.Facts)}
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item)}
 	e, err := decider.Explain(ctx, v.View, in)
 	item.addFacts(e)
 	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)

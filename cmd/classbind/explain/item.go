@@ -95,7 +95,7 @@ func (i *Item) add(e selector.Explanation) {
 func (i *Item) addFacts(e selector.Explanation) {
 	i.BindWhen, i.SelectorFrom, i.Partition = newEvaluation(e.BindWhen), newEvaluation(e.SelectorFrom), newEvaluation(e.Partition)
 	for _, r := range e.Related {
-		i.Related = append(i.Related, Related{Name: r.Name, Resource: r.Kind.Resource, Object: r.Object, Found: r.Found})
+		i.Related = append(i.Related, Related{Name: r.Kind.Name, Resource: r.Kind.Resource, Object: r.Object, Found: r.Found})
 	}
 }
 

@@ -59,10 +59,9 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 
 // relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and
 // the classes: the Namespace of the claim, and the objects that it names.
-func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, item *Item, facts *selector.Facts) readRelated {
+func (r *registrations) relatedOf(item *Item) readRelated {
 	return func(ctx context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
-		as := nameOfRelated(k, facts)
-		if as == "" {
+		if kind.Name == "" { // It is the Namespace.
 			content, known, err := r.namespace(ctx, name)
 			if err == nil && !known {
 				item.note("nothing is known of the namespace %q: put its manifest among the files, "+
@@ -78,8 +77,8 @@ func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, item *Item, facts *sele
 		if notServed(err) {
 			err = nil
 		}
-		if content, err = asSet(content, r.settings.related[as], err); err != nil {
-			return nil, fmt.Errorf("%w; say what it has with --set related.%s.PATH=VALUE", err, as)
+		if content, err = asSet(content, r.settings.related[kind.Name], err); err != nil {
+			return nil, fmt.Errorf("%w; say what it has with --set related.%s.PATH=VALUE", err, kind.Name)
 		}
 		if content == nil {
 			return nil, nil
@@ -92,17 +91,6 @@ func (r *registrations) relatedOf(k *v1alpha1.ClaimKind, item *Item, facts *sele
 type readRelated func(
 	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
 ) (*expression.Object, error)
-
-// nameOfRelated is the name in expressions of the object that is being read: they are looked up in the order
-// of the ClaimKind, so it is the last that the claim names. It is empty for the Namespace, which comes first.
-func nameOfRelated(k *v1alpha1.ClaimKind, facts *selector.Facts) (name string) {
-	for _, related := range k.Spec.Related {
-		if facts.Names[related.Name] != "" {
-			name = related.Name
-		}
-	}
-	return name
-}
 
 // asSet is an object with what --set says of it, which is all of one that may not be read.
 func asSet(content, set map[string]any, err error) (map[string]any, error) {
