@@ -111,7 +111,7 @@ race: control-plane ## Prove at length that there is one default: make race ROUN
 
 # Settings: ONLY some parts (webhook,create), ROUNDS of each comparison (10), other flags of --help as FLAGS.
 .PHONY: bench
-bench: control-plane ## Measure beside a webhook that does nothing: make bench ONLY=webhook ROUNDS=20
+bench: control-plane ## Measure beside a webhook that does nothing, and judge: make bench ONLY=webhook ROUNDS=20
 	@echo "==> Compiling the measurement (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/bench --json=../bin/bench.json $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
 

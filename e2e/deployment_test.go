@@ -202,7 +202,7 @@ func (d *deployment) register(t *testing.T) {
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
 		"Red reds.deployment.test Cluster", "Blue blues.deployment.test Cluster")
 	d.apply(t, vendor(deploymentGroup)+
-		claimKind("claims.deployment.test", "{failurePolicy: Fail}")+claimKind("lenients.deployment.test", "{failurePolicy: Ignore}")+
+		claimKind("claims.deployment.test", "{failurePolicy: Fail, defaulting: Policy}")+claimKind("lenients.deployment.test", "{failurePolicy: Ignore}")+
 		classKind("reds.deployment.test", "{claimKinds: [claims.deployment.test, lenients.deployment.test]}")+
 		classKind("blues.deployment.test", "{claimKinds: [claims.deployment.test]}")+
 		class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
@@ -395,6 +395,9 @@ func (d *deployment) stop(t *testing.T) {
 		lenient, _, err := d.create(t, named("Lenient", "unbound", "{classSelector: {}}"))
 		require.NoError(t, err, "We should have claims admitted under Ignore.")
 		assert.Empty(t, classOf(lenient))
+		itself, _, err := d.create(t, named("Claim", "itself", "{}"))
+		require.NoError(t, err, "We should have the API server give the default class itself.")
+		assert.Equal(t, "Red/copper", classOf(itself))
 		_, _, err = d.create(t, named("Claim", "explicit", "{classRef: {kind: Red, name: gold}}"))
 		require.NoError(t, err, "We should never block a claim that has its class.")
 		_, _, err = d.create(t, named("Free", "free", "{}"))

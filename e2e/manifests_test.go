@@ -316,6 +316,8 @@ var everywhere = []string{
 	"classkinds.classbind.io: get list watch",
 	"customresourcedefinitions.apiextensions.k8s.io: get list watch",
 	"events.events.k8s.io: create",
+	"mutatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io 00-classbind: list patch watch",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io zz-classbind: list patch watch",
 	"namespaces: get list watch",

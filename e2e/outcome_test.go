@@ -13,64 +13,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-const outcomeKinds = `
-apiVersion: classbind.io/v1alpha1
-kind: ClaimKind
-metadata: {name: databases.outcome.test}
----
-apiVersion: classbind.io/v1alpha1
-kind: ClaimKind
-metadata: {name: caches.outcome.test}
-spec: {whenUnmatched: Deny, strategy: Random, failurePolicy: Ignore}
----
-apiVersion: classbind.io/v1alpha1
-kind: ClassKind
-metadata: {name: bigclasses.outcome.test}
-spec: {claimKinds: [databases.outcome.test, caches.outcome.test]}
----
-apiVersion: classbind.io/v1alpha1
-kind: ClassKind
-metadata: {name: smallclasses.outcome.test}
-spec: {claimKinds: [databases.outcome.test]}
-`
+// outcomeKinds are the registrations, with the defaulting.
+func outcomeKinds(group string, defaulting v1alpha1.Defaulting) string {
+	databases, caches := "databases."+group, "caches."+group
+	return claimKind(databases, fmt.Sprintf("{defaulting: %s}", defaulting)) +
+		claimKind(caches, fmt.Sprintf("{defaulting: %s, whenUnmatched: Deny, strategy: Random, failurePolicy: Ignore}", defaulting)) +
+		classKind("bigclasses."+group, fmt.Sprintf("{claimKinds: [%s, %s]}", databases, caches)) +
+		classKind("smallclasses."+group, fmt.Sprintf("{claimKinds: [%s]}", databases))
+}
 
-const outcomeClasses = `
-apiVersion: outcome.test/v1
-kind: BigClass
-metadata: {name: gold, labels: {tier: gold, region: eu}}
----
-apiVersion: outcome.test/v1
-kind: SmallClass
-metadata: {name: standard, labels: {tier: standard, region: us}, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}
----
-apiVersion: outcome.test/v1
-kind: SmallClass
-metadata: {name: cordoned, labels: {tier: retired}, annotations: {classbind.io/cordoned: "true"}}
----
-apiVersion: outcome.test/v1
-kind: BigClass
-metadata: {name: weightless, labels: {tier: free}, annotations: {resourceclass.crossplane.io/weight: "0"}}
----
-apiVersion: outcome.test/v1
-kind: SmallClass
-metadata: {name: terminating, labels: {tier: leaving}, finalizers: [outcome.test/stay]}
-`
+func outcomeClasses(group string) string {
+	return class(group, "BigClass", "gold", "labels: {tier: gold, region: eu}, ") +
+		class(group, "SmallClass", "standard", "labels: {tier: standard, region: us}, "+isDefault) +
+		class(group, "SmallClass", "cordoned", `labels: {tier: retired}, annotations: {classbind.io/cordoned: "true"}, `) +
+		class(group, "BigClass", "weightless", `labels: {tier: free}, annotations: {resourceclass.crossplane.io/weight: "0"}, `) +
+		class(group, "SmallClass", "terminating", "labels: {tier: leaving}, finalizers: [outcome.test/stay], ")
+}
 
-// TestOutcome has every row of the table in README, as the API server shows it.
+// TestOutcome has every row of the table in README, as the API server shows it, whoever gives
+// the default class.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
+	for group, defaulting := range map[string]v1alpha1.Defaulting{
+		"outcome.test": v1alpha1.DefaultingWebhook, "policyoutcome.test": v1alpha1.DefaultingPolicy,
+	} {
+		t.Run(string(defaulting), func(t *testing.T) {
+			t.Parallel()
+			testOutcome(t, group, defaulting)
+		})
+	}
+}
+
+func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 	w := sharedWorld(t)
-	w.resources(t, "Database databases.outcome.test Namespaced", "Cache caches.outcome.test Namespaced",
-		"BigClass bigclasses.outcome.test Cluster", "SmallClass smallclasses.outcome.test Cluster", "OldClass oldclasses.outcome.test Cluster")
-	w.apply(t, vendor("outcome.test")+"---"+outcomeKinds)
-	w.awaitClaims(t, "databases.outcome.test")
-	w.awaitClaims(t, "caches.outcome.test")
-	w.apply(t, outcomeClasses)
-	w.kubectl(t, "delete", "smallclass", "terminating", "--wait=false")
-	w.awaitClasses(t, "bigclasses.outcome.test", 2)
-	w.awaitClasses(t, "smallclasses.outcome.test", 3)
+	databases := "databases." + group
+	w.resources(t, "Database databases."+group+" Namespaced", "Cache caches."+group+" Namespaced",
+		"BigClass bigclasses."+group+" Cluster", "SmallClass smallclasses."+group+" Cluster", "OldClass oldclasses."+group+" Cluster")
+	w.apply(t, vendor(group)+outcomeKinds(group, defaulting))
+	w.awaitClaims(t, databases)
+	w.awaitClaims(t, "caches."+group)
+	w.apply(t, outcomeClasses(group))
+	w.kubectl(t, "delete", "smallclasses."+group, "terminating", "--wait=false")
+	w.awaitClasses(t, "bigclasses."+group, 2)
+	w.awaitClasses(t, "smallclasses."+group, 3)
+	byPolicy := defaulting == v1alpha1.DefaultingPolicy
+	if byPolicy {
+		w.awaitPolicy(t, databases, fmt.Sprintf("apiVersion: %s/v1\nkind: Database\nmetadata: {namespace: default, name: probe}", group))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "caches."+group, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
+	}
 
 	type want struct {
 		class   string
@@ -84,6 +78,8 @@ func TestOutcome(t *testing.T) {
 		spec       string
 		annotation string
 		want       want
+		// unopinionated claims are those that the API server itself binds, where it may.
+		unopinionated bool
 	}{
 		"ClassReference": {
 			reason: "We should leave a claim with a class reference alone.",
@@ -119,15 +115,15 @@ func TestOutcome(t *testing.T) {
 		},
 		"NoSelector": {
 			reason: "We should take the default class for a claim without a selector.",
-			spec:   "{size: 1}", want: want{class: "SmallClass/standard"},
+			spec:   "{size: 1}", want: want{class: "SmallClass/standard"}, unopinionated: true,
 		},
 		"NoSpec": {
 			reason: "We should take the default class for a claim without a spec, and add one.",
-			want:   want{class: "SmallClass/standard"},
+			want:   want{class: "SmallClass/standard"}, unopinionated: true,
 		},
 		"NullSpec": {
 			reason: "We should take the default class for a claim whose spec is null.",
-			spec:   "null", want: want{class: "SmallClass/standard"},
+			spec:   "null", want: want{class: "SmallClass/standard"}, unopinionated: true,
 		},
 		"SelectorAnnotation": {
 			reason:     "We should take the selector from the annotation.",
@@ -135,11 +131,11 @@ func TestOutcome(t *testing.T) {
 		},
 		"UnmatchedAdmitted": {
 			reason: "We should admit an unmatched claim with a warning of what was looked for.",
-			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, "among 5 classes of bigclasses.outcome.test, smallclasses.outcome.test"}},
+			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
 		},
 		"UnmatchedDenied": {
 			reason: "We should refuse an unmatched claim of a kind that says so.",
-			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses.outcome.test"}},
+			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
 		},
 		"NoDefaultDenied": {
 			reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.",
@@ -207,7 +203,7 @@ func TestOutcome(t *testing.T) {
 			if kind == "" {
 				kind = "Database"
 			}
-			manifest := fmt.Sprintf("apiVersion: outcome.test/v1\nkind: %s\nmetadata: {namespace: default, name: %s", kind, strings.ToLower(name))
+			manifest := fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s", group, kind, strings.ToLower(name))
 			if tc.annotation != "" {
 				manifest += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
 			}
@@ -215,7 +211,13 @@ func TestOutcome(t *testing.T) {
 			if tc.spec != "" {
 				manifest += "spec: " + tc.spec
 			}
+			before := w.boundByPolicy(t, databases)
 			claim, warnings, err := w.create(t, manifest)
+			itself := 0
+			if byPolicy && tc.unopinionated {
+				itself = 1
+			}
+			assert.Equal(t, itself, w.boundByPolicy(t, databases)-before, "We should see whether the API server gave the class itself.")
 			if tc.want.code != 0 {
 				status := apierrors.APIStatus(nil)
 				require.ErrorAs(t, err, &status, tc.reason)
@@ -244,7 +246,7 @@ func TestOutcome(t *testing.T) {
 	}
 
 	t.Run("NotACreation", func(t *testing.T) {
-		claim, _, err := w.create(t, "apiVersion: outcome.test/v1\nkind: Database\nmetadata: {namespace: default, name: updated}\nspec: {resourceRef: {name: db-1}}")
+		claim, _, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: updated}\nspec: {resourceRef: {name: db-1}}")
 		require.NoError(t, err)
 		unstructured.RemoveNestedField(claim.Object, "spec", "resourceRef")
 		require.NoError(t, w.Update(t.Context(), claim))
@@ -253,18 +255,21 @@ func TestOutcome(t *testing.T) {
 
 	t.Run("SeveralDefaults", func(t *testing.T) {
 		// One that was made before anybody guarded its kind.
-		w.apply(t, class("outcome.test", "OldClass", "legacy", isDefault))
-		w.apply(t, classKind("oldclasses.outcome.test", "{claimKinds: [databases.outcome.test]}"))
+		w.apply(t, class(group, "OldClass", "legacy", isDefault))
+		w.apply(t, classKind("oldclasses."+group, "{claimKinds: ["+databases+"]}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			claim, warnings, err := w.create(t, "apiVersion: outcome.test/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
+			claim, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
 			require.NoError(c, err)
 			require.Contains(c, []string{"OldClass/legacy", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
 			require.Contains(c, strings.Join(warnings, "\n"), "OldClass/legacy, SmallClass/standard", "We should name the defaults in a warning.")
 		}, patience, 20*time.Millisecond)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Equal(c, "OldClass/legacy +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", "databases.outcome.test", "-o",
+			require.Equal(c, "OldClass/legacy +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",
 				`jsonpath={.status.defaultClass} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
+		if byPolicy {
+			w.awaitCondition(t, &v1alpha1.ClaimKind{}, databases, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
+		}
 	})
 }
 

@@ -124,14 +124,9 @@ type installedPreset struct {
 	classes    map[string][]*unstructured.Unstructured // of the example, by class kind
 }
 
-// installPreset until the test ends.
-func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
+// installCRDs of all kinds that are registered.
+func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
 	t.Helper()
-	i := &installedPreset{
-		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
-		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
-	}
-	registrations := w.rendered(t, i.folder)
 	for _, k := range all[v1alpha1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
 		for _, related := range k.Spec.Related {
@@ -143,6 +138,17 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		i.installCRD(t, source, k.Name)
 		i.classKinds[k.Name] = k
 	}
+}
+
+// installPreset until the test ends.
+func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
+	t.Helper()
+	i := &installedPreset{
+		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
+		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
+	}
+	registrations := w.rendered(t, i.folder)
+	i.installCRDs(t, registrations, source)
 	w.kubectl(t, "apply", "-k", i.folder)
 	t.Cleanup(func() {
 		_, _, err := w.Kubectl(context.Background(), nil, "delete", "-k", i.folder)

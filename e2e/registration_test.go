@@ -389,6 +389,7 @@ func TestSchema(t *testing.T) {
 		"AnnotationOfDefault": {claimKind("a.test", "{reference: {annotation: classbind.io/class-selector, form: Name}}"), "spec.reference: Invalid value"},
 		"EmptyIsUnset":        {claimKind("a.test", "{reference: {path: .spec.classRef, emptyIsUnset: Maybe}}"), "spec.reference.emptyIsUnset"},
 		"WhenParentAbsent":    {claimKind("a.test", "{reference: {path: .spec.classRef, whenParentAbsent: Deny}}"), `spec.reference.whenParentAbsent: Unsupported value: "Deny"`},
+		"Defaulting":          {claimKind("a.test", "{defaulting: Controller}"), `spec.defaulting: Unsupported value: "Controller"`},
 		"WhenNoSelector":      {claimKind("a.test", "{whenNoSelector: None}"), `spec.whenNoSelector: Unsupported value: "None"`},
 		"OnUnbind":            {claimKind("a.test", "{onUnbind: Deny}"), `spec.onUnbind: Unsupported value: "Deny"`},
 		"Order":               {claimKind("a.test", "{order: Middle}"), `spec.order: Unsupported value: "Middle"`},
@@ -453,7 +454,7 @@ func TestSchema(t *testing.T) {
 		"Label":       "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}",
 		"Annotation":  "{reference: {annotation: e.org/class, form: Name}, classSelector: {annotation: e.org/selector}}",
 		"Forms":       "{reference: {path: .spec.a, form: NamespacedReference, emptyIsUnset: true, whenParentAbsent: LeaveAlone}, classNamespaces: {from: All}}",
-		"OtherFields": "{resource: a.test, version: v1beta2, whenNoSelector: LeaveAlone, onUnbind: Allow, order: First}",
+		"OtherFields": "{resource: a.test, version: v1beta2, whenNoSelector: LeaveAlone, defaulting: Policy, onUnbind: Allow, order: First}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
 			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
@@ -469,7 +470,7 @@ func TestSchema(t *testing.T) {
 			Reference:     v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, WhenParentAbsent: v1alpha1.CreateParent},
 			ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector", Annotation: v1alpha1.ClassSelectorAnnotation}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
 			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
-			WhenUnmatched: v1alpha1.Admit, WhenNoSelector: v1alpha1.NoSelectorDefault, OnUnbind: v1alpha1.RestoreReference, Order: v1alpha1.OrderLast, FailurePolicy: v1alpha1.Fail,
+			WhenUnmatched: v1alpha1.Admit, WhenNoSelector: v1alpha1.NoSelectorDefault, Defaulting: v1alpha1.DefaultingWebhook, OnUnbind: v1alpha1.RestoreReference, Order: v1alpha1.OrderLast, FailurePolicy: v1alpha1.Fail,
 		}, got.Spec, "We should have a default for everything.")
 		for spec, want := range map[string]v1alpha1.ClaimKindSpec{
 			"{reference: {path: .spec.x}, classSelector: {path: .spec.s}}": {

@@ -89,17 +89,7 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{},
 	}}
 	objects := w.rendered(t, i.folder)
-	for _, k := range all[v1alpha1.ClaimKind](t, objects, "ClaimKind") {
-		i.installCRD(t, source, k.Resource())
-		for _, related := range k.Spec.Related {
-			i.installCRD(t, source, related.Resource)
-		}
-		i.claimKinds = append(i.claimKinds, k)
-	}
-	for _, k := range all[v1alpha1.ClassKind](t, objects, "ClassKind") {
-		i.installCRD(t, source, k.Name)
-		i.classKinds[k.Name] = k
-	}
+	i.installCRDs(t, objects, source)
 	for _, command := range i.documented(t, false) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) { // kubectl wait fails at what has no status yet.
 			_, _, err := w.Kubectl(t.Context(), nil, command...)

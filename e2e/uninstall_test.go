@@ -16,13 +16,16 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/load"
 )
 
 // uninstall, and compare with what there was before.
 func (d *deployment) uninstall(t *testing.T, before []string) {
-	require.Contains(t, d.inventory(t), "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")
+	there := d.inventory(t)
+	require.Contains(t, there, "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")
+	require.Contains(t, there, "mutatingadmissionpolicies.admissionregistration.k8s.io//claims."+deploymentGroup+v1alpha1.PolicySuffix)
 	report := d.during(t, "uninstall", func(*load.Load) {
 		d.kubectl(t, "delete", "-k", d.folder, "--timeout=120s")
 	})
@@ -103,7 +106,7 @@ func namesOf(ctx context.Context, objects metadata.Interface, resource schema.Gr
 	for i := range list.Items {
 		o := &list.Items[i]
 		name := strings.Join([]string{resource.GroupResource().String(), o.Namespace, o.Name}, "/")
-		own := strings.Contains(name, deploymentGroup) || strings.Contains(name, deploymentNamespace)
+		own := strings.Contains(name, deploymentGroup) && !strings.HasSuffix(name, v1alpha1.PolicySuffix) || strings.Contains(name, deploymentNamespace)
 		if own || strings.HasPrefix(name, "leases.coordination.k8s.io/kube-") { // Of nodes, and of others' leaders.
 			continue
 		}

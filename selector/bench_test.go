@@ -82,28 +82,35 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkChange gives one class of one kind another label, until claims see it.
+// BenchmarkChange replaces one class of one kind by a version with another label, or with
+// another weight, until claims see it.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
-		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
-			kind, classes := crowd("as.example.org", n, 0, 1)
-			inventory := NewInventory()
-			inventory.Open()
-			inventory.SetClaimKind(NewClaimKind(postgres()))
-			x := NewClasses(kind, classes)
-			var versions [2]*Class
-			for i, team := range []string{"red", "blue"} {
-				versions[i] = kind.NewClass(&metav1.ObjectMeta{Name: "class-000050", Labels: map[string]string{"tier": "other", "region": "region-1", "team": team}}, nil)
-			}
-			inventory.SetClasses(x)
-			i := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				i++
-				x = x.With(versions[i%2])
+		kind, classes := crowd("as.example.org", n, 0, 1)
+		for _, what := range []string{"label", "weight"} {
+			b.Run(fmt.Sprintf("classes=%d/%s", n, what), func(b *testing.B) {
+				inventory := NewInventory()
+				inventory.Open()
+				inventory.SetClaimKind(NewClaimKind(postgres()))
+				x := NewClasses(kind, classes)
+				var versions [2]*Class
+				for i, team := range []string{"red", "blue"} {
+					m := &metav1.ObjectMeta{Name: "class-000050", Labels: map[string]string{"tier": "other", "region": "region-1", "team": team}}
+					if what == "weight" {
+						m.Labels["team"], m.Annotations = "red", map[string]string{weightAnnotation: fmt.Sprint(i)}
+					}
+					versions[i] = kind.NewClass(m, nil)
+				}
 				inventory.SetClasses(x)
-			}
-		})
+				i := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					i++
+					x = x.With(versions[i%2])
+					inventory.SetClasses(x)
+				}
+			})
+		}
 	}
 }
 

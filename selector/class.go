@@ -40,6 +40,8 @@ type ClassKind struct {
 	ClaimKinds []string
 	// DefaultMark is where a class is marked as the default.
 	DefaultMark v1alpha1.Source
+	// WeightFrom is where a class has its weight.
+	WeightFrom v1alpha1.Source
 
 	isDefault, weight source
 	plan              *readPlan // of the fields that lead to these
@@ -63,6 +65,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,
 		DefaultMark:      k.Spec.Default,
+		WeightFrom:       k.Spec.Weight,
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}

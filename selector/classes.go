@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 )
@@ -36,41 +37,34 @@ func (c *Class) hash() uint64 { return c.place }
 
 func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
 
+// These say which sets a class belongs to.
+var (
+	isAny          = func(*Class) bool { return true }
+	isDefault      = func(c *Class) bool { return c.Default }
+	isMalformed    = func(c *Class) bool { return c.WeightErr != nil }
+	isMismarked    = func(c *Class) bool { return c.MarkErr != nil }
+	isOverlabelled = func(c *Class) bool { return c.TooManyLabels }
+	isFailed       = func(c *Class) bool { return c.OfferErr != nil }
+)
+
 // NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
-	var defaults, malformed, mismarked, overlabelled, failed []*Class
 	for i, c := range classes {
 		byName[i] = entry[className, *Class]{c, c.name()}
 		if kind.Namespaced {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
-		if c.Default {
-			defaults = append(defaults, c)
-		}
-		if c.WeightErr != nil {
-			malformed = append(malformed, c)
-		}
-		if c.MarkErr != nil {
-			mismarked = append(mismarked, c)
-		}
-		if c.TooManyLabels {
-			overlabelled = append(overlabelled, c)
-		}
-		if c.OfferErr != nil {
-			failed = append(failed, c)
-		}
 	}
 	s := &Classes{
-		Kind: kind, byName: newDict(byName), defaults: newClassSet(defaults),
-		malformed: newClassSet(malformed), mismarked: newClassSet(mismarked), overlabelled: newClassSet(overlabelled),
-		failed: newClassSet(failed),
+		Kind: kind, byName: newDict(byName), defaults: newClassSet(classes, isDefault),
+		malformed: newClassSet(classes, isMalformed), mismarked: newClassSet(classes, isMismarked),
+		overlabelled: newClassSet(classes, isOverlabelled), failed: newClassSet(classes, isFailed),
 	}
 	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
-		of := namespaced{all: newClassSet(all)}
-		of.defaults = newClassSet(slices.DeleteFunc(all, func(c *Class) bool { return !c.Default }))
+		of := namespaced{all: newClassSet(all, isAny), defaults: newClassSet(all, isDefault)}
 		namespaces = append(namespaces, entry[text, namespaced]{of, text(namespace)})
 	}
 	s.byNamespace = newDict(namespaces)
@@ -80,15 +74,19 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 // With returns the classes with c, which replaces the class of its name, if there is
 // one. It returns s itself if nothing has changed.
 func (s *Classes) With(c *Class) *Classes {
-	next := *s
-	if old := s.find(c.name()); old != nil {
-		if old.equal(c) {
-			return s
-		}
-		next.unmark(old)
+	old := s.find(c.name())
+	if old != nil && old.equal(c) {
+		return s
 	}
+	return s.put(old, c)
+}
+
+// put exchanges old for c, even if nothing differs; old is nil if there is no class of that
+// name.
+func (s *Classes) put(old, c *Class) *Classes {
+	next := *s
 	next.byName = s.byName.with(c.name(), c)
-	next.mark(c)
+	next.exchange(old, c)
 	return &next
 }
 
@@ -100,7 +98,7 @@ func (s *Classes) Without(namespace, name string) *Classes {
 	}
 	next := *s
 	next.byName = s.byName.without(c.name())
-	next.unmark(c)
+	next.exchange(c, nil)
 	return &next
 }
 
@@ -149,48 +147,39 @@ func (s *Classes) find(n className) *Class {
 	return c
 }
 
-// mark adds a class of byName to the other sets that it belongs to.
-func (s *Classes) mark(c *Class) {
+// exchange one version of a class for another in the sets beside byName that they belong
+// to. Either may be nil.
+func (s *Classes) exchange(old, c *Class) {
 	if s.Kind.Namespaced {
-		of := s.in(c.Namespace)
-		of.all = of.all.with(c, struct{}{})
-		if c.Default {
-			of.defaults = of.defaults.with(c, struct{}{})
+		namespace := cmp.Or(c, old).Namespace
+		of := s.in(namespace)
+		of = namespaced{exchanged(of.all, old, c, isAny), exchanged(of.defaults, old, c, isDefault)}
+		if of.all.size > 0 {
+			s.byNamespace = s.byNamespace.with(text(namespace), of)
+		} else {
+			s.byNamespace = s.byNamespace.without(text(namespace))
 		}
-		s.byNamespace = s.byNamespace.with(text(c.Namespace), of)
 	}
-	if c.Default {
-		s.defaults = s.defaults.with(c, struct{}{})
-	}
-	if c.WeightErr != nil {
-		s.malformed = s.malformed.with(c, struct{}{})
-	}
-	if c.MarkErr != nil {
-		s.mismarked = s.mismarked.with(c, struct{}{})
-	}
-	if c.TooManyLabels {
-		s.overlabelled = s.overlabelled.with(c, struct{}{})
-	}
-	if c.OfferErr != nil {
-		s.failed = s.failed.with(c, struct{}{})
-	}
+	s.defaults = exchanged(s.defaults, old, c, isDefault)
+	s.malformed = exchanged(s.malformed, old, c, isMalformed)
+	s.mismarked = exchanged(s.mismarked, old, c, isMismarked)
+	s.overlabelled = exchanged(s.overlabelled, old, c, isOverlabelled)
+	s.failed = exchanged(s.failed, old, c, isFailed)
 }
 
-func (s *Classes) unmark(c *Class) {
-	if s.Kind.Namespaced {
-		of := s.in(c.Namespace)
-		of = namespaced{of.all.without(c), of.defaults.without(c)}
-		if of.all.size > 0 {
-			s.byNamespace = s.byNamespace.with(text(c.Namespace), of)
-		} else {
-			s.byNamespace = s.byNamespace.without(text(c.Namespace))
-		}
+// exchanged returns a set with another version of a class, if they belong to it. Either may
+// be nil.
+func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
+	had, has := old != nil && belongs(old), c != nil && belongs(c)
+	switch {
+	case had && has:
+		return s.swapped(old, c, struct{}{})
+	case had:
+		return s.without(old)
+	case has:
+		return s.with(c, struct{}{})
 	}
-	s.defaults = s.defaults.without(c)
-	s.malformed = s.malformed.without(c)
-	s.mismarked = s.mismarked.without(c)
-	s.overlabelled = s.overlabelled.without(c)
-	s.failed = s.failed.without(c)
+	return s
 }
 
 // in returns the classes of a namespace, of a namespaced kind.
@@ -202,10 +191,13 @@ func (s *Classes) in(namespace string) namespaced {
 
 func (c *Class) name() className { return className{c.Namespace, c.Name} }
 
-func newClassSet(classes []*Class) classSet {
-	entries := make([]entry[*Class, struct{}], len(classes))
-	for i, c := range classes {
-		entries[i].key = c
+// newClassSet of those of the classes that belong to it.
+func newClassSet(classes []*Class, belongs func(*Class) bool) classSet {
+	var entries []entry[*Class, struct{}]
+	for _, c := range classes {
+		if belongs(c) {
+			entries = append(entries, entry[*Class, struct{}]{key: c})
+		}
 	}
 	return newDict(entries)
 }

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"slices"
 	"unique"
 
 	"github.com/classbind/classbind/selector/expression"
@@ -53,6 +54,19 @@ func (d *derivation) find(key text) *derivedPath {
 		}
 	}
 	return nil
+}
+
+// sorted appends what a class has in the index to an empty slice, in the order of Labels; nil
+// has nothing.
+func (d *derivation) sorted(c *Class, all []keyed) []keyed {
+	if c == nil {
+		return all
+	}
+	d.each(c, func(l keyed) { all = append(all, l) })
+	if len(all) > len(c.Labels) {
+		slices.SortFunc(all, compareKeyed)
+	}
+	return all
 }
 
 // each visits what a class has in the index: its labels, and what is derived.

@@ -115,30 +115,35 @@ func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
 // each visits all entries, in no particular order.
 func (d dict[K, V]) each(visit func(K, V)) { d.root.each(visit) }
 
-// diff calls onlyA for the values that only a has, and onlyB for those that only b
-// has: for one key, in this order. It skips nodes that both share. For a value that
-// both have, it may call first onlyA and then onlyB.
-func diff[K dictKey, V comparable](a, b *node[K, V], onlyA, onlyB func(V)) {
+// diff calls changed for each value that only one of two dicts has; its zero value stands
+// for none. A key that both have with different values is mostly one call. Otherwise, and
+// for some values that both have, there is one without the new value before the one without
+// the old. It skips nodes that both share.
+func diff[K dictKey, V comparable](a, b *node[K, V], changed func(was, is V)) {
+	var none V
 	switch {
 	case a == b:
 		return
 	case a == nil, b == nil, a.entryAt|a.nodeAt == 0, b.entryAt|b.nodeAt == 0: // The last two are lists.
-		a.each(func(_ K, v V) { onlyA(v) })
-		b.each(func(_ K, v V) { onlyB(v) })
+		a.each(func(_ K, v V) { changed(v, none) })
+		b.each(func(_ K, v V) { changed(none, v) })
 		return
 	}
 	for rest := a.entryAt | a.nodeAt | b.entryAt | b.nodeAt; rest != 0; rest &= rest - 1 {
 		p := rest & -rest
 		was, is := a.entry(p), b.entry(p)
-		if was != nil && is != nil && *was == *is {
+		if was != nil && is != nil && was.key == is.key {
+			if was.value != is.value {
+				changed(was.value, is.value)
+			}
 			continue
 		}
 		if was != nil {
-			onlyA(was.value)
+			changed(was.value, none)
 		}
-		diff(a.node(p), b.node(p), onlyA, onlyB)
+		diff(a.node(p), b.node(p), changed)
 		if is != nil {
-			onlyB(is.value)
+			changed(none, is.value)
 		}
 	}
 }
@@ -151,6 +156,12 @@ func (d dict[K, V]) with(k K, v V) dict[K, V] {
 	}
 	root, added := n.with(0, k.hash(), entry[K, V]{key: k, value: v})
 	return dict[K, V]{root, d.size + added}
+}
+
+// swapped returns a dict with another key in the place of one that it has. Both have the
+// same hash.
+func (d dict[K, V]) swapped(k, other K, v V) dict[K, V] {
+	return dict[K, V]{d.root.swapped(0, k.hash(), k, entry[K, V]{key: other, value: v}), d.size}
 }
 
 // without returns a dict without the key.
@@ -219,6 +230,18 @@ func (n *node[K, V]) with(depth int, hash uint64, e entry[K, V]) (changed *node[
 	child, _ := (&node[K, V]{}).with(depth+1, other.key.hash(), other)
 	child, _ = child.with(depth+1, hash, e)
 	return &node[K, V]{n.entryAt &^ p, n.nodeAt | p, removed(n.entries, i), inserted(n.nodes, j, child)}, 1
+}
+
+func (n *node[K, V]) swapped(depth int, hash uint64, k K, e entry[K, V]) *node[K, V] {
+	if depth == bottom {
+		return &node[K, V]{entries: replaced(n.entries, n.find(k), e)}
+	}
+	p := slot(hash, depth)
+	if n.entryAt&p != 0 {
+		return &node[K, V]{n.entryAt, n.nodeAt, replaced(n.entries, n.entryAt.before(p), e), n.nodes}
+	}
+	j := n.nodeAt.before(p)
+	return &node[K, V]{n.entryAt, n.nodeAt, n.entries, replaced(n.nodes, j, n.nodes[j].swapped(depth+1, hash, k, e))}
 }
 
 // without returns the node without the key. Every node but the root keeps two entries

@@ -52,7 +52,7 @@ var filters = [...]filter{
 	})},
 	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
 	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
-	{"WeightZero", "of weight 0", func(k *ClaimKind) drops {
+	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {
 		if !k.Strategy.Weighted {
 			return nil
 		}
@@ -60,7 +60,10 @@ var filters = [...]filter{
 	}},
 }
 
-const reasonCordoned = "Cordoned"
+const (
+	reasonCordoned   = "Cordoned"
+	reasonWeightZero = "WeightZero"
+)
 
 func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
 

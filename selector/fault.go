@@ -69,6 +69,7 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 		{"strategy", string(k.Spec.Strategy), toStrings(strategyNames...)},
 		{"seed", string(k.Spec.Seed), toStrings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
 		{"whenUnmatched", string(k.Spec.WhenUnmatched), toStrings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
+		{"defaulting", string(k.Spec.Defaulting), toStrings(v1alpha1.DefaultingWebhook, v1alpha1.DefaultingPolicy)},
 		{"onUnbind", string(k.Spec.OnUnbind), toStrings(v1alpha1.RestoreReference, v1alpha1.AllowUnbind)},
 		{"order", string(k.Spec.Order), toStrings(v1alpha1.OrderLast, v1alpha1.OrderFirst)},
 		{"failurePolicy", string(k.Spec.FailurePolicy), toStrings(v1alpha1.Fail, v1alpha1.Ignore)},

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"hash/maphash"
 	"unique"
 )
@@ -43,7 +44,7 @@ func newIndex(kinds []*Classes, derived *derivation) *index {
 	byValue := map[unique.Handle[string]][]entry[text, valueClasses]{}
 	for l, classes := range byLabel {
 		key, value := l.Value().key, text(l.Value().value)
-		byValue[key] = append(byValue[key], entry[text, valueClasses]{valueClasses{l, newClassSet(classes)}, value})
+		byValue[key] = append(byValue[key], entry[text, valueClasses]{valueClasses{l, newClassSet(classes, isAny)}, value})
 	}
 	var byKey []entry[text, keyClasses]
 	for key, values := range byValue {
@@ -61,33 +62,74 @@ func newIndex(kinds []*Classes, derived *derivation) *index {
 func (x *index) changed(from, to *Classes) *index {
 	next := *x
 	next.classes += to.Len() - from.Len()
-	diff(from.byName.root, to.byName.root,
-		func(c *Class) {
-			x.derived.each(c, func(l keyed) { next.updateLabel(l, -1, func(s classSet) classSet { return s.without(c) }) })
-		},
-		func(c *Class) {
-			x.derived.each(c, func(l keyed) { next.updateLabel(l, 1, func(s classSet) classSet { return s.with(c, struct{}{}) }) })
-		})
+	diff(from.byName.root, to.byName.root, next.exchange)
 	return &next
 }
 
-// updateLabel adds or removes a class of one label, in an index that nobody else has
-// yet.
-func (x *index) updateLabel(l keyed, more int, change func(classSet) classSet) {
-	key, value := text(l.key.Value()), text(l.label.Value().value)
+// exchange one version of a class for another, in an index that nobody else has yet. Either
+// may be nil.
+func (x *index) exchange(old, c *Class) {
+	var room [2][16]keyed // for all but few classes
+	before, after := x.derived.sorted(old, room[0][:0]), x.derived.sorted(c, room[1][:0])
+	for len(before) > 0 || len(after) > 0 {
+		var had, has *keyed // with the same key
+		order := compareKeys(before, after)
+		if order <= 0 {
+			had, before = &before[0], before[1:]
+		}
+		if order >= 0 {
+			has, after = &after[0], after[1:]
+		}
+		x.exchangeLabel(had, has, old, c)
+	}
+}
+
+// exchangeLabel does that for the labels of one key.
+func (x *index) exchangeLabel(had, has *keyed, old, c *Class) {
+	l := cmp.Or(has, had)
+	key := text(l.key.Value())
 	of, _ := x.byKey.get(l.hash, key)
-	if of.classes += more; of.classes == 0 {
+	of.key = l.key
+	if had != nil && has != nil && had.label == has.label {
+		of.exchange(l, old, c)
+	} else {
+		of.exchange(had, old, nil)
+		of.exchange(has, nil, c)
+	}
+	if of.classes == 0 {
 		x.byKey = x.byKey.without(key)
+	} else {
+		x.byKey = x.byKey.with(key, of)
+	}
+}
+
+// exchange two versions of a class that have the same label, or add or remove one. It does
+// nothing without a label.
+func (k *keyClasses) exchange(l *keyed, old, c *Class) {
+	if l == nil {
 		return
 	}
-	of.key = l.key
-	has, _ := of.byValue.get(value.hash(), value)
-	if classes := change(has.classes); classes.size > 0 {
-		of.byValue = of.byValue.with(value, valueClasses{l.label, classes})
+	value := text(l.label.Value().value)
+	has, _ := k.byValue.get(value.hash(), value)
+	classes := exchanged(has.classes, old, c, isAny)
+	k.classes += classes.size - has.classes.size
+	if classes.size > 0 {
+		k.byValue = k.byValue.with(value, valueClasses{l.label, classes})
 	} else {
-		of.byValue = of.byValue.without(value)
+		k.byValue = k.byValue.without(value)
 	}
-	x.byKey = x.byKey.with(key, of)
+}
+
+// compareKeys of the first of some labels, and of the first of others. None comes last; one of
+// them has some.
+func compareKeys(a, b []keyed) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	}
+	return compareKeyed(a[0], b[0])
 }
 
 // each visits the classes that match a query. It looks only at those that its most

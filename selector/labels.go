@@ -51,10 +51,16 @@ func NewLabels(set map[string]string) Labels {
 		h := unique.Make(key)
 		l = append(l, keyed{text(key).hash(), h, newLabel(h, value)})
 	}
-	slices.SortFunc(l, func(a, b keyed) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key.Value(), b.key.Value()))
-	})
+	slices.SortFunc(l, compareKeyed)
 	return l
+}
+
+// compareKeyed is the order of Labels.
+func compareKeyed(a, b keyed) int {
+	if order := cmp.Compare(a.hash, b.hash); order != 0 || a.key == b.key {
+		return order
+	}
+	return cmp.Compare(a.key.Value(), b.key.Value())
 }
 
 // labelsFit says whether labels are within the limits of a class.

@@ -138,8 +138,7 @@ func TestCraftedClasses(t *testing.T) {
 
 // looksAt counts the values that diff visits for a change.
 func looksAt[K dictKey, V comparable](a, b dict[K, V]) (n int) {
-	count := func(V) { n++ }
-	diff(a.root, b.root, count, count)
+	diff(a.root, b.root, func(V, V) { n++ })
 	return n
 }
 

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -93,18 +94,24 @@ func (c *Class) named() named {
 	return named{c.Kind.GroupVersionKind.Group, c.Kind.GroupVersionKind.Kind, c.Namespace, c.Name}
 }
 
-// write leaves out what is empty: the core's group, and the namespace of a cluster-scoped
-// class.
+// written are the fields of the reference to a class, with their texts. What is empty is left
+// out: the core's group, and the namespace of a cluster-scoped class.
+func (f *referenceForm) written(c *Class) iter.Seq2[string, string] {
+	return func(yield func(field, text string) bool) {
+		for _, field := range f.fields {
+			if text := textIn(field, c); text != "" && !yield(field, text) {
+				return
+			}
+		}
+	}
+}
+
 func (f *referenceForm) write(c *Class) jsontext.Value {
 	if len(f.fields) == 0 {
 		return AppendText(nil, c.Name)
 	}
 	b := append(make([]byte, 0, 192), '{')
-	for _, field := range f.fields {
-		text := textIn(field, c)
-		if text == "" {
-			continue
-		}
+	for field, text := range f.written(c) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
@@ -144,6 +151,9 @@ func formOf(name v1alpha1.ReferenceForm) *referenceForm {
 // Reference to a class, in the form that claims of this kind take. It has no uid,
 // because a class that is restored from a backup has another.
 func (k *ClaimKind) Reference(c *Class) jsontext.Value { return k.form.write(c) }
+
+// ReferenceFields are the fields of the same, with their texts. There are none of the form Name.
+func (k *ClaimKind) ReferenceFields(c *Class) iter.Seq2[string, string] { return k.form.written(c) }
 
 // AppendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
 func AppendText(b []byte, text string) []byte {

@@ -97,13 +97,14 @@ func (k *ClaimKind) servingAfter(serving, from, to *Classes) *Classes {
 	if !k.judges(to.Kind) {
 		return to
 	}
-	diff(from.byName.root, to.byName.root,
-		func(c *Class) { serving = serving.Without(c.Namespace, c.Name) },
-		func(c *Class) {
-			if k.Serves(c) {
-				serving = serving.With(c)
-			}
-		})
+	diff(from.byName.root, to.byName.root, func(was, is *Class) {
+		switch {
+		case is != nil && k.Serves(is):
+			serving = serving.put(serving.find(is.name()), is)
+		case was != nil:
+			serving = serving.Without(was.Namespace, was.Name)
+		}
+	})
 	return serving
 }
 

@@ -50,27 +50,27 @@ type Binder struct {
 // bound that is updated. It leaves alone any other operation, and a claim kind that is not
 // registered any more, or for which an older one is served; fails before all classes are
 // known; waits for a kind that this replica has not heard of yet; and leaves the rest to the
-// Decider. To read a claim from an API server cannot fail.
+// Decider. To read a claim from an API server cannot fail. The review is logged and counted
+// afterwards.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
-) (response *admissionv1.AdmissionResponse, err error) {
-	var (
-		view     *selector.View
-		decision selector.Decision
-	)
-	mode, metrics := selector.Admit, b.Metrics
-	if isDryRun(request) {
-		mode, metrics = selector.DryRun, nil
-	}
-	defer func() { metrics.reviewed(view, &decision, response, err) }()
+) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
+	v := &verdict{metrics: b.Metrics, log: logr.FromContextOrDiscard(ctx), request: request}
+	v.response, v.err = b.review(ctx, claimKind, v)
+	return v.response, v.tell, v.err
+}
 
+// review sets what the verdict tells beside the answer.
+func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *admissionv1.AdmissionResponse, err error) {
+	request := v.request
 	isUpdate := request.Operation == admissionv1.Update
 	if request.Operation != admissionv1.Create && !isUpdate || request.SubResource != "" {
 		return untouched("NotACreation"), nil
 	}
-	if view, err = b.view(ctx, claimKind, request.Resource); err != nil {
+	if v.view, err = b.view(ctx, claimKind, request.Resource); err != nil {
 		return nil, err
 	}
+	view := v.view
 	if view == nil {
 		return untouched("NotRegistered"), nil
 	}
@@ -81,7 +81,7 @@ func (b *Binder) Review(
 		return nil, malformed("request.object: must be set")
 	}
 	if isUpdate {
-		return restored(ctx, request, view.Kind)
+		return restored(v)
 	}
 	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {
@@ -94,10 +94,14 @@ func (b *Binder) Review(
 			return nil, err
 		}
 	}
-	if decision, err = b.Decider.Decide(ctx, view, claim, mode); err != nil {
+	mode := selector.Admit
+	if isDryRun(request) {
+		mode = selector.DryRun
+	}
+	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); err != nil {
 		return nil, err
 	}
-	return answer(ctx, request, &decision), nil
+	return answer(request, &v.decision), nil
 }
 
 // view of the claims' kind, nil if it is not registered for such claims.
@@ -157,8 +161,11 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	return view, err
 }
 
+// jsonPatch is the type of every patch. Nobody writes to it.
+var jsonPatch = admissionv1.PatchTypeJSONPatch
+
 // answer to the creation of a claim.
-func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
+func answer(request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
 	if d.Claim.LeftAlone != "" {
 		return untouched(d.Claim.LeftAlone)
 	}
@@ -166,7 +173,6 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 		return denied(apierrors.NewInvalid(kind, request.Name, d.Claim.Problems), d.Reason())
 	}
-	logDecision(ctx, request, d)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	warning := d.Warning()
 	switch {
@@ -178,7 +184,7 @@ func answer(ctx context.Context, request *admissionv1.AdmissionRequest, d *selec
 	}
 	if d.Class != nil {
 		response.Patch = d.Patch()
-		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+		response.PatchType = &jsonPatch
 	}
 	response.AuditAnnotations = auditAnnotations(d)
 	return response
@@ -212,20 +218,4 @@ func auditAnnotations(d *selector.Decision) map[string]string {
 		annotations["dropped"] = dropped
 	}
 	return annotations
-}
-
-func logDecision(ctx context.Context, request *admissionv1.AdmissionRequest, d *selector.Decision) {
-	class := ""
-	if d.Class != nil {
-		class = d.Class.String()
-	}
-	name := request.Name
-	if name == "" {
-		name = "(generated)"
-	}
-	logr.FromContextOrDiscard(ctx).Info("Decided on a claim",
-		"claimKind", d.View.Kind.Name, "namespace", request.Namespace, "name", name, "requestUID", string(request.UID),
-		"class", class, "reason", d.Reason(), "strategy", string(d.View.Kind.Strategy.Name),
-		"candidates", d.Candidates, "dropped", d.DroppedText(),
-		"dryRun", isDryRun(request))
 }

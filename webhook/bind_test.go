@@ -183,7 +183,7 @@ func TestReviewGuards(t *testing.T) {
 					}
 				}
 				begin := time.Now()
-				response, err := binder.Review(t.Context(), named, tc.request)
+				response, _, err := binder.Review(t.Context(), named, tc.request)
 				if tc.want.err != "" {
 					require.EqualError(t, err, tc.want.err, tc.reason)
 					bad := &badRequest{}

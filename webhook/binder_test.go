@@ -120,10 +120,19 @@ func asLive(v *selector.View) func(context.Context, *selector.View, selector.Cla
 	return func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return v, nil }
 }
 
-// byResource has claims reviewed by the ClaimKind whose name is their resource.
+// named has claims reviewed by the ClaimKind whose name is their resource.
+func named(b *Binder) NamedReviewer {
+	return func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
+		return b.Review(ctx, schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}.String(), r)
+	}
+}
+
+// byResource does the same, and at once what is to be done afterwards.
 func byResource(b *Binder) Reviewer {
 	return func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		return b.Review(ctx, schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}.String(), r)
+		response, afterwards, err := named(b)(ctx, "", r)
+		afterwards()
+		return response, err
 	}
 }
 

@@ -91,7 +91,7 @@ func TestExpressionOutcomes(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":`+string(text)+`}`))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
-			(&Handler{Review: byResource(b).Unnamed()}).ServeHTTP(w, r)
+			(&Handler{Review: named(b)}).ServeHTTP(w, r)
 			assert.Equal(t, tc.code, w.Code, tc.reason)
 			for _, want := range tc.want {
 				assert.Contains(t, w.Body.String(), want, tc.reason)

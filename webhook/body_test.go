@@ -56,12 +56,12 @@ func TestBodiesInFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
 				h := &Handler{BodyBudget: NewBodyBudget(limit)}
-				h.Review = func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+				h.Review = func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
 					if first {
 						first = false
 						time.Sleep(tc.frees)
 					}
-					return admit(ctx, r)
+					return Reviewer(admit).Unnamed()(ctx, "", r)
 				}
 				go posted(h, padded(limit))
 				synctest.Wait()
@@ -131,9 +131,9 @@ func TestFailuresAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, brief.Error(tc.err).Error(), tc.reason)
-			w := posted(&Handler{Review: func(context.Context, string, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			w := posted(&Handler{Review: Reviewer(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 				return nil, tc.err
-			}}, goodReview)
+			}).Unnamed()}, goodReview)
 			assert.Equal(t, http.StatusServiceUnavailable, w.Code, tc.reason)
 			assert.Less(t, w.Body.Len(), 2*v1alpha1.MaxMessageBytes, tc.reason)
 		})

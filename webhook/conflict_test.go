@@ -53,7 +53,7 @@ func TestReviewInConflict(t *testing.T) {
 				if tc.hears > 0 {
 					time.AfterFunc(tc.hears, func() { inventory.DeleteClaimKind(claimKindName) })
 				}
-				response, err := binder.Review(t.Context(), newer, newRequest(wantsGold))
+				response, _, err := binder.Review(t.Context(), newer, newRequest(wantsGold))
 				assert.Equal(t, map[string]int{newer: 1, claimKindName: 1}, asked, "We should ask for each once.")
 				if tc.fails != "" {
 					require.EqualError(t, err, tc.fails, tc.reason)

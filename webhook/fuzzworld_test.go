@@ -204,7 +204,7 @@ func (a *post) check(t *testing.T, length int) {
 	switch body := a.answers.body.String(); {
 	case a.status >= 500:
 		t.Errorf("We should not take for ours a fault that is its author's: %d %s", a.status, short(body))
-	case a.status == 0 && !strings.HasPrefix(body, `{"kind":"AdmissionReview"`):
+	case a.status == http.StatusOK && !strings.HasPrefix(body, `{"kind":"AdmissionReview"`):
 		t.Errorf("We should answer with a review: %s", short(body))
 	case len(body) > most:
 		t.Errorf("We should answer in short, and not in %d bytes to %d: %s", len(body), length, short(body))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ func FuzzGuardClass(f *testing.F) {
 		few.ask(body)
 		few.check(t, len(body))
 		want := small.world.judge(c)
-		if few.status != 0 {
+		if few.status != http.StatusOK {
 			if want != "malformed" {
 				t.Errorf("We should answer %q, and not refuse the review: %d %s", want, few.status, few.answers.body.String())
 			}

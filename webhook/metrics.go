@@ -53,6 +53,9 @@ const (
 // that no API server sends. Authors of claims cannot make up values of labels: all
 // kinds that nobody registered are the kind "".
 //
+// They count after the answer has been sent, and their durations are of what came before
+// it. So a claim may be stored a moment before it is counted.
+//
 // A nil *Metrics counts nothing.
 type Metrics struct {
 	snapshot func() selector.Snapshot
@@ -183,8 +186,8 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an
 // unknown kind, and the decision has no view if none was made.
-func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, response *admissionv1.AdmissionResponse, err error) {
-	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
+func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome) {
+	if m == nil {
 		return
 	}
 	kind := (*selector.ClaimKind)(nil)
@@ -192,7 +195,7 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, response *
 		kind = view.Kind
 	}
 	k := m.forKind(kind)
-	k.decisions[outcomeOf(d, response, err)].Inc()
+	k.decisions[o].Inc()
 	if d.Drawn() {
 		k.choosing.Observe(d.Took.Seconds())
 	}

@@ -288,7 +288,7 @@ func TestMetricsHaveUsefulBuckets(t *testing.T) {
 	for took, bucket := range map[time.Duration]float64{time.Microsecond: 1e-6, 4 * time.Microsecond: 5e-6, 90 * time.Microsecond: 1e-4, 80 * time.Millisecond: 1e-1} {
 		m.choosing.Reset()
 		m.kinds.Store(&map[string]*kindMetrics{})
-		m.reviewed(view, &selector.Decision{View: view, Took: took}, &admissionv1.AdmissionResponse{Allowed: true}, nil)
+		m.reviewed(view, &selector.Decision{View: view, Took: took}, unmatchedAdmitted)
 		registry := prometheus.NewPedanticRegistry()
 		require.NoError(t, registry.Register(m.choosing))
 		families, err := registry.Gather()

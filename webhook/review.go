@@ -13,16 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,15 +36,18 @@ var apiVersion = admissionv1.SchemeGroupVersion.String()
 // a badRequest. Calls to others are made WithDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// NamedReviewer answers a request that came to the path of a registration.
+// NamedReviewer answers a request that came to the path of a registration. It also returns
+// what to do afterwards, such as to log the answer: that is never nil, and is called once,
+// when the answer has been sent or could not be.
 type NamedReviewer func(
 	ctx context.Context, registration string, request *admissionv1.AdmissionRequest,
-) (*admissionv1.AdmissionResponse, error)
+) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error)
 
-// Unnamed is for a path without the name of a registration.
+// Unnamed is for a path without the name of a registration. There is nothing to do afterwards.
 func (r Reviewer) Unnamed() NamedReviewer {
-	return func(ctx context.Context, _ string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		return r(ctx, request)
+	return func(ctx context.Context, _ string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
+		response, err := r(ctx, request)
+		return response, func() {}, err
 	}
 }
 
@@ -86,7 +87,7 @@ func malformed(format string, args ...any) *badRequest {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A review that has begun is answered, even if the context of its request ends
 	// because the server shuts down.
-	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), &arrival{at: time.Now()})
+	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
 
 	reserved := reservation{ctx: ctx, budget: h.BodyBudget}
 	defer reserved.release()
@@ -94,7 +95,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
 		markAnswering(ctx)
-		response, err = h.Review(ctx, r.PathValue(nameInPath), request)
+		var afterwards func()
+		response, afterwards, err = h.Review(ctx, r.PathValue(nameInPath), request)
+		defer afterwards() // Even if the answer panics.
 	}
 	if err != nil {
 		h.fail(w, r, request, err)
@@ -103,36 +106,56 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.UID = request.UID
 	body, err := encode(response)
 	if err != nil {
-		unavailable(w, err)
+		h.unavailable(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(body); err != nil {
+	h.reply(w, r, http.StatusOK, body)
+}
+
+// jsonMedia is the Content-Type of every answer to an API server. Nobody writes to it.
+var jsonMedia = []string{"application/json"}
+
+// reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has
+// all of it then. One of HTTP/2 waits for the end of the stream, which is only sent when the
+// handler returns; so nothing is sent before that, since it would take two packets.
+func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	header := w.Header()
+	header["Content-Type"] = jsonMedia
+	early := r.ProtoMajor == 1
+	if early { // Without the length, the end would be sent when the handler returns.
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	w.WriteHeader(status)
+	_, err := w.Write(body)
+	if err == nil && early {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
 		h.Log.V(1).Info("The API server did not wait for the answer", "error", err.Error())
 	}
 }
 
-// fail logs and answers an error; request is nil if it could not be read.
+// fail answers and logs an error; request is nil if it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
 		text := brief.Text(bad.text, v1alpha1.MaxMessageBytes)
-		h.Log.Info("Refused what is no admission review", "because", text, "from", r.RemoteAddr)
 		http.Error(w, text, bad.status)
+		h.Log.Info("Refused what is no admission review", "because", text, "from", r.RemoteAddr)
 		return
 	}
 	err = brief.Error(err)
+	h.unavailable(w, r, err)
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
 	} else {
 		h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group,
 			"namespace", request.Namespace, "name", request.Name)
 	}
-	unavailable(w, err)
 }
 
 // unavailable answers with a Status: the API server shows its message to the author of
 // the claim, and would not show plain text.
-func unavailable(w http.ResponseWriter, err error) {
+func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + brief.Error(err).Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := kjson.Marshal(status)
@@ -140,9 +163,7 @@ func unavailable(w http.ResponseWriter, err error) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write(body) // The client gave up; there is no one to tell.
+	h.reply(w, r, http.StatusServiceUnavailable, body)
 }
 
 func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {
@@ -198,16 +219,27 @@ const deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Milliseco
 // arrivalKey finds the arrival of a request in the context of its review.
 type arrivalKey struct{}
 
-// arrival is what is known of a request beside what an AdmissionRequest has.
+// arrival is the context of a review, with what is known of its request beside what an
+// AdmissionRequest has.
 type arrival struct {
+	context.Context
+
 	at time.Time
 	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an
 	// expression looks at it.
 	user []byte
 }
 
-func withArrival(ctx context.Context, a *arrival) context.Context {
-	return context.WithValue(ctx, arrivalKey{}, a)
+func withArrival(ctx context.Context, at time.Time) context.Context {
+	return &arrival{Context: ctx, at: at}
+}
+
+// Value finds the arrival itself, too.
+func (a *arrival) Value(key any) any {
+	if key == (arrivalKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
 }
 
 // arrivalOf a request is empty if ctx has none.
@@ -227,114 +259,4 @@ func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 		at = time.Now()
 	}
 	return context.WithDeadline(ctx, at.Add(deadline))
-}
-
-// errTooManyBodies says that other reviews hold all the memory for bodies.
-var errTooManyBodies = errors.New("too many large reviews are being read; try again in a moment")
-
-// BodyBudget limits the memory for the bodies of the reviews that a replica reads
-// and answers. The free bytes of each body do not count, so a typical review never
-// waits. Bytes count when they arrive, not when a header announces them.
-type BodyBudget struct {
-	bytes *semaphore.Weighted
-}
-
-// NewBodyBudget allows maxBytes for all bodies together.
-func NewBodyBudget(maxBytes int64) *BodyBudget { return &BodyBudget{semaphore.NewWeighted(maxBytes)} }
-
-// reservation is what one review has taken of the budget; a nil budget limits nothing.
-type reservation struct {
-	ctx    context.Context
-	budget *BodyBudget
-	bytes  int64
-}
-
-// grow reserves total bytes beyond the free ones. It may wait for other reviews,
-// until the deadline.
-func (r *reservation) grow(total int) error {
-	more := int64(total) - r.bytes
-	if r.budget == nil || more <= 0 {
-		return nil
-	}
-	ctx, cancel := WithDeadline(r.ctx)
-	defer cancel()
-	if r.budget.bytes.Acquire(ctx, more) != nil {
-		return errTooManyBodies
-	}
-	r.bytes += more
-	return nil
-}
-
-func (r *reservation) release() {
-	if r.bytes > 0 {
-		r.budget.bytes.Release(r.bytes)
-	}
-}
-
-// read returns the body, or an error at the deadline. The server's own ReadTimeout
-// would start when a connection opens, and a client may open one long before it
-// sends anything.
-func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte, error) {
-	// A deadline set beforehand, or a read in several pieces, would wake the goroutine
-	// of an HTTP/2 connection for every request.
-	ended := make(chan struct{})
-	timer := time.AfterFunc(deadline, func() {
-		defer close(ended)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // Only the writer of a test has no deadlines.
-	})
-	body, err := readBody(r, reserved)
-	if !timer.Stop() {
-		<-ended // The writer must not be used after the answer.
-	}
-	switch {
-	case err == nil, errors.Is(err, errTooManyBodies):
-		return body, err
-	case errors.Is(err, errTooLarge):
-		return nil, &badRequest{
-			http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes),
-		}
-	}
-	return nil, malformed("cannot read the request: %v", err)
-}
-
-var errTooLarge = errors.New("too large")
-
-// freeBytes is how many bytes of a body do not count. The streams of an HTTP/2
-// connection share what one HTTP/1.1 connection has.
-func freeBytes(r *http.Request) int {
-	if r.ProtoMajor == 2 {
-		return v1alpha1.FreeReviewBytes / v1alpha1.MaxStreams
-	}
-	return v1alpha1.FreeReviewBytes
-}
-
-// readBody reserves and allocates memory only as the body arrives.
-func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
-	const slack = 512 // room for the read that finds the end
-	if r.ContentLength > v1alpha1.MaxReviewBytes {
-		return nil, errTooLarge
-	}
-	free := freeBytes(r)
-	body := make([]byte, 0, min(max(int(r.ContentLength), 0)+slack, free))
-	for {
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case len(body) > v1alpha1.MaxReviewBytes:
-			return nil, errTooLarge
-		case errors.Is(err, io.EOF):
-			return body, nil
-		case err != nil:
-			return nil, err
-		case len(body) == cap(body):
-			size := min(2*cap(body), v1alpha1.MaxReviewBytes+slack)
-			if r.ContentLength > 0 {
-				size = min(size, max(int(r.ContentLength), len(body))+slack)
-			}
-			if err := reserved.grow(size - free); err != nil {
-				return nil, err
-			}
-			body = slices.Grow(body, size-len(body))
-		}
-	}
 }

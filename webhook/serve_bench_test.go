@@ -21,7 +21,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	for b.Loop() {
 		do()
 	}
-	if a.status != 0 || !strings.Contains(a.body.String(), `"patch"`) {
+	if a.status != http.StatusOK || !strings.Contains(a.body.String(), `"patch"`) {
 		b.Fatal(a.status, a.body.String())
 	}
 }
@@ -87,11 +87,18 @@ func BenchmarkAnswer(b *testing.B) {
 	claim := selector.Intake{Claim: selector.Claim{Selector: labels.Everything()}, Parents: 1}
 	decision, err := new(selector.Decider).Decide(b.Context(), inventory.Snapshot()[claimKindName], claim, selector.DryRun)
 	require.NoError(b, err)
-	respond := func() *admissionv1.AdmissionResponse { return answer(b.Context(), request, &decision) }
+	respond := func() *admissionv1.AdmissionResponse { return answer(request, &decision) }
 	b.Run("Respond", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			respond()
+		}
+	})
+	b.Run("Tell", func(b *testing.B) {
+		told := verdict{metrics: NewMetrics(inventory.Snapshot), log: newLog(io.Discard), request: request, view: decision.View, decision: decision, response: respond()}
+		b.ReportAllocs()
+		for b.Loop() {
+			told.tell()
 		}
 	})
 	b.Run("Encode", func(b *testing.B) {

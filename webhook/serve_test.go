@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +51,7 @@ func newHandler(log io.Writer) *Handler {
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
 	binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot)}
-	return &Handler{Review: byResource(binder).Unnamed(), Log: newLog(log)}
+	return &Handler{Review: named(binder), Log: newLog(log)}
 }
 
 // newLog returns a log in the form of the command's.
@@ -68,6 +69,7 @@ type answers struct {
 func (a *answers) Header() http.Header         { return a.header }
 func (a *answers) WriteHeader(status int)      { a.status = status }
 func (a *answers) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (a *answers) FlushError() error           { return nil }
 
 // ask returns a function that asks the handler, with a request that is used again.
 func ask(h http.Handler) (do func(), a *answers) {
@@ -93,7 +95,7 @@ func TestServeHTTP(t *testing.T) {
 	assert.JSONEq(t, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true,`+
 		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1lIjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
 		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.body.String(), "We should answer in the form that the API server reads.")
-	assert.Equal(t, http.Header{"Content-Type": {"application/json"}}, a.header)
+	assert.Equal(t, http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(a.body.Len())}}, a.header)
 }
 
 // contended returns the stacks of the locks for which requests wait for each other.
@@ -154,7 +156,7 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 
 	var mu sync.Mutex
 	review := h.Review
-	h.Review = func(ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	h.Review = func(ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
 		mu.Lock()
 		defer mu.Unlock()
 		runtime.Gosched()

@@ -81,7 +81,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
-			(&Handler{Review: byResource(newBinder(t, inventory)).Unnamed()}).ServeHTTP(w, r)
+			(&Handler{Review: named(newBinder(t, inventory))}).ServeHTTP(w, r)
 			assert.Equal(t, tc.code, w.Code, tc.reason)
 			assert.Contains(t, w.Body.String(), tc.want, tc.reason)
 		})

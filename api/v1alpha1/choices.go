@@ -51,6 +51,17 @@ const (
 	NoSelectorLeaveAlone WhenNoSelector = "LeaveAlone"
 )
 
+// Defaulting is who gives the default class to a claim without an opinion.
+//
+// +kubebuilder:validation:Enum=Webhook;Policy
+type Defaulting string
+
+// Who gives the default class to a claim without an opinion.
+const (
+	DefaultingWebhook Defaulting = "Webhook"
+	DefaultingPolicy  Defaulting = "Policy"
+)
+
 // OnUnbind is the answer to an update that removes the class reference of a claim.
 //
 // +kubebuilder:validation:Enum=Restore;Allow

@@ -181,6 +181,17 @@ type ClaimKindSpec struct {
 	// +optional
 	WhenNoSelector WhenNoSelector `json:"whenNoSelector,omitempty"`
 
+	// Defaulting says who gives the default class to a claim without a selector. Webhook is
+	// classbind. Policy is the API server itself, by a MutatingAdmissionPolicy that
+	// classbind's leader keeps (Kubernetes 1.36 and later): such a claim needs no call, and
+	// is bound while classbind is down, too. Where the API server cannot tell which class
+	// that is, classbind does as before, and the condition DefaultedByPolicy says why. The
+	// policy comes before all mutating webhooks: choose Webhook if another one gives claims
+	// their selector. Example: Policy
+	// +kubebuilder:default=Webhook
+	// +optional
+	Defaulting Defaulting `json:"defaulting,omitempty"`
+
 	// OnUnbind says what happens when an update of a claim removes the reference to its
 	// class, as kubectl replace does with a file that has none. Restore puts the
 	// reference back, Allow does not. An update to another reference is always allowed.
@@ -258,7 +269,8 @@ type ClaimKindStatus struct {
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
 	// Conditions are Ready, SingleDefault, PathsValid and, where they apply,
-	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid and RelatedKnown.
+	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown and
+	// DefaultedByPolicy.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -69,6 +69,19 @@ const (
 	// may have there. Written by classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
+	// PolicySuffix follows the claim kind's name in the name of its MutatingAdmissionPolicy
+	// and of the binding. Written by classbind's leader, read in the API server's metrics.
+	PolicySuffix = ".default.classbind.io"
+
+	// ManagedByLabel has the value ManagedBy on these policies and bindings, by which
+	// classbind's leader finds them.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "classbind"
+
+	// RegistrationsAnnotation on them has the revisions of the ClaimKind and of the ClassKind
+	// from which they were made. Written and read by classbind's leader.
+	RegistrationsAnnotation = "classbind.io/registrations"
+
 	// BindPath is the path that binds claims, called by the API server. The name of
 	// their ClaimKind follows it.
 	BindPath = "/bind/"
@@ -148,6 +161,10 @@ const (
 	// be watched.
 	ConditionRelatedKnown = "RelatedKnown"
 
+	// ConditionDefaultedByPolicy is True for a ClaimKind with the defaulting Policy if the API
+	// server itself gives the default class to claims without a selector.
+	ConditionDefaultedByPolicy = "DefaultedByPolicy"
+
 	// ReasonServed says that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled says that the API server serves no such resource.
@@ -198,6 +215,15 @@ const (
 	ReasonOneDefault      = "OneDefault"
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
+
+	// ReasonPolicyNotServed says that the API server knows no MutatingAdmissionPolicy,
+	// ReasonPolicyRefused that it does not take ours, and ReasonNeedsWebhook that it cannot
+	// tell the default class of a claim. ReasonWeightZero says that the default class has the
+	// weight 0, so no claim gets it.
+	ReasonPolicyNotServed = "PolicyNotServed"
+	ReasonPolicyRefused   = "PolicyRefused"
+	ReasonNeedsWebhook    = "NeedsWebhook"
+	ReasonWeightZero      = "WeightZero"
 
 	// ReasonDefaultCordoned says that a default class is cordoned, so no claim gets it.
 	ReasonDefaultCordoned = "DefaultCordoned"

@@ -72,6 +72,19 @@ func (c *classClient) watch(ctx context.Context, kind resourceKind, o metav1.Lis
 	return events, brief.Error(err)
 }
 
+// objects of a kind, in all namespaces, to be followed.
+func (c *classClient) objects(name string, kind resourceKind) cluster.Objects {
+	return cluster.Objects{
+		Name: name, Client: c.metadata,
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.list(ctx, kind, "", o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			return c.watch(ctx, kind, o)
+		},
+	}
+}
+
 // get returns an object as it is stored. If the role allows only list and watch, it reads
 // a list of one. That may take longer: the API server waits until its cache is as new
 // as etcd.

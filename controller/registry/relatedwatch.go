@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/controller/cluster"
@@ -43,15 +42,7 @@ func startRelatedWatch(
 		relatedResource: relatedResource{kind, served.GroupVersion().WithResource(plural)},
 		served:          served, publish: publish, stop: stop, objects: selector.NewObjects(kind, served.Namespaced, nil),
 	}
-	cluster.Objects{
-		Name: kind.Key().String(), Client: client.metadata,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.list(ctx, w, "", o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return client.watch(ctx, w, o)
-		},
-	}.Follow(ctx, w, &w.Health, answered)
+	client.objects(kind.Key().String(), w).Follow(ctx, w, &w.Health, answered)
 	return w
 }
 

@@ -5,10 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/controller/cluster"
@@ -37,15 +34,7 @@ func startWatch(
 ) *watch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{kind: kind, publish: publish, stored: client.stored, stop: stop, classes: selector.NewClasses(kind, nil)}
-	cluster.Objects{
-		Name: kind.Name, Client: client.metadata,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.list(ctx, kind, "", o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return client.watch(ctx, kind, o)
-		},
-	}.Follow(ctx, w, &w.Health, answered)
+	client.objects(kind.Name, kind).Follow(ctx, w, &w.Health, answered)
 	return w
 }
 

@@ -45,6 +45,8 @@ type Writer struct {
 	Claims       claims
 	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
 	ClaimEntries, ClassEntries entries
+	// Policies are a *webhookconfig.Policies.
+	Policies policies
 	// Paths of claim kinds.
 	Paths  *Paths
 	Client client.Client
@@ -80,6 +82,12 @@ type entries interface {
 	OnChange(ctx context.Context, call func(kind string))
 }
 
+// policies says which claim kinds have a policy.
+type policies interface {
+	Outcome(claimKind string) (outcome webhookconfig.PolicyOutcome, known bool)
+	OnChange(ctx context.Context, call func(claimKind string))
+}
+
 // SetupWithManager adds the two controllers, and that of the Paths.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	if err := s.Paths.SetupWithManager(mgr); err != nil {
@@ -103,6 +111,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Policies.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Paths.changed.Add, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
 	if err != nil {
@@ -248,6 +257,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	setCondition(&status.Conditions, ready, k.Generation)
 	s.describeClaims(k, status)
+	s.describeDefaulting(k, status)
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if s.describeStorage(ctx, k, status) || ready.Status == metav1.ConditionFalse {

@@ -1,5 +1,5 @@
 // Package webhookconfig writes the entries of the webhook configurations, by which the API
-// server calls classbind. It runs on the leader.
+// server calls classbind, and the policies by which it need not. It runs on the leader.
 package webhookconfig
 
 import (
@@ -69,6 +69,7 @@ type Configurator struct {
 	ServiceDelay time.Duration
 
 	claims, classes Entries
+	policies        Policies
 	// refused are the conditions of bindWhen that the API server did not take, by claim
 	// kind. Only rounds for claims use them. A new leader tries again.
 	refused map[string]string
@@ -89,14 +90,16 @@ type retryLater struct {
 
 func (w *retryLater) Error() string { return w.why }
 
-// SetupWithManager adds the two controllers, for the configurations of claims and of classes.
+// SetupWithManager adds the controllers of the configurations of claims and of classes, and that
+// of the policies.
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
 			&admissionregistrationv1.MutatingWebhookConfiguration{}, registrations{&v1alpha1.ClaimKind{}: registry.FaultChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))
+			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}),
+		w.setUpPolicies(mgr))
 }
 
 // registrations on which a configuration depends, and which of their changes matter.

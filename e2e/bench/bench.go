@@ -7,18 +7,30 @@ import (
 	"crypto/tls"
 	"errors"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
+// loadGCPercent has the heap grow to so many percent more than is in use (GOGC).
+const loadGCPercent = 2000
+
 // Run the parts that the settings name. Those that ended are in the report beside
 // an error, too.
 func Run(ctx context.Context, s Settings) (r *Report, err error) {
+	// The load shares its processors with what it measures, and allocates for each
+	// request. Without this, it would collect garbage dozens of times a second.
+	defer debug.SetGCPercent(debug.SetGCPercent(loadGCPercent))
+	bounds, err := readBounds(boundsFile)
+	if err != nil {
+		return nil, err
+	}
 	if r, err = newReport(s); err != nil {
 		return nil, err
 	}
+	defer func() { r.judge(bounds) }()
 	dir, err := os.MkdirTemp("", "classbind-bench-")
 	if err != nil {
 		return r, err

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/classbind/classbind/e2e/progress"
@@ -74,7 +73,7 @@ func (h *held) change(ctx context.Context, r *replica, config *tls.Config, few, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, v.close()) }()
+	defer v.c.Close()
 	var took []time.Duration
 	err = progress.During(h.progress, fmt.Sprintf("measuring when %d changes are visible", c.Changes), func() error {
 		for range c.Changes {
@@ -152,7 +151,7 @@ func cpuOf(groups [][]*process) ([]time.Duration, error) {
 // server for a class, which would be another way to see it.
 type visibility struct {
 	held    *held
-	c       *connection
+	c       *client
 	review  []byte
 	toggled string // the class
 	shown   bool
@@ -170,23 +169,18 @@ func (h *held) watchFor(ctx context.Context, r *replica, config *tls.Config) (_ 
 			return nil, err
 		}
 	}
-	if v.c, err = dial(ctx, strings.TrimPrefix(r.URL, "https://"), config); err != nil {
-		return nil, err
-	}
+	v.c = newClient(r.URL, config, 1)
 	defer func() {
 		if err != nil {
-			_ = v.close()
+			v.c.Close()
 		}
 	}()
-	if err := v.c.SetDeadline(time.Now().Add(time.Hour)); err != nil {
-		return nil, err
-	}
 	// The draw is by the claim's name: each class gets every other.
 	for deadline, i := time.Now().Add(unseen), 0; ; i++ {
 		if v.review, err = review(h.claim, fmt.Sprintf("probe-%05d", i), map[string]string{shownBy: "yes"}, true); err != nil {
 			return nil, err
 		}
-		got, err := v.bound()
+		got, err := v.bound(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -199,11 +193,9 @@ func (h *held) watchFor(ctx context.Context, r *replica, config *tls.Config) (_ 
 	}
 }
 
-func (v *visibility) close() error { return v.c.Close() }
-
 // bound is the name of the class that the claim gets.
-func (v *visibility) bound() (string, error) {
-	answer, err := ask(v.c, bindPath(claimKindName(v.held.claim)), v.review)
+func (v *visibility) bound(ctx context.Context) (string, error) {
+	answer, err := ask(ctx, v.c, bindPath(claimKindName(v.held.claim)), v.review)
 	if err != nil {
 		return "", err
 	}
@@ -238,7 +230,7 @@ func (v *visibility) change(ctx context.Context) error {
 func (v *visibility) await(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	for time.Since(begin) < unseen {
-		got, err := v.bound()
+		got, err := v.bound(ctx)
 		if err != nil || ctx.Err() != nil {
 			return 0, errors.Join(err, ctx.Err())
 		}

@@ -3,17 +3,20 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"time"
 
-	"golang.org/x/sync/errgroup"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/classbind/classbind/e2e/progress"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// writers create classes at once: as many as keep an API server busy.
-const writers = 16
+// batch is how many classes are written in one transaction, of which etcd allows 128.
+const batch = 100
 
 // class of a cluster's, the i-th of all.
 type class struct {
@@ -39,47 +42,112 @@ func poolLabels(pool int, labels map[string]string) map[string]string {
 	return labels
 }
 
-// manifest of the class, as JSON.
-func (c class) manifest() ([]byte, error) {
-	return json.Marshal(map[string]any{
+// manifest of the class.
+func (c class) manifest() map[string]any {
+	return map[string]any{
 		"apiVersion": group + "/" + version, "kind": c.kind,
 		"metadata":      map[string]any{"name": c.name, "labels": c.labels},
 		"specTemplate":  map[string]any{"tier": "db-custom-2-7680", "region": c.labels["region"], "storageType": "PD_SSD"},
 		"reclaimPolicy": "Delete",
-	})
-}
-
-// fill the cluster with the classes from the first to before the end.
-func (c *cluster) fill(ctx context.Context, first, end int, class func(int) class) error {
-	what := fmt.Sprintf("creating %d classes", end-first)
-	_, _ = fmt.Fprintln(c.progress, what)
-	next := atomic.Int64{}
-	next.Store(int64(first))
-	defer progress.Ticking(func() {
-		_, _ = fmt.Fprintf(c.progress, "  %s, %d done\n", what, min(int(next.Load()), end)-first)
-	})()
-	all, ctx := errgroup.WithContext(ctx)
-	for range writers {
-		all.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < end; i = int(next.Add(1)) - 1 {
-				if err := c.createClass(ctx, class(i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
 	}
-	return all.Wait()
 }
 
-func (c *cluster) createClass(ctx context.Context, x class) error {
-	body, err := x.manifest()
+// key of the class in etcd.
+func (c class) key() string { return fmt.Sprintf("/registry/%s/%s/%s", group, plural(c.kind), c.name) }
+
+// stored is the class as the API server would store it, by another of its kind that it
+// did store.
+func (c class) stored(other *unstructured.Unstructured) ([]byte, error) {
+	copied := other.DeepCopy()
+	for field, value := range c.manifest() {
+		if field != "metadata" {
+			copied.Object[field] = value
+		}
+	}
+	copied.SetName(c.name)
+	copied.SetUID(uuid.NewUUID())
+	copied.SetLabels(c.labels)
+	return copied.MarshalJSON()
+}
+
+// fill the cluster with the classes from the first to before the end. The API server
+// stores the first of each kind. The others are written beside it, as it would store
+// them, which takes a twentieth of the time.
+func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) (err error) {
+	_, _ = fmt.Fprintf(c.progress, "creating %d classes\n", end-first)
+	etcd, err := c.Etcd()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, etcd.Close()) }()
+	byKind, last := map[string]*unstructured.Unstructured{}, map[string]class{}
+	for begin := first; begin < end; begin += batch {
+		var puts []clientv3.Op
+		for i := begin; i < min(begin+batch, end); i++ {
+			x := at(i)
+			last[x.kind] = x
+			if byKind[x.kind] == nil {
+				if byKind[x.kind], err = c.createClass(ctx, etcd, x); err != nil {
+					return err
+				}
+				continue
+			}
+			stored, err := x.stored(byKind[x.kind])
+			if err != nil {
+				return err
+			}
+			puts = append(puts, clientv3.OpPut(x.key(), string(stored)))
+		}
+		if _, err := etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
+			return fmt.Errorf("cannot write classes: %w", err)
+		}
+	}
+	for _, x := range last {
+		if err := c.awaitClass(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createClass and return it as it is stored.
+func (c *cluster) createClass(ctx context.Context, etcd *clientv3.Client, x class) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(x.manifest())
+	if err != nil {
+		return nil, err
+	}
 	err = c.client.Post().Resource(plural(x.kind)).Body(body).SetHeader("Content-Type", "application/json").Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("cannot create %s %q: %w", x.kind, x.name, err)
+		return nil, fmt.Errorf("cannot create %s %q: %w", x.kind, x.name, err)
+	}
+	return storedClass(ctx, etcd, x)
+}
+
+// storedClass is a class as etcd has it.
+func storedClass(ctx context.Context, etcd *clientv3.Client, x class) (*unstructured.Unstructured, error) {
+	response, err := etcd.Get(ctx, x.key())
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a class: %w", err)
+	}
+	if len(response.Kvs) == 0 {
+		return nil, fmt.Errorf("there is no class at %s", x.key())
+	}
+	stored := &unstructured.Unstructured{}
+	if err := stored.UnmarshalJSON(response.Kvs[0].Value); err != nil {
+		return nil, fmt.Errorf("cannot read the class at %s: %w", x.key(), err)
+	}
+	return stored, nil
+}
+
+// awaitClass until the API server has it in its cache, where it comes after all of its
+// kind that were written before.
+func (c *cluster) awaitClass(ctx context.Context, x class) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.client.Get().Resource(plural(x.kind)).Name(x.name).Param("resourceVersion", "0").Do(ctx).Error()
+		return err == nil, ctrlclient.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not know of %s %q: %w", x.kind, x.name, err)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, took 
 		return nil, 0, fmt.Errorf("cannot keep a log: %w", err)
 	}
 	begin := time.Now()
-	flags = append(flags, "--http2", "--pprof-bind-address=localhost:"+ports[0])
+	flags = append(flags, "--pprof-bind-address=localhost:"+ports[0])
 	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, flags...)
 	if err != nil {
 		return nil, 0, errors.Join(err, r.log.Close())

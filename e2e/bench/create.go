@@ -6,18 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // namespace of the claims that are created.
@@ -26,148 +21,185 @@ const namespace = "default"
 // clientsOfCreates create claims, first one alone and then several at once.
 var clientsOfCreates = []int{1, 8}
 
-// creates of a round are made in so many parts, in turn with those of other
-// webhooks: what the machine does otherwise lasts longer than one.
-const turns = 4
+const (
+	// turn is how many claims of one sort are created before those of the next sort:
+	// what the machine does otherwise lasts longer, and meets all sorts alike.
+	turn = 25
+	// warmTurns of each sort are not counted.
+	warmTurns = 8
+)
 
 // Create is what creating a claim through the API server takes, by who is asked.
 type Create struct {
 	Creates []Created `json:"creates"`
 }
 
-// Created are claims of one kind, created by so many clients.
+// Created are claims of one sort, created by so many clients.
 type Created struct {
-	// Webhook of the kind, and whether the claims have a reference to a class.
-	Webhook   string `json:"webhook"`
+	// Asked about the claim, and whether it has a reference to a class.
+	Asked     string `json:"asked"`
 	Reference bool   `json:"reference"`
 	Clients   int    `json:"clients"`
-	// P50Millis and P99Millis are of all claims. AddedP50Millis is the median of how
-	// much more the p50 is than in the same turn without any webhook.
-	P50Millis      float64 `json:"p50Millis"`
-	P99Millis      float64 `json:"p99Millis"`
-	AddedP50Millis float64 `json:"addedP50Millis"`
+	// P50Millis and P99Millis are of all claims.
+	P50Millis float64 `json:"p50Millis"`
+	P99Millis float64 `json:"p99Millis"`
+	// AddedMillis is how much more the p50 of a turn is than in the same turn when
+	// nobody is asked: the mean of the middle half of all turns (see shift).
+	AddedMillis float64 `json:"addedMillis"`
+	// BeyondDoNothingMillis is the same beside the do-nothing webhook; nothing where
+	// the claims have a reference.
+	BeyondDoNothingMillis float64 `json:"beyondDoNothingMillis"`
 }
 
 // Who is asked about a claim.
 const (
-	askedNobody    = "none"
-	askedDoNothing = "do-nothing"
-	// askedAlike is a do-nothing webhook that is called as classbind is: on the same
-	// conditions, with the same protocol.
-	askedAlike     = "do-nothing, called alike"
+	askedNobody = "nobody"
+	// askedPolicy is the API server's own, which classbind's leader wrote. Its claims have no opinion.
+	askedPolicy = "policy"
+	// askedDoNothing is called as classbind is: on the same conditions, over HTTP/1.1.
+	askedDoNothing = "do-nothing webhook"
 	askedClassbind = "classbind"
 )
 
-// creation is of claims of a kind.
-type creation struct {
-	webhook, kind string
-	reference     bool
-	p50           []float64       // of each turn, in ms
-	took          []time.Duration // each claim
+// sort of claims that are created.
+type sort struct {
+	asked, kind string
+	reference   bool
+	p50         []float64       // of each turn, in ms
+	took        []time.Duration // each claim
 }
 
-// create claims of kinds that differ in nothing but their webhook.
-func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, err error) {
+func (s *sort) String() string {
+	if s.reference {
+		return s.asked + " with reference"
+	}
+	return s.asked
+}
+
+// opinion of the i-th claim of a turn.
+func (s *sort) opinion(i, pools int) opinion {
+	switch {
+	case s.reference:
+		return referring()
+	case s.asked == askedPolicy:
+		return nil
+	}
+	return askingFor(poolLabels(i%pools, map[string]string{}))
+}
+
+// sorts of claims, of kinds that differ in nothing but who is asked.
+func (m *many) sorts() []*sort {
 	bound := m.kinds.claims[0]
-	alike, err := m.entry(ctx, bound)
+	return []*sort{
+		{asked: askedNobody, kind: freeClaim},
+		{asked: askedPolicy, kind: policyClaim},
+		{asked: askedDoNothing, kind: constantClaim},
+		{asked: askedClassbind, kind: bound},
+		{asked: askedNobody, kind: freeClaim, reference: true},
+		{asked: askedClassbind, kind: bound, reference: true},
+	}
+}
+
+// create claims of all sorts.
+func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, err error) {
+	d, err := m.startConstant(ctx, doNothingCommand)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range []struct {
-		kind  string
-		entry admissionregistrationv1.MutatingWebhook
-		flags []string
-	}{
-		{kind: constantClaim, entry: plainEntry()},
-		{kind: alikeClaim, entry: alike, flags: []string{"--prefer-http1"}},
-	} {
-		d, err := m.startConstant(ctx, doNothingCommand, w.flags...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.stop()) }()
-		configuration, err := d.configuration(w.kind, w.entry)
-		if err != nil {
-			return nil, err
-		}
-		if err := m.kubectl(ctx, string(configuration), "create", "-f", "-"); err != nil {
-			return nil, err
-		}
-		defer func() {
-			err = errors.Join(err, m.kubectl(context.WithoutCancel(ctx), string(configuration), "delete", "-f", "-"))
-		}()
+	defer func() { err = errors.Join(err, d.stop()) }()
+	entry, err := m.entry(ctx, m.kinds.claims[0])
+	if err != nil {
+		return nil, err
 	}
-	for _, kind := range []string{constantClaim, alikeClaim, bound} {
+	configuration, err := d.configuration(constantClaim, entry)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.kubectl(ctx, string(configuration), "create", "-f", "-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		err = errors.Join(err, m.kubectl(context.WithoutCancel(ctx), string(configuration), "delete", "-f", "-"))
+	}()
+	for _, kind := range []string{constantClaim, m.kinds.claims[0]} {
 		if err := m.awaitWebhook(ctx, kind); err != nil {
 			return nil, err
 		}
 	}
+	if err := m.awaitPolicy(ctx, policyClaim); err != nil {
+		return nil, err
+	}
 	result := &Create{}
 	for _, clients := range clientsOfCreates {
-		all := []*creation{
-			{webhook: askedNobody, kind: freeClaim},
-			{webhook: askedDoNothing, kind: constantClaim},
-			{webhook: askedAlike, kind: alikeClaim},
-			{webhook: askedClassbind, kind: bound},
-			{webhook: askedNobody, kind: freeClaim, reference: true},
-			{webhook: askedClassbind, kind: bound, reference: true},
-		}
+		all := m.sorts()
 		for n := range m.settings.Rounds + 1 {
 			if err := m.createRound(ctx, all, clients, n); err != nil {
 				return nil, err
 			}
 		}
-		for _, c := range all {
-			result.Creates = append(result.Creates, c.created(clients, all))
+		for _, s := range all {
+			result.Creates = append(result.Creates, s.created(clients, all))
 		}
 	}
 	return result, nil
 }
 
-// createRound of all, in turn one way and the other. The first is left out.
-func (m *many) createRound(ctx context.Context, all []*creation, clients, n int) error {
-	for turn := range turns {
-		for i := range all {
-			if turn%2 == 1 {
-				i = len(all) - 1 - i
-			}
-			c := all[i]
-			took, err := m.createClaims(ctx, c, clients, turn)
+// createRound of turns of all sorts, each time in another order. The first round warms
+// up. Of all claims, classbind has to be called about those of one sort.
+func (m *many) createRound(ctx context.Context, all []*sort, clients, n int) error {
+	turns := max(1, m.settings.Creates/turn)
+	if n == 0 {
+		turns = min(turns, warmTurns)
+	}
+	before, err := m.calls(ctx)
+	if err != nil {
+		return err
+	}
+	orders := rand.New(rand.NewPCG(uint64(clients), uint64(n))) //nolint:gosec // Nobody has to guess it, and a run can be repeated.
+	for t := range turns {
+		for _, i := range orders.Perm(len(all)) {
+			took, err := m.createClaims(ctx, all[i], clients, fmt.Sprintf("orders-%d-%03d-%04d", clients, n, t))
 			if err != nil {
 				return err
 			}
 			if n > 0 {
-				c.p50, c.took = append(c.p50, millis(quantile(took, .5))), append(c.took, took...)
+				all[i].p50, all[i].took = append(all[i].p50, millis(quantile(took, .5))), append(all[i].took, took...)
 			}
 		}
+	}
+	after, err := m.calls(ctx)
+	if err != nil {
+		return err
+	}
+	if got, want := after-before, turns*min(turn, m.settings.Creates); got != want {
+		return fmt.Errorf("classbind was called about %d claims, not about %d", got, want)
 	}
 	if n == 0 {
 		return nil
 	}
 	texts := make([]string, len(all))
-	for i, c := range all {
-		name := c.webhook
-		if c.reference {
-			name += " with reference"
-		}
-		texts[i] = fmt.Sprintf("%s %.2f", name, median(c.p50))
+	for i, s := range all {
+		texts[i] = fmt.Sprintf("%s %.2f", s, median(s.p50))
 	}
-	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, %d clients, p50 in ms: %s\n",
+	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, clients %d, p50 in ms: %s\n",
 		n, m.settings.Rounds, clients, strings.Join(texts, "; "))
 	return nil
 }
 
-// createClaims by so many clients, and delete them. What they took is sorted.
-func (m *many) createClaims(ctx context.Context, c *creation, clients, turn int) ([]time.Duration, error) {
+// createClaims of a turn, with names that begin alike, by so many clients. What they
+// took is sorted. Nothing deletes them but the end of the control plane, for that
+// would take it as long as to create them, beside the turns that follow.
+func (m *many) createClaims(ctx context.Context, s *sort, clients int, names string) ([]time.Duration, error) {
 	// They are encoded beforehand: that is no part of what is compared.
-	bodies := make([][]byte, max(1, m.settings.Creates/turns))
+	bodies := make([][]byte, min(turn, m.settings.Creates))
 	for i := range bodies {
-		selector := poolLabels(i%(m.settings.Classes/m.settings.Matches), map[string]string{})
-		if c.reference {
-			selector = nil
+		name := fmt.Sprintf("%s-%03d", names, i)
+		if s.reference {
+			name += "-r"
 		}
 		var err error
-		if bodies[i], err = json.Marshal(claim(c.kind, fmt.Sprintf("orders-%d-%05d", turn, i), namespace, selector)); err != nil {
+		bodies[i], err = json.Marshal(claim(s.kind, name, namespace, s.opinion(i, m.settings.Classes/m.settings.Matches)))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -178,13 +210,13 @@ func (m *many) createClaims(ctx context.Context, c *creation, clients, turn int)
 		all.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < len(bodies); i = int(next.Add(1)) - 1 {
 				begin := time.Now()
-				answer, err := m.createClaim(creating, c.kind, bodies[i], false)
+				answer, err := m.createClaim(creating, s.kind, bodies[i], false)
 				took[i] = time.Since(begin)
 				if err != nil {
 					return err
 				}
-				if wants := c.reference || c.webhook != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
-					return fmt.Errorf("a claim with the webhook %q is stored as %s", c.webhook, answer)
+				if wants := s.reference || s.asked != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
+					return fmt.Errorf("a claim (%s) is stored as %s", s, answer)
 				}
 			}
 			return nil
@@ -192,9 +224,6 @@ func (m *many) createClaims(ctx context.Context, c *creation, clients, turn int)
 	}
 	if err := all.Wait(); err != nil {
 		return nil, err
-	}
-	if err := m.client.Delete().Namespace(namespace).Resource(plural(c.kind)).Do(ctx).Error(); err != nil {
-		return nil, fmt.Errorf("cannot delete claims: %w", err)
 	}
 	slices.Sort(took)
 	return took, nil
@@ -213,55 +242,27 @@ func (m *many) createClaim(ctx context.Context, kind string, manifest []byte, dr
 	return answer, nil
 }
 
-// awaitWebhook until the API server knows of that of a kind, which it does a
-// little later than it is stored.
-func (m *many) awaitWebhook(ctx context.Context, kind string) error {
-	manifest, err := json.Marshal(claim(kind, "probe", namespace, poolLabels(0, map[string]string{})))
-	if err != nil {
-		return err
-	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		answer, err := m.createClaim(ctx, kind, manifest, true)
-		return bytes.Contains(answer, []byte(`"classRef"`)), err
-	})
-	if err != nil {
-		return fmt.Errorf("the API server does not call the webhook of %s: %w", kind, err)
-	}
-	return nil
-}
-
-// entry of classbind's for a kind of claim.
-func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrationv1.MutatingWebhook, err error) {
-	clientset, err := kubernetes.NewForConfig(m.Config)
-	if err != nil {
-		return entry, err
-	}
-	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	c, err := configurations.Get(ctx, v1alpha1.LastConfiguration, metav1.GetOptions{})
-	if err != nil {
-		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
-	}
-	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
-		return e.Name == resource(kind)+v1alpha1.BindSuffix
-	})
-	if i < 0 {
-		return entry, fmt.Errorf("classbind is not called for %s", kind)
-	}
-	return c.Webhooks[i], nil
-}
-
 // created is what came of the turns, beside those of all.
-func (c *creation) created(clients int, all []*creation) Created {
-	base := all[slices.IndexFunc(all, func(b *creation) bool { return b.webhook == askedNobody && b.reference == c.reference })]
-	slices.Sort(c.took)
+func (s *sort) created(clients int, all []*sort) Created {
+	beside := func(asked string) float64 {
+		i := slices.IndexFunc(all, func(b *sort) bool { return b.asked == asked && b.reference == s.reference })
+		if i < 0 {
+			return 0
+		}
+		return shift(s.p50, all[i].p50)
+	}
+	slices.Sort(s.took)
 	return Created{
-		Webhook: c.webhook, Reference: c.reference, Clients: clients,
-		P50Millis: millis(quantile(c.took, .5)), P99Millis: millis(quantile(c.took, .99)), AddedP50Millis: difference(c.p50, base.p50),
+		Asked: s.asked, Reference: s.reference, Clients: clients,
+		P50Millis: millis(quantile(s.took, .5)), P99Millis: millis(quantile(s.took, .99)),
+		AddedMillis: beside(askedNobody), BeyondDoNothingMillis: beside(askedDoNothing),
 	}
 }
 
-// added is what classbind adds to the p50 of a create by one client.
-func (c *Create) added() float64 {
-	i := slices.IndexFunc(c.Creates, func(c Created) bool { return c.Webhook == askedClassbind && !c.Reference && c.Clients == 1 })
-	return c.Creates[i].AddedP50Millis
+// of claims of a sort, created by so many clients. All sorts were measured.
+func (c *Create) of(asked string, reference bool, clients int) Created {
+	i := slices.IndexFunc(c.Creates, func(c Created) bool {
+		return c.Asked == asked && c.Reference == reference && c.Clients == clients
+	})
+	return c.Creates[i]
 }

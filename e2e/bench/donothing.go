@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -45,10 +46,10 @@ type doNothing struct {
 	ca  []byte // in PEM
 }
 
-// startDoNothing, with further flags, has all claims answered with the same
+// startDoNothing has all claims answered with the same
 // response. It keeps files in dir, and waits until it accepts connections.
 func startDoNothing(
-	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse, flags ...string,
+	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse,
 ) (d *doNothing, err error) {
 	ports, err := classbind.FreePorts(2)
 	if err != nil {
@@ -73,9 +74,9 @@ func startDoNothing(
 	if d.log, err = os.Create(filepath.Join(dir, "donothing.log")); err != nil { //nolint:gosec // The folder is the caller's.
 		return nil, err
 	}
-	d.cmd = exec.Command(command, append(flags, //nolint:gosec // It runs what was just built.
+	d.cmd = exec.Command(command, //nolint:gosec // It runs what was just built.
 		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
-		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))...)
+		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start the do-nothing webhook: %w", err), d.log.Close())
@@ -87,9 +88,9 @@ func startDoNothing(
 	}
 	why := errors.New("it did not answer")
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var c *connection
-		c, why = dial(ctx, strings.TrimPrefix(d.url, "https://"), config)
-		if c != nil {
+		var c net.Conn
+		c, why = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(d.url, "https://"))
+		if why == nil {
 			why = c.Close()
 		}
 		return why == nil, nil
@@ -99,15 +100,6 @@ func startDoNothing(
 		return nil, errors.Join(fmt.Errorf("the do-nothing webhook is not ready: %w: %w\n%s", err, why, log), d.stop())
 	}
 	return d, nil
-}
-
-// plainEntry has the API server ask, whatever the claim is.
-func plainEntry() admissionregistrationv1.MutatingWebhook {
-	failure, sideEffects := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
-	return admissionregistrationv1.MutatingWebhook{
-		FailurePolicy: &failure, SideEffects: &sideEffects, TimeoutSeconds: new(int32(v1alpha1.WebhookTimeoutSeconds)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
 }
 
 // configuration has the API server ask it about new claims of a kind, with an

@@ -4,20 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
-
-// slack is how much longer than planned a round may take: a machine with other
-// things to do now and then forgets a process for many seconds, and that is one
-// round of several.
-const slack = patience
 
 // target is a webhook, and how it is driven.
 type target struct {
@@ -28,8 +21,9 @@ type target struct {
 	// process whose CPU counts.
 	process *process
 
-	connections int
-	reviews     []poolClaim
+	// inFlight are the requests that it has in a closed loop.
+	inFlight int
+	reviews  []poolClaim
 }
 
 // round is what came of driving a target for a while.
@@ -48,48 +42,31 @@ func (r round) loadCPUMicros() float64 { return micros(r.LoadCPU) / float64(r.Re
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// address is the host:port of the target.
-func (t *target) address() string { return strings.TrimPrefix(t.url, "https://") }
+// openInFlight are the requests that a target has at most in an open loop: far more
+// than there are but where it answers none for a while.
+const openInFlight = 32
 
-// dial so many connections, and send a request on each, so that all that comes
-// once is behind them.
-func (t *target) dial(ctx context.Context, n int) (_ []*connection, err error) {
-	var connections []*connection
-	defer func() {
-		if err != nil {
-			_ = closeAll(connections)
-		}
-	}()
-	for i := range n {
-		c, err := dial(ctx, t.address(), t.tls)
-		if err != nil {
-			return nil, err
-		}
-		connections = append(connections, c)
-		if err := c.SetDeadline(time.Now().Add(slack)); err != nil {
-			return nil, err
-		}
-		if err := t.bind(c, i); err != nil {
-			return nil, err
-		}
+// connect opens as many connections as there may be requests in flight, with a
+// request on each, so that all that comes once is behind them.
+func (t *target) connect(ctx context.Context, inFlight int) (*client, error) {
+	c := newClient(t.url, t.tls, inFlight)
+	all, ctx := errgroup.WithContext(ctx)
+	for i := range inFlight {
+		all.Go(func() error { return t.bind(ctx, c, i) })
 	}
-	return connections, nil
-}
-
-func closeAll(connections []*connection) error {
-	var errs []error
-	for _, c := range connections {
-		errs = append(errs, c.Close())
+	if err := all.Wait(); err != nil {
+		c.Close()
+		return nil, err
 	}
-	return errors.Join(errs...)
+	return c, nil
 }
 
 var allowed, patched = []byte(`"allowed":true`), []byte(`"patch":"`)
 
 // bind posts one of the reviews, the answer to which is to have a patch.
-func (t *target) bind(c *connection, i int) error {
+func (t *target) bind(ctx context.Context, c *client, i int) error {
 	review := t.reviews[i%len(t.reviews)]
-	body, err := c.Post(t.path(review.claimKind), review.body)
+	body, err := c.Post(ctx, t.path(review.claimKind), review.body)
 	if err != nil {
 		return fmt.Errorf("cannot ask for a class: %w", err)
 	}
@@ -99,28 +76,23 @@ func (t *target) bind(c *connection, i int) error {
 	return nil
 }
 
-// drive for so long, with one request after the other on each connection
-// (closed loop), or with so many each second, whatever becomes of those before,
-// whose latency counts from when they are due (open loop).
+// drive for so long, with one request in flight after the other (closed loop), or
+// with so many each second, whatever becomes of those before, whose latency counts
+// from when they are due (open loop).
 func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (round, error) {
-	connections, err := t.dial(ctx, t.connections)
+	inFlight, interval := t.inFlight, time.Duration(0)
+	if perSecond > 0 {
+		inFlight, interval = openInFlight, time.Second/time.Duration(perSecond)
+	}
+	c, err := t.connect(ctx, inFlight)
 	if err != nil {
 		return round{}, err
 	}
-	defer func() { _ = closeAll(connections) }()
-	l := &loop{target: t, took: make([][]time.Duration, len(connections))}
-	for i := range connections {
-		l.took[i] = make([]time.Duration, 0, 1<<16)
+	defer c.Close()
+	l := &loop{target: t, client: c, interval: interval, took: make([][]time.Duration, inFlight)}
+	for i := range l.took {
+		l.took[i] = make([]time.Duration, 0, 1<<14)
 	}
-	if perSecond > 0 {
-		l.interval = time.Second / time.Duration(perSecond)
-	}
-	stopped := context.AfterFunc(ctx, func() { // A connection that is past its deadline ends its read.
-		for _, c := range connections {
-			_ = c.SetDeadline(time.Unix(1, 0))
-		}
-	})
-	defer stopped()
 
 	cpu, err := t.process.cpu()
 	if err != nil {
@@ -132,15 +104,12 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	}
 	l.begin = time.Now()
 	l.end = l.begin.Add(d)
-	var all errgroup.Group
-	for i, c := range connections {
-		if err := c.SetDeadline(l.end.Add(slack)); err != nil {
-			return round{}, err
-		}
-		all.Go(func() error { return l.run(i, c) })
+	all, driving := errgroup.WithContext(ctx)
+	for i := range l.took {
+		all.Go(func() error { return l.run(driving, i) })
 	}
 	if err := all.Wait(); err != nil {
-		return round{}, errors.Join(err, ctx.Err())
+		return round{}, err
 	}
 	r := round{Took: time.Since(l.begin)}
 	after, err := t.process.cpu()
@@ -164,14 +133,15 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 // loop is a drive under way.
 type loop struct {
 	target     *target
+	client     *client
 	begin, end time.Time
 	interval   time.Duration // 0 in a closed loop
 	next       atomic.Int64
-	took       [][]time.Duration // by connection
+	took       [][]time.Duration // by worker
 }
 
-// run until the end, on the i-th connection.
-func (l *loop) run(i int, c *connection) error {
+// run until the end, as the i-th worker, which has one request in flight.
+func (l *loop) run(ctx context.Context, i int) error {
 	for {
 		n := l.next.Add(1) - 1
 		begin := time.Now()
@@ -181,8 +151,10 @@ func (l *loop) run(i int, c *connection) error {
 		if !begin.Before(l.end) {
 			return nil
 		}
-		time.Sleep(time.Until(begin))
-		if err := l.target.bind(c, int(n)); err != nil {
+		if l.interval > 0 {
+			sleep(ctx, time.Until(begin))
+		}
+		if err := l.target.bind(ctx, l.client, int(n)); err != nil {
 			return err
 		}
 		l.took[i] = append(l.took[i], time.Since(begin))

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serve HTTP/2 and return what dials it.
-func serve(t *testing.T, handler http.HandlerFunc) (address string, config *tls.Config) {
+// serve HTTP/1.1 and HTTP/2, and return what speaks to it.
+func serve(t *testing.T, handler http.HandlerFunc) (url string, config *tls.Config) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
@@ -27,15 +27,18 @@ func serve(t *testing.T, handler http.HandlerFunc) (address string, config *tls.
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	return server.Listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS13}
+	return server.URL, &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS13}
 }
 
 func TestPost(t *testing.T) {
-	address, config := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, 2, r.ProtoMajor, "We should speak HTTP/2.")
+	connections := map[string]int{}
+	url, config := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		connections[r.RemoteAddr]++
+		assert.Equal(t, "HTTP/1.1", r.Proto, "We should speak HTTP/1.1, even if HTTP/2 is offered.")
 		assert.Equal(t, uint16(tls.VersionTLS13), r.TLS.Version, "We should speak TLS 1.3.")
 		assert.Equal(t, "/bind/a?timeout=3s", r.URL.String())
 		assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
+		assert.Equal(t, "gzip", r.Header.Get("Accept-Encoding"))
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
 		assert.EqualValues(t, len(body), r.ContentLength)
@@ -45,37 +48,22 @@ func TestPost(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(w, "%d %s", len(body), body)
 	})
-	c, err := dial(t.Context(), address, config)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	// Far more than the windows of the connection are in both directions.
-	for _, n := range []int{0, 1, 1600, largestBody, 40} {
+	c := newClient(url, config, 1)
+	t.Cleanup(c.Close)
+	for _, n := range []int{0, 1, 1600, 1 << 20} {
 		text := strings.Repeat("x", n)
-		for range 2 + 4*receiveWindow/(n+largestBody) {
-			got, err := c.Post("/bind/a?timeout=3s", []byte(text))
-			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("%d %s", n, text), string(got))
-		}
+		got, err := c.Post(t.Context(), "/bind/a?timeout=3s", []byte(text))
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%d %s", n, text), string(got))
 	}
-	_, err = c.Post("/bind/a?timeout=3s", []byte("bad"))
-	require.ErrorContains(t, err, "status 418: no")
-	_, err = c.Post("/bind/a?timeout=3s", []byte("good"))
+	_, err := c.Post(t.Context(), "/bind/a?timeout=3s", []byte("bad"))
+	require.ErrorContains(t, err, "status 418 I'm a teapot: no")
+	_, err = c.Post(t.Context(), "/bind/a?timeout=3s", []byte("good"))
 	require.NoError(t, err, "We should go on after an answer that is none of ours.")
-	_, err = c.Post("/bind/a?timeout=3s", make([]byte, largestBody+1))
-	require.ErrorContains(t, err, "a request of 16385 bytes: at most 16384 can be sent at once")
-}
+	assert.Len(t, connections, 1, "We should keep the connection.")
 
-func TestDialFails(t *testing.T) {
-	address, config := serve(t, func(http.ResponseWriter, *http.Request) {})
-	_, err := dial(t.Context(), address, &tls.Config{ServerName: "example.com", MinVersion: tls.VersionTLS13})
+	_, err = newClient(url, &tls.Config{ServerName: "example.com", MinVersion: tls.VersionTLS13}, 1).Post(t.Context(), "/", nil)
 	require.ErrorContains(t, err, "certificate", "We should trust no server that we are not told to.")
-	old := httptest.NewTLSServer(http.NotFoundHandler()) // HTTP/1.1
-	t.Cleanup(old.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(old.Certificate())
-	config = &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: config.MinVersion}
-	_, err = dial(t.Context(), old.Listener.Addr().String(), config)
-	require.Error(t, err, "We should speak to no server that does not speak HTTP/2.")
 }
 
 const boundAnswer = `{"response":{"allowed":true,"patch":"W10=","patchType":"JSONPatch"}}`
@@ -83,20 +71,21 @@ const boundAnswer = `{"response":{"allowed":true,"patch":"W10=","patchType":"JSO
 // driven is a target that answers the same to all.
 func driven(t *testing.T, handler http.HandlerFunc) *target {
 	t.Helper()
-	address, config := serve(t, handler)
+	url, config := serve(t, handler)
 	return &target{
-		url: "https://" + address, path: bindPath, tls: config, process: &process{os.Getpid()},
-		connections: 3, reviews: []poolClaim{{"", []byte("a")}, {"", []byte("b")}, {"", []byte("c")}, {"", []byte("d")}},
+		url: url, path: bindPath, tls: config, process: &process{os.Getpid()},
+		inFlight: 3, reviews: []poolClaim{{"", []byte("a")}, {"", []byte("b")}, {"", []byte("c")}, {"", []byte("d")}},
 	}
 }
 
 func TestDrive(t *testing.T) {
 	var mu sync.Mutex
-	seen := map[string]int{}
+	seen, connections := map[string]int{}, map[string]int{}
 	target := driven(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		seen[string(body)]++
+		connections[r.RemoteAddr]++
 		mu.Unlock()
 		_, _ = io.WriteString(w, boundAnswer)
 	})
@@ -109,7 +98,8 @@ func TestDrive(t *testing.T) {
 	for _, n := range seen {
 		total += n
 	}
-	assert.Equal(t, r.Requests+target.connections, total, "We should not count the first request of each connection.")
+	assert.Equal(t, r.Requests+target.inFlight, total, "We should not count the first request of each connection.")
+	assert.Len(t, connections, target.inFlight, "We should have a connection for each request in flight, and keep it.")
 
 	r, err = target.drive(t.Context(), 100*time.Millisecond, 200)
 	require.NoError(t, err)
@@ -124,7 +114,7 @@ func TestDriveFails(t *testing.T) {
 	}{
 		"Denied":      {"We should count no refusal.", `{"response":{"allowed":false,"status":{"code":403}}}`, 200, "the claim is not bound: "},
 		"NoPatch":     {"We should count no claim that is left alone.", `{"response":{"allowed":true}}`, 200, "the claim is not bound: "},
-		"Unavailable": {"We should count no fault.", "not now", 503, "status 503: not now"},
+		"Unavailable": {"We should count no fault.", "not now", 503, "status 503 Service Unavailable: not now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := driven(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -50,10 +50,10 @@ func startHeld(ctx context.Context, command string, s Settings) (_ *held, err er
 }
 
 // sizes are the numbers of classes at which is measured: few, what the settings
-// say, and powers of ten between them.
+// say, and powers of ten between them from 10,000.
 func (s *Settings) sizes() []int {
 	sizes := []int{min(few, s.Held)}
-	for n := 10 * few; n < s.Held; n *= 10 {
+	for n := 100 * few; n < s.Held; n *= 10 {
 		sizes = append(sizes, n)
 	}
 	return slices.Compact(append(sizes, s.Held))
@@ -137,7 +137,7 @@ func (h *held) bound(r *replica, config *tls.Config) (*target, error) {
 	}
 	return &target{
 		url: r.URL, path: bindPath, tls: config, process: &r.process,
-		connections: h.settings.Connections, reviews: reviews,
+		inFlight: h.settings.Connections, reviews: reviews,
 	}, nil
 }
 

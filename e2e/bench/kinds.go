@@ -16,9 +16,15 @@ const (
 // class that is registered serves every kind of claim that is, the hardest case.
 type kinds struct {
 	classes, claims []string
+	// defaulted, if there is one, is a kind of claim to which the API server itself gives
+	// the default class, the only one of the kind defaultClass, which serves no other.
+	defaulted string
 	// unregistered kinds of either are only installed.
 	unregistered []string
 }
+
+// defaultClass is the kind of class of the claims that are defaulted.
+const defaultClass = "ClassDefault"
 
 // numbered kinds of a name.
 func numbered(name string, n int) []string {
@@ -98,7 +104,13 @@ spec:
 
 func isClaim(kind string) bool { return strings.HasPrefix(kind, "Claim") }
 
-func (k kinds) all() []string { return slices.Concat(k.classes, k.claims, k.unregistered) }
+func (k kinds) all() []string {
+	all := slices.Concat(k.classes, k.claims, k.unregistered)
+	if k.defaulted != "" {
+		all = append(all, defaultClass, k.defaulted)
+	}
+	return all
+}
 
 // lastDefinition is the name of the CRD that is made last.
 func (k kinds) lastDefinition() string {
@@ -106,7 +118,7 @@ func (k kinds) lastDefinition() string {
 	return resource(all[len(all)-1])
 }
 
-// registrations of the kinds, with the role that a vendor adds.
+// registrations of the kinds, with the role that a vendor adds, and the default class.
 func (k kinds) registrations() string {
 	var manifest strings.Builder
 	fmt.Fprintf(&manifest, `---
@@ -126,6 +138,23 @@ rules:
 	for _, kind := range k.classes {
 		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [%s]}\n",
 			resource(kind), strings.Join(claims, ", "))
+	}
+	if k.defaulted != "" {
+		fmt.Fprintf(&manifest, `---
+apiVersion: classbind.io/v1alpha1
+kind: ClaimKind
+metadata: {name: %[1]s}
+spec: {defaulting: Policy}
+---
+apiVersion: classbind.io/v1alpha1
+kind: ClassKind
+metadata: {name: %[2]s}
+spec: {claimKinds: [%[1]s]}
+---
+apiVersion: %[3]s/%[4]s
+kind: %[5]s
+metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}
+`, resource(k.defaulted), resource(defaultClass), group, version, defaultClass)
 	}
 	return manifest.String()
 }

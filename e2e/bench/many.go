@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -20,12 +19,12 @@ func bindPath(claimKind string) string {
 	return fmt.Sprintf("%s%s?timeout=%ds", v1alpha1.BindPath, claimKind, v1alpha1.WebhookTimeoutSeconds)
 }
 
-// freeClaim is of a kind that nobody registers; the webhooks of constantClaim and
-// alikeClaim do nothing.
+// freeClaim is of a kind that nobody registers, the webhook of constantClaim does
+// nothing, and the API server itself binds a policyClaim.
 const (
 	freeClaim     = "ClaimFree"
 	constantClaim = "ClaimConstant"
-	alikeClaim    = "ClaimAlike"
+	policyClaim   = "ClaimPolicy"
 )
 
 // distinct reviews are sent in turn.
@@ -45,8 +44,11 @@ type many struct {
 func startMany(ctx context.Context, command string, s Settings) (_ *many, err error) {
 	m := &many{settings: s, kinds: kinds{
 		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
-		unregistered: []string{freeClaim, constantClaim, alikeClaim},
+		unregistered: []string{freeClaim, constantClaim},
 	}}
+	if s.runs(partCreate) {
+		m.kinds.defaulted = policyClaim
+	}
 	if s.runs(partStorm) {
 		m.kinds.unregistered = append(m.kinds.unregistered, m.freeClasses()...)
 	}
@@ -86,16 +88,10 @@ func (m *many) startReplica(ctx context.Context, flags ...string) error {
 	if m.trusted, err = m.trust(ctx); err != nil {
 		return err
 	}
-	c, err := dial(ctx, m.bound().address(), m.trusted)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
+	c := newClient(m.replica.URL, m.trusted, 1)
+	defer c.Close()
 	for _, review := range m.reviews {
-		answer, err := ask(c, bindPath(review.claimKind), review.body)
+		answer, err := ask(ctx, c, bindPath(review.claimKind), review.body)
 		if err != nil {
 			return err
 		}
@@ -122,13 +118,13 @@ func (m *many) stop() error {
 func (m *many) bound() *target {
 	return &target{
 		url: m.replica.URL, path: bindPath, tls: m.trusted, process: &m.replica.process,
-		connections: m.settings.Connections, reviews: m.reviews,
+		inFlight: m.settings.Connections, reviews: m.reviews,
 	}
 }
 
 // ask posts a review and reads the answer, which is to have a patch.
-func ask(c *connection, path string, review []byte) (*admissionv1.AdmissionResponse, error) {
-	body, err := c.Post(path, review)
+func ask(ctx context.Context, c *client, path string, review []byte) (*admissionv1.AdmissionResponse, error) {
+	body, err := c.Post(ctx, path, review)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask for a class: %w", err)
 	}

@@ -45,5 +45,8 @@ func TestBesideEachOther(t *testing.T) {
 	count := func(r round) float64 { return float64(r.Requests) }
 	slow, fast := []round{requests(1), requests(10), requests(100)}, []round{requests(2), requests(30), requests(200)}
 	assert.InDelta(t, 2, ratio(fast, slow, count), 0, "We should take the median of ratios of rounds side by side.")
-	assert.InDelta(t, 20, difference([]float64{10, 40, 5}, []float64{9, 20, -35}), 0, "We should take the median of differences of rounds side by side.")
+	assert.InDelta(t, 3, shift([]float64{1, 2, 3, 4, 50}, make([]float64, 5)), 0, "We should leave out a quarter on either side.")
+	assert.InDelta(t, 3.5, shift([]float64{100, 13, 14, -100}, []float64{10, 10, 10, 10}), 0, "We should take the mean of what is in the middle of the differences.")
+	assert.InDelta(t, 1, shift([]float64{10}, []float64{9}), 0, "We should leave out nothing of one.")
+	assert.Zero(t, shift(nil, nil))
 }

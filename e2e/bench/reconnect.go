@@ -52,7 +52,7 @@ func (h *held) reconnects(ctx context.Context, c *Change) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, v.close()) }()
+	defer v.c.Close()
 	v.pause = lookingOn
 	err = progress.During(h.progress, "cutting classbind off from the API server", func() error {
 		c.Resumed, err = h.reconnect(ctx, r, v, func() error {

@@ -29,6 +29,9 @@ type Report struct {
 	Locks   *Locks   `json:"locks,omitempty"`
 	Scale   *Scale   `json:"scale,omitempty"`
 	Change  *Change  `json:"change,omitempty"`
+
+	// Verdicts are on the bounds of the parts that ran.
+	Verdicts []Verdict `json:"verdicts"`
 }
 
 func newReport(s Settings) (*Report, error) {
@@ -57,7 +60,7 @@ func (r *Report) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // It is no secret.
 }
 
-// Print the report for people. Its last line sums it up.
+// Print the report for people, and in the end which bounds are met.
 func (r *Report) Print(to io.Writer) {
 	p := &printer{to: to}
 	p.line("%d CPUs for all of it, %s; the load average was %.1f before", r.CPUs, r.Go, r.LoadAverage)
@@ -67,19 +70,19 @@ func (r *Report) Print(to io.Writer) {
 	r.Locks.print(p)
 	r.Scale.print(p)
 	r.Change.print(p)
-	p.line("\n%s", r.summary())
+	r.printVerdicts(p)
 }
 
-// summary is of the parts that ran.
-func (r *Report) summary() string {
-	throughput, p99, added := "not measured", "not measured", "not measured"
-	if r.Webhook != nil {
-		throughput, p99 = fmt.Sprintf("%.2f", r.Webhook.ThroughputRatio), fmt.Sprintf("%.2f", r.Webhook.P99Ratio)
+func (r *Report) printVerdicts(p *printer) {
+	if len(r.Verdicts) == 0 {
+		return
 	}
-	if r.Create != nil {
-		added = fmt.Sprintf("%.2f ms", r.Create.added())
+	p.line("\nbounds: what was measured, beside what bounds.yaml asks for")
+	var rows [][]string
+	for _, v := range r.Verdicts {
+		rows = append(rows, row("%s|%.3f|%s|%s", v.Bound, v.Value, v.Limit, map[bool]string{true: "met", false: "MISSED"}[v.Met]))
 	}
-	return fmt.Sprintf("throughput ratio %s, p99 ratio %s, added create latency %s", throughput, p99, added)
+	p.table("bound|measured|limit|verdict", rows...)
 }
 
 // printer of paragraphs and tables.
@@ -123,23 +126,23 @@ func (c *Create) print(p *printer) {
 	if c == nil {
 		return
 	}
-	p.line("\ncreate: claims through the API server (added is to those without a webhook that were created in turn with them, the median)")
+	p.line("\ncreate: claims through the API server (added to the p50 of those about which nobody is asked, turn by turn)")
 	var rows [][]string
 	for _, c := range c.Creates {
 		has := ""
 		if c.Reference {
 			has = "yes"
 		}
-		rows = append(rows, row("%s|%s|%d|%.2f|%.2f|%+.2f", c.Webhook, has, c.Clients, c.P50Millis, c.P99Millis, c.AddedP50Millis))
+		rows = append(rows, row("%s|%s|%d|%.2f|%.2f|%+.3f", c.Asked, has, c.Clients, c.P50Millis, c.P99Millis, c.AddedMillis))
 	}
-	p.table("webhook|has a reference|clients|p50 ms|p99 ms|added p50 ms", rows...)
+	p.table("asked|has a reference|clients|p50 ms|p99 ms|added ms", rows...)
 }
 
 func (s *Storm) print(p *printer) {
 	if s == nil {
 		return
 	}
-	p.line("\nstorm: reviews while classes change, %d a second, of which the API server learns from etcd", s.Wanted)
+	p.line("\nstorm: %d reviews a second while classes change, %d a second, of which the API server learns from etcd", s.Claims, s.Wanted)
 	of := func(name string, s Stormed) []string {
 		return row("%s|%.0f|%.0f|%.2f|%.2f|%.0f", name, s.ChangesPerSecond, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -13,18 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// claim is the manifest of one that asks for a pool of classes, or that has a
-// reference to one where there is none to ask for.
-func claim(kind, name, namespace string, selector map[string]string) map[string]any {
+// opinion of a claim about its class: fields of its spec. The zero value is none.
+type opinion map[string]any
+
+// askingFor classes with some labels.
+func askingFor(labels map[string]string) opinion {
+	return opinion{"classSelector": map[string]any{"matchLabels": labels}}
+}
+
+// referring to a class.
+func referring() opinion {
+	return opinion{"classRef": map[string]any{"apiVersion": group + "/" + version, "kind": "Class00", "name": className(0)}}
+}
+
+// claim is the manifest of one with an opinion.
+func claim(kind, name, namespace string, o opinion) map[string]any {
 	spec := map[string]any{
 		"engineVersion": "16.4", "storageGB": 100, "highlyAvailable": true,
 		"writeConnectionSecretToRef": map[string]any{"name": name + "-connection"},
 	}
-	if selector != nil {
-		spec["classSelector"] = map[string]any{"matchLabels": selector}
-	} else {
-		spec["classRef"] = map[string]any{"apiVersion": group + "/" + version, "kind": "Class00", "name": className(0)}
-	}
+	maps.Copy(spec, o)
 	return map[string]any{
 		"apiVersion": group + "/" + version, "kind": kind,
 		"metadata": map[string]any{
@@ -44,7 +53,7 @@ func poolReview(kind, name string, pool int) ([]byte, error) {
 // review of the creation of a claim. What differs between two has the same length.
 func review(kind, name string, selector map[string]string, dryRun bool) ([]byte, error) {
 	const namespace = "team-checkout"
-	object := claim(kind, name, namespace, selector)
+	object := claim(kind, name, namespace, askingFor(selector))
 	metadata := object["metadata"].(map[string]any)
 	fields := json.RawMessage(`{` +
 		`"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},` +

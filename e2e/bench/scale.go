@@ -134,7 +134,7 @@ func (h *held) replicated(ctx context.Context, running []*replica) (result Repli
 	var views []*visibility
 	defer func() {
 		for _, v := range views {
-			err = errors.Join(err, v.close())
+			v.c.Close()
 		}
 	}()
 	for _, r := range running {

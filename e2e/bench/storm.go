@@ -13,7 +13,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const (
@@ -26,10 +25,12 @@ const (
 	marker = "-storm-"
 )
 
-// Storm is what claims feel of classes that change all the time.
+// Storm is what claims feel of classes that change all the time. They come at a
+// steady rate, whatever becomes of those before, which leaves time for the changes.
 type Storm struct {
-	// Wanted is how many classes were to change in a second.
+	// Wanted is how many classes were to change in a second, and Claims how many claims came.
 	Wanted int `json:"wantedPerSecond"`
+	Claims int `json:"claimsPerSecond"`
 	// Quiet is without any change; Here with changes to classes of all kinds that
 	// are registered; Elsewhere to as many of as many kinds that are not, of which
 	// each is watched, and what comes is discarded. So etcd and the API server
@@ -83,7 +84,7 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	if err := m.stormRounds(watching, t, all); err != nil {
 		return nil, err
 	}
-	s := &Storm{Wanted: m.settings.Changes}
+	s := &Storm{Wanted: m.settings.Changes, Claims: m.settings.Claims}
 	for i, to := range []*Stormed{&s.Quiet, &s.Elsewhere, &s.Here} {
 		to.ChangesPerSecond = median(all[i].changes)
 		if to.Served, err = served(t.process, all[i].rounds); err != nil {
@@ -143,7 +144,7 @@ func (m *many) stormRounds(ctx context.Context, t *target, all []*weather) error
 // in a second.
 func (m *many) stormRound(ctx context.Context, t *target, g *gale) (round, float64, error) {
 	if g == nil {
-		r, err := t.drive(ctx, m.settings.Round, 0)
+		r, err := t.drive(ctx, m.settings.Round, m.settings.Claims)
 		return r, 0, err
 	}
 	calm := make(chan struct{})
@@ -151,7 +152,7 @@ func (m *many) stormRound(ctx context.Context, t *target, g *gale) (round, float
 	all.Go(func() error { return g.blow(blowing, m.settings.Changes, calm) })
 	sleep(blowing, gathering)
 	before, from := g.changes.Load(), time.Now()
-	r, err := t.drive(blowing, m.settings.Round, 0)
+	r, err := t.drive(blowing, m.settings.Round, m.settings.Claims)
 	rate := float64(g.changes.Load()-before) / time.Since(from).Seconds()
 	close(calm)
 	// What became of the changes is why the drive ended, if it did.
@@ -173,26 +174,18 @@ func newGale(ctx context.Context, etcd *clientv3.Client, n int, class func(i int
 	g := &gale{etcd: etcd}
 	for i := range n {
 		of := class(i)
-		key := fmt.Sprintf("/registry/%s/%s/%s", group, plural(of.kind), of.name)
-		stored, err := etcd.Get(ctx, key)
+		c, err := storedClass(ctx, etcd, of)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read a class: %w", err)
-		}
-		if len(stored.Kvs) == 0 {
-			return nil, fmt.Errorf("there is no class at %s", key)
-		}
-		c := &unstructured.Unstructured{}
-		if err := c.UnmarshalJSON(stored.Kvs[0].Value); err != nil {
-			return nil, fmt.Errorf("cannot read the class at %s: %w", key, err)
+			return nil, err
 		}
 		labels := c.GetLabels()
 		labels["storm"] = marker
 		c.SetLabels(labels)
 		template, err := c.MarshalJSON()
 		if err != nil {
-			return nil, fmt.Errorf("cannot write the class at %s: %w", key, err)
+			return nil, fmt.Errorf("cannot write the class at %s: %w", of.key(), err)
 		}
-		g.keys, g.templates = append(g.keys, key), append(g.templates, template)
+		g.keys, g.templates = append(g.keys, of.key()), append(g.templates, template)
 	}
 	return g, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,16 +151,10 @@ func (m *many) interleave(ctx context.Context, what string, targets []*target, n
 }
 
 // startConstant starts a webhook that does nothing, with the answer of classbind.
-func (m *many) startConstant(ctx context.Context, command string, flags ...string) (*doNothing, error) {
-	c, err := dial(ctx, m.bound().address(), m.trusted)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, err
-	}
-	answer, err := ask(c, bindPath(m.reviews[0].claimKind), m.reviews[0].body)
+func (m *many) startConstant(ctx context.Context, command string) (*doNothing, error) {
+	c := newClient(m.replica.URL, m.trusted, 1)
+	defer c.Close()
+	answer, err := ask(ctx, c, bindPath(m.reviews[0].claimKind), m.reviews[0].body)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +165,7 @@ func (m *many) startConstant(ctx context.Context, command string, flags ...strin
 	if err != nil {
 		return nil, err
 	}
-	return startDoNothing(ctx, command, dir, answer, flags...)
+	return startDoNothing(ctx, command, dir, answer)
 }
 
 // sameSize are annotations for a webhook of controller-runtime's, which adds a
@@ -214,21 +207,17 @@ func (m *many) constant(d *doNothing) (*target, error) {
 func sameAnswers(ctx context.Context, targets ...*target) (int, int, error) {
 	var sizes, patches [2]int
 	for i, t := range targets {
-		connections, err := t.dial(ctx, 1)
+		c := newClient(t.url, t.tls, 1)
+		defer c.Close()
+		body, err := c.Post(ctx, t.path(t.reviews[0].claimKind), t.reviews[0].body)
 		if err != nil {
 			return 0, 0, err
 		}
-		body, err := connections[0].Post(t.path(t.reviews[0].claimKind), t.reviews[0].body)
-		if err == nil {
-			sizes[i] = len(body)
-			answer := admissionv1.AdmissionReview{}
-			if err = json.Unmarshal(body, &answer); err == nil {
-				patches[i] = len(answer.Response.Patch)
-			}
-		}
-		if err = errors.Join(err, closeAll(connections)); err != nil {
+		answer := admissionv1.AdmissionReview{}
+		if err := json.Unmarshal(body, &answer); err != nil {
 			return 0, 0, err
 		}
+		sizes[i], patches[i] = len(body), len(answer.Response.Patch)
 	}
 	if d := sizes[0] - sizes[1]; max(d, -d) > sizeTolerance || patches[0] != patches[1] {
 		return 0, 0, fmt.Errorf("the webhooks do not answer alike: %d and %d bytes, with patches of %d and %d",

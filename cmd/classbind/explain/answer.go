@@ -245,6 +245,7 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 	i.add(e)
 	d := e.Decision
 	if d.Class != nil {
+		i.noteDefaulting(k, &d)
 		return i.end(Bound, d.Reason(), because(e))
 	}
 	after := map[v1alpha1.WhenUnmatched]string{
@@ -260,6 +261,18 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 	}
 	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+"; "+after)
+}
+
+// noteDefaulting says whether the API server itself may give the class.
+func (i *Item) noteDefaulting(k *v1alpha1.ClaimKind, d *selector.Decision) {
+	if k.Spec.Defaulting != v1alpha1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
+		return
+	}
+	if c, fault := d.View.PolicyDefault(); fault != nil {
+		i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
+	} else if c == d.Class {
+		i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1alpha1.PolicySuffix)
+	}
 }
 
 // because says why the class was drawn.

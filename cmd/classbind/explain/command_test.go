@@ -233,7 +233,7 @@ func TestDefaults(t *testing.T) {
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
 			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [{"path": ".spec.resourceRef"}], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {}}`,
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "defaulting": "Webhook", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {}}`,
 		},
 		"ClassKind": {
 			"We should fill in every default.", `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
@@ -253,7 +253,7 @@ func TestDefaults(t *testing.T) {
 			"We should keep an empty list, which is a value.",
 			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
 			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
+			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "defaulting": "Webhook", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,6 +68,8 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 		switch {
 		case slices.Contains(elsewhere, c.Type):
 		case c.Reason == v1alpha1.ReasonNotPermitted && i.isLacked(where): // The section of rights says which.
+		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
+			s.note("%s: %s (%s)", where, c.Message, c.Reason) // Claims are bound all the same.
 		case c.Status == metav1.ConditionFalse:
 			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionUnknown,

@@ -38,6 +38,8 @@ var ownRights = []right{
 	{group: admission, resource: "mutatingwebhookconfigurations", name: v1alpha1.LastConfiguration, verbs: "list watch patch"},
 	{group: admission, resource: "mutatingwebhookconfigurations", name: v1alpha1.FirstConfiguration, verbs: "list watch patch"},
 	{group: admission, resource: "validatingwebhookconfigurations", name: v1alpha1.ClassConfiguration, verbs: "list watch patch"},
+	{group: admission, resource: "mutatingadmissionpolicies", verbs: "list create patch delete"},
+	{group: admission, resource: "mutatingadmissionpolicybindings", verbs: "list create patch delete"},
 	{resource: "namespaces", verbs: "get list watch"},
 	{group: "events.k8s.io", resource: "events", verbs: "create"},
 	{group: "coordination.k8s.io", resource: "leases", own: true, verbs: "create get list update watch"},
@@ -99,7 +101,11 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 	}
 	add("serviceaccounts/"+i.own+"/"+i.serviceAccount(), deploy, rights...)
 	for _, k := range i.classKinds {
-		add("classkind/"+k.Name, permit, rightTo(k.Name, "list watch"))
+		verbs := "list watch"
+		if i.givesDefaultByPolicy(&k) { // Who writes a policy must be allowed to read its parameter.
+			verbs = "get " + verbs
+		}
+		add("classkind/"+k.Name, permit, rightTo(k.Name, verbs))
 	}
 	for _, k := range i.claimKinds {
 		verbs := ""
@@ -116,6 +122,14 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		add("claimkind/"+k.Name, permit, rights...)
 	}
 	return lacks, err
+}
+
+// givesDefaultByPolicy says whether an API server may be asked to give a default class of the
+// kind itself.
+func (i *installation) givesDefaultByPolicy(k *v1alpha1.ClassKind) bool {
+	return slices.ContainsFunc(i.claimKinds, func(c v1alpha1.ClaimKind) bool {
+		return c.Spec.Defaulting == v1alpha1.DefaultingPolicy && slices.Contains(k.Spec.ClaimKinds, c.Name)
+	})
 }
 
 // isLacked says whether a right that a registration needs is missing.

@@ -138,6 +138,13 @@ func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...stri
 	return err
 }
 
+// policyKind is the claim kind of the samples to which the API server itself gives the default
+// class, and policyPause how long it takes to notice: it looks for policies every second.
+const (
+	policyKind  = "mysqlinstances.database.crossplane.io"
+	policyPause = 1500 * time.Millisecond
+)
+
 // show what classbind does: register the kinds of the samples and create their claims.
 func show(ctx context.Context, plane *controlplane.ControlPlane, samples string) error {
 	step("Applying deploy/samples/crossplane: CRDs, registrations and classes")
@@ -146,6 +153,7 @@ func show(ctx context.Context, plane *controlplane.ControlPlane, samples string)
 		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"},
 		{"apply", "-k", samples},
 		{"wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s"},
+		{"wait", "--for=condition=DefaultedByPolicy", "claimkinds", policyKind, "--timeout=30s"},
 	} {
 		if err := kubectl(ctx, plane, args...); err != nil {
 			return err
@@ -156,6 +164,7 @@ func show(ctx context.Context, plane *controlplane.ControlPlane, samples string)
 		return err
 	}
 	fmt.Println(out)
+	time.Sleep(policyPause)
 
 	step("Creating the claims of deploy/samples/crossplane/claims.yaml")
 	return createClaims(ctx, plane, filepath.Join(samples, "claims.yaml"))
@@ -195,7 +204,7 @@ func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file st
 		if err := stored.UnmarshalJSON([]byte(out)); err != nil {
 			return err
 		}
-		why, err := reason(plane.AuditLog, claim)
+		why, err := reason(plane.AuditLog, claim, stored)
 		if err != nil {
 			return err
 		}
@@ -221,8 +230,8 @@ func classRef(claim *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", ref["apiVersion"], ref["kind"], ref["name"])
 }
 
-// reason is what classbind annotated in the API server's audit log.
-func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
+// reason is what classbind annotated in the API server's audit log, if it was asked.
+func reason(auditLog string, claim, stored *unstructured.Unstructured) (string, error) {
 	f, err := os.Open(auditLog) //nolint:gosec // The control plane has just written it.
 	if err != nil {
 		return "", err
@@ -246,7 +255,10 @@ func reason(auditLog string, claim *unstructured.Unstructured) (string, error) {
 				why = append(why, name+"="+value)
 			}
 		}
-		if why == nil {
+		switch {
+		case why == nil && classRef(stored) != classRef(claim):
+			return "the API server did not ask: it gave the default class itself, by the policy " + policyKind + v1alpha1.PolicySuffix, nil
+		case why == nil:
 			return "the API server did not ask: the claim says itself what it wants", nil
 		}
 		slices.Sort(why)

@@ -39,7 +39,6 @@ func run(ctx context.Context) error {
 	path := flag.String("path", "/mutate", "`path` of the webhook")
 	patch := flag.String("patch", "[]", "JSON `patch` that is answered")
 	annotations := flag.String("annotations", "{}", "audit annotations that are answered, as a JSON `object`")
-	http1 := flag.Bool("prefer-http1", false, "speak HTTP/1.1 with who offers it, rather than HTTP/2")
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 
@@ -55,11 +54,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := webhook.Options{Host: host, Port: port, CertDir: *certs}
-	if *http1 {
-		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1", "h2"} }}
-	}
-	server := webhook.NewServer(options)
+	server := webhook.NewServer(webhook.Options{
+		Host: host, Port: port, CertDir: *certs,
+		// Of webhooks at a URL, kube-apiserver would speak HTTP/2 to one that offers it. To a Service, it never does.
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+	})
 	server.Register(*path, &admission.Webhook{Handler: handler})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

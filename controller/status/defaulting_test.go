@@ -1,0 +1,76 @@
+package status
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
+)
+
+// decided are the outcomes of policies, by claim kind.
+type decided map[string]webhookconfig.PolicyOutcome
+
+func (d decided) Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool) {
+	o, known := d[claimKind]
+	return o, known
+}
+
+func (decided) OnChange(context.Context, func(string)) {}
+
+func TestDefaultedByPolicy(t *testing.T) {
+	const name = "claims.example.org"
+	old := metav1.Condition{Type: v1alpha1.ConditionDefaultedByPolicy, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
+	for test, tc := range map[string]struct {
+		reason     string
+		defaulting v1alpha1.Defaulting
+		decided    decided
+		want       *metav1.Condition
+	}{
+		"Webhook":     {reason: "We should say nothing of a policy that nobody asked for.", defaulting: v1alpha1.DefaultingWebhook},
+		"Unsaid":      {reason: "We should take what is not said for Webhook."},
+		"NotKnownYet": {reason: "We should leave what the last leader said.", defaulting: v1alpha1.DefaultingPolicy, want: &old},
+		"Written": {
+			reason: "We should say what the API server gives.", defaulting: v1alpha1.DefaultingPolicy, decided: decided{name: {Class: "Gold/gold"}},
+			want: &metav1.Condition{
+				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured,
+				Message: "the API server itself gives the default class Gold/gold to claims without a selector",
+			},
+		},
+		"NotWritten": {
+			reason: "We should say why it gives none.", defaulting: v1alpha1.DefaultingPolicy,
+			decided: decided{name: {Fault: &selector.Fault{Reason: v1alpha1.ReasonNoDefault, Text: "no class is marked default"}}},
+			want: &metav1.Condition{
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoDefault,
+				Message: "claims without a selector come to classbind: no class is marked default",
+			},
+		},
+		"TooEarly": {
+			reason: "We should not call a failure what takes a moment.", defaulting: v1alpha1.DefaultingPolicy,
+			decided: decided{name: {Fault: &selector.Fault{Reason: v1alpha1.ReasonNotConfigured, Text: "the CRD is new"}}},
+			want: &metav1.Condition{
+				Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured,
+				Message: "claims without a selector come to classbind: the CRD is new",
+			},
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.ClaimKindSpec{Defaulting: tc.defaulting}}
+			status := &v1alpha1.ClaimKindStatus{Conditions: []metav1.Condition{old}}
+			(&Writer{Policies: tc.decided}).describeDefaulting(k, status)
+			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
+			if tc.want == nil {
+				assert.Nil(t, got, tc.reason)
+				return
+			}
+			require.NotNil(t, got, tc.reason)
+			assert.Equal(t, []string{string(tc.want.Status), tc.want.Reason, tc.want.Message}, []string{string(got.Status), got.Reason, got.Message}, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,313 @@
+package webhookconfig
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+const (
+	// policyDelay gathers the changes of classes within it into one round.
+	policyDelay = 200 * time.Millisecond
+	// policyCheckEvery is how often the policies are compared with those that are due. They
+	// are not watched, because many API servers do not serve them.
+	policyCheckEvery = 15 * time.Second
+	// crdSettles is how long after the creation of a CRD its claims may get a policy. An API
+	// server learns every 5 s which schemas there are, and refuses claims for which a policy
+	// is in force before it has learned of theirs (503, whatever the failurePolicy).
+	crdSettles = 10 * time.Second
+)
+
+// Policies says which claim kinds have a policy, after the last round.
+type Policies struct {
+	outcomes atomic.Pointer[map[string]PolicyOutcome]
+	// changed listen for the names of claim kinds whose outcome changed.
+	changed  loop.Listeners[string]
+	compared comparison
+}
+
+// comparison is the last one of the policies that are due with those that are stored. Its
+// time is zero if that failed.
+type comparison struct {
+	at       time.Time
+	policies map[string]duePolicy
+	kept     map[string][]string
+	// failed are the kinds whose policy could not be written.
+	failed map[string]PolicyOutcome
+}
+
+// covers says that nothing has changed since then, and that it was not long ago.
+func (c *comparison) covers(due duePolicies) bool {
+	if c.at.IsZero() || !maps.EqualFunc(due.policies, c.policies, sameDue) || !maps.EqualFunc(due.kept, c.kept, slices.Equal) {
+		return false
+	}
+	return len(due.policies)+len(due.kept) == 0 || time.Since(c.at) < policyCheckEvery-policyDelay
+}
+
+// PolicyOutcome is what became of the policy of a claim kind that asks for one: the class that
+// it gives, or why there is none.
+type PolicyOutcome struct {
+	Class string
+	Fault *selector.Fault
+}
+
+func (o PolicyOutcome) equal(p PolicyOutcome) bool {
+	return o.Class == p.Class && (o.Fault == nil) == (p.Fault == nil) && (o.Fault == nil || *o.Fault == *p.Fault)
+}
+
+// Outcome of a claim kind that asks for a policy, false if no round had it yet.
+func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) {
+	outcomes := p.outcomes.Load()
+	if outcomes == nil {
+		return PolicyOutcome{}, false
+	}
+	o, known := (*outcomes)[claimKind]
+	return o, known
+}
+
+// OnChange calls a function with the name of each claim kind whose outcome changed, until
+// the context ends.
+func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
+	p.changed.Add(ctx, call)
+}
+
+func (p *Policies) setOutcomes(outcomes map[string]PolicyOutcome) {
+	before := p.outcomes.Swap(&outcomes)
+	if before == nil {
+		before = &map[string]PolicyOutcome{}
+	}
+	for name, o := range outcomes {
+		if was, known := (*before)[name]; !known || !was.equal(o) {
+			p.changed.Notify(name)
+		}
+	}
+}
+
+// duePolicy is the policy that a claim kind should have, with its binding.
+type duePolicy struct {
+	policy  *admissionregistrationv1.MutatingAdmissionPolicy
+	binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+// Policies are those of the claim kinds that ask for one.
+func (w *Configurator) Policies() *Policies { return &w.policies }
+
+// setUpPolicies adds the controller of the policies. It follows the entries, since only a kind
+// with an entry has a policy: what the policy does not bind comes to us.
+func (w *Configurator) setUpPolicies(mgr ctrl.Manager) error {
+	const name = "default-policies"
+	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
+		Watches(&v1alpha1.ClaimKind{}, toRound, registry.FaultChanged).
+		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
+			w.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
+		})).
+		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcilePolicies(ctx) }))
+	if err != nil {
+		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	}
+	return nil
+}
+
+func (w *Configurator) reconcilePolicies(ctx context.Context) (ctrl.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	due, err := w.duePolicies(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p := &w.policies
+	if !p.compared.covers(due) {
+		p.compared = comparison{} // If it fails, the next round tries again.
+		failed, err := w.writePolicies(ctx, due)
+		if err != nil {
+			return ctrl.Result{}, brief.Error(err)
+		}
+		p.compared = comparison{time.Now(), due.policies, due.kept, failed}
+	}
+	maps.Copy(due.outcomes, p.compared.failed)
+	p.setOutcomes(due.outcomes)
+	if due.soon {
+		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+	}
+	return ctrl.Result{RequeueAfter: policyCheckEvery}, nil
+}
+
+// duePolicies are those that the claim kinds should have, by claim kind.
+type duePolicies struct {
+	policies map[string]duePolicy
+	// outcomes of the kinds that ask for one.
+	outcomes map[string]PolicyOutcome
+	// kept are the kinds of which this replica does not know enough yet. They keep what they
+	// have, if it has one of these RegistrationsAnnotations.
+	kept map[string][]string
+	// soon says that there may be more in a moment.
+	soon bool
+}
+
+func (w *Configurator) duePolicies(ctx context.Context) (due duePolicies, err error) {
+	due = duePolicies{policies: map[string]duePolicy{}, outcomes: map[string]PolicyOutcome{}, kept: map[string][]string{}}
+	kinds := &v1alpha1.ClaimKindList{}
+	if err := w.Client.List(ctx, kinds); err != nil {
+		return due, fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	asks := func(k v1alpha1.ClaimKind) bool { return k.Spec.Defaulting == v1alpha1.DefaultingPolicy }
+	if !slices.ContainsFunc(kinds.Items, asks) {
+		return due, nil
+	}
+	configurations, err := ReadClaimConfigurations(ctx, w.Client)
+	if err != nil {
+		return due, err
+	}
+	classKinds := &v1alpha1.ClassKindList{}
+	if err := w.Client.List(ctx, classKinds); err != nil {
+		return due, fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	snapshot := w.Registration.Inventory.Snapshot()
+	for i := range kinds.Items {
+		k := &kinds.Items[i]
+		if !asks(*k) {
+			continue
+		}
+		view := snapshot[k.Name]
+		registered := view != nil && view.Kind.Revision == selector.RevisionOf(k) && view.Kind.Version == k.ReadVersion()
+		// The inventory may hear of the first two later.
+		fault := cmp.Or(selector.PathsFault(k), selector.ConflictOf(k, kinds.Items))
+		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
+			due.kept[k.Name] = registrationsOf(k, classKinds.Items)
+			due.soon = due.soon || !registered
+			continue
+		}
+		var class *selector.Class
+		if fault == nil {
+			class, fault, err = w.defaultOf(ctx, k, snapshot, configurations)
+		}
+		if err != nil {
+			return due, err
+		}
+		if fault != nil {
+			due.outcomes[k.Name] = PolicyOutcome{Fault: fault}
+			due.soon = due.soon || fault.Reason == v1alpha1.ReasonNotConfigured
+			continue
+		}
+		due.outcomes[k.Name] = PolicyOutcome{Class: class.String()}
+		due.policies[k.Name] = newDuePolicy(k, view.Kind, class, configurations)
+	}
+	return due, nil
+}
+
+// defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
+func (w *Configurator) defaultOf(
+	ctx context.Context, k *v1alpha1.ClaimKind, snapshot selector.Snapshot, configurations ClaimConfigurations,
+) (*selector.Class, *selector.Fault, error) {
+	view := snapshot[k.Name]
+	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
+		return nil, fault, nil
+	}
+	class, fault := view.PolicyDefault()
+	if fault != nil {
+		return nil, fault, nil
+	}
+	fault, err := w.tooEarly(ctx, k, view.Kind, configurations)
+	return class, fault, err
+}
+
+// registrationsOf are the RegistrationsAnnotations that the policy of a claim kind may have: one
+// for each class kind whose class may be the default.
+func registrationsOf(k *v1alpha1.ClaimKind, classKinds []v1alpha1.ClassKind) (texts []string) {
+	for i := range classKinds {
+		if c := &classKinds[i]; slices.Contains(c.Spec.ClaimKinds, k.Name) {
+			texts = append(texts, registrationsText(selector.RevisionOf(k), c.Name, selector.RevisionOf(c)))
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func registrationsText(claimKind selector.Revision, name string, classKind selector.Revision) string {
+	return fmt.Sprintf("%s/%d %s %s/%d", claimKind.UID, claimKind.Generation, name, classKind.UID, classKind.Generation)
+}
+
+// tooEarly says why a claim kind cannot have a policy yet, nil if it can.
+func (w *Configurator) tooEarly(
+	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, all ClaimConfigurations,
+) (*selector.Fault, error) {
+	notYet := func(why string) (*selector.Fault, error) {
+		return &selector.Fault{Reason: v1alpha1.ReasonNotConfigured, Text: why}, nil
+	}
+	// The paths are written for one version.
+	if e := all.Entry(k.Spec.Order.Configuration(), k.Name); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
+		return notYet("the webhook configuration has no entry for it yet")
+	}
+	// Where claims have no such field, an API server refuses those of its own kinds (500,
+	// whatever the failurePolicy), and stores others without their reference.
+	paths := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	if paths == nil || paths.ObservedGeneration != k.Generation {
+		return notYet("its paths have not been compared with the schema yet")
+	}
+	crd := cluster.CRD()
+	err := w.Client.Get(ctx, client.ObjectKey{Name: k.Resource()}, crd)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("cannot get the CRD of %q: %w", k.Resource(), err)
+	}
+	if err == nil && time.Since(crd.CreationTimestamp.Time) < crdSettles {
+		return notYet("the CRD is new, and the API server has to learn of its schema first")
+	}
+	return nil, nil //nolint:nilnil // It is not too early.
+}
+
+// isOf says whether an entry is for the claims that a kind reads.
+func isOf(e *admissionregistrationv1.MutatingWebhook, kind *selector.ClaimKind) bool {
+	return !slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return len(r.APIGroups) != 1 || len(r.APIVersions) != 1 || len(r.Resources) != 1 ||
+			!kind.Reads(metav1.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: r.Resources[0]})
+	})
+}
+
+func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all ClaimConfigurations) duePolicy {
+	in := all[k.Spec.Order.Configuration()]
+	about := metav1.ObjectMeta{
+		Name:   k.Name + v1alpha1.PolicySuffix,
+		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy},
+		Annotations: map[string]string{
+			v1alpha1.RegistrationsAnnotation: registrationsText(kind.Revision, class.Kind.Name, class.Kind.Revision),
+		},
+		// Where classbind is uninstalled, the configuration goes, and so does the policy.
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
+			Name: in.Name, UID: in.UID,
+		}},
+	}
+	return duePolicy{
+		policy: &admissionregistrationv1.MutatingAdmissionPolicy{
+			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name)),
+		},
+		binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
+	}
+}
+
+func sameDue(a, b duePolicy) bool {
+	return equality.Semantic.DeepEqual(a.policy, b.policy) && equality.Semantic.DeepEqual(a.binding, b.binding)
+}

@@ -1,0 +1,464 @@
+package webhookconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// policyServer is an API server that stores policies, and calls of which are counted.
+type policyServer struct {
+	*controllertest.Cached
+	policies map[string]*admissionregistrationv1.MutatingAdmissionPolicy
+	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
+	created  time.Time // of all CRDs
+	listErr  error
+	applyErr error
+	lists    int
+	did      []string
+}
+
+func (s *policyServer) Get(ctx context.Context, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if crd, ok := o.(*metav1.PartialObjectMetadata); ok && !s.created.IsZero() {
+		crd.CreationTimestamp = metav1.NewTime(s.created)
+		return nil
+	}
+	return s.Cached.Get(ctx, k, o, opts...)
+}
+
+func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	switch l := l.(type) {
+	case *admissionregistrationv1.MutatingAdmissionPolicyList:
+		s.lists++
+		for _, p := range s.policies {
+			l.Items = append(l.Items, *p)
+		}
+		return s.listErr
+	case *admissionregistrationv1.MutatingAdmissionPolicyBindingList:
+		for _, b := range s.bindings {
+			l.Items = append(l.Items, *b)
+		}
+		return s.listErr
+	}
+	return s.Cached.List(ctx, l, opts...)
+}
+
+func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	if s.applyErr != nil {
+		return s.applyErr
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	is := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(text, is); err != nil {
+		return err
+	}
+	s.did = append(s.did, "apply "+is.Kind)
+	if is.Kind == "MutatingAdmissionPolicy" {
+		p := &admissionregistrationv1.MutatingAdmissionPolicy{}
+		err = json.Unmarshal(text, p)
+		s.policies[is.Name] = p
+	} else {
+		b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+		err = json.Unmarshal(text, b)
+		s.bindings[is.Name] = b
+	}
+	return err
+}
+
+func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+	switch o.(type) {
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		s.did = append(s.did, "delete MutatingAdmissionPolicy")
+		delete(s.policies, o.GetName())
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		s.did = append(s.did, "delete MutatingAdmissionPolicyBinding")
+		delete(s.bindings, o.GetName())
+	}
+	return nil
+}
+
+// policyWorld has the claim kind claims.example.org with the defaulting Policy, and its entry.
+type policyWorld struct {
+	*policyServer
+	w         *Configurator
+	inventory *selector.Inventory
+	kind      *selector.ClassKind
+	notified  []string
+}
+
+const policyName = "claims.example.org" + v1alpha1.PolicySuffix
+
+func newPolicyWorld(t *testing.T) *policyWorld {
+	t.Helper()
+	k := controllertest.NewClaimKind("claims.example.org")
+	k.Spec.Defaulting = v1alpha1.DefaultingPolicy
+	k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid}}
+	s := &policyServer{
+		Cached: &controllertest.Cached{
+			ClaimKinds: []v1alpha1.ClaimKind{*k},
+			ClassKinds: []v1alpha1.ClassKind{
+				{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{k.Name}}},
+			},
+			Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration, UID: "c0ffee"},
+				Webhooks: []admissionregistrationv1.MutatingWebhook{{
+					Name:              k.Name + v1alpha1.BindSuffix,
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+					MatchPolicy:       new(admissionregistrationv1.Equivalent),
+					Rules: []admissionregistrationv1.RuleWithOperations{{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.org"}, APIVersions: []string{"v1"}, Resources: []string{"claims"}},
+					}},
+				}},
+			},
+		},
+		policies: map[string]*admissionregistrationv1.MutatingAdmissionPolicy{},
+		bindings: map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{},
+	}
+	world := &policyWorld{policyServer: s, inventory: selector.NewInventory(), kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+	world.inventory.SetClaimKind(selector.NewClaimKind(k))
+	world.inventory.SetClasses(controllertest.NewClasses(world.kind, map[string][]string{"gold": {"default", "true"}, "other": nil}))
+	world.inventory.Open()
+	world.w = newConfigurator(t, s.Cached, s, world.inventory, nil, nil)
+	world.w.Client = s
+	world.w.Policies().OnChange(t.Context(), func(claimKind string) { world.notified = append(world.notified, claimKind) })
+	return world
+}
+
+func (p *policyWorld) round(t *testing.T) {
+	t.Helper()
+	require.Equal(t, policyCheckEvery, p.roundUntil(t), "We should wait for changes.")
+}
+
+// incompleteRound is one after which there may be more to do in a moment.
+func (p *policyWorld) incompleteRound(t *testing.T) {
+	t.Helper()
+	require.Equal(t, registry.RetryCRDAfter, p.roundUntil(t), "We should look again soon.")
+}
+
+// roundUntil returns when the next round is.
+func (p *policyWorld) roundUntil(t *testing.T) time.Duration {
+	t.Helper()
+	p.did = nil
+	result, err := p.w.reconcilePolicies(t.Context())
+	require.NoError(t, err)
+	return result.RequeueAfter
+}
+
+// checkNow makes the next round compare the policies with those that are stored.
+func (p *policyWorld) checkNow() { p.w.policies.compared.at = time.Now().Add(-policyCheckEvery) }
+
+func (p *policyWorld) outcome(t *testing.T) PolicyOutcome {
+	t.Helper()
+	o, known := p.w.Policies().Outcome("claims.example.org")
+	require.True(t, known)
+	return o
+}
+
+func (p *policyWorld) reason(t *testing.T) string {
+	t.Helper()
+	o := p.outcome(t)
+	require.NotNil(t, o.Fault)
+	return o.Fault.Reason
+}
+
+var (
+	writesBoth  = []string{"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding"}
+	removesBoth = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy"}
+)
+
+func TestPolicies(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.round(t)
+	assert.Equal(t, writesBoth, p.did, "We should write the policy before its binding.")
+	assert.Equal(t, PolicyOutcome{Class: "Gold/gold"}, p.outcome(t))
+	assert.Equal(t, []string{"claims.example.org"}, p.notified)
+	policy, binding := p.policies[policyName], p.bindings[policyName]
+	require.NotNil(t, policy)
+	require.NotNil(t, binding)
+	assert.Equal(t, &admissionregistrationv1.ParamKind{APIVersion: "example.org/v1", Kind: "Gold"}, policy.Spec.ParamKind)
+	assert.Equal(t, admissionregistrationv1.Ignore, *policy.Spec.FailurePolicy, "We should be asked where the policy fails.")
+	constraints := policy.Spec.MatchConstraints
+	assert.Equal(t, map[string]string{"team": "a"}, constraints.NamespaceSelector.MatchLabels, "We should bind in the namespaces of the entry.")
+	require.Len(t, constraints.ResourceRules, 1)
+	assert.Equal(t, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, constraints.ResourceRules[0].Operations, "We should bind no update.")
+	require.Len(t, policy.OwnerReferences, 1)
+	assert.EqualValues(t, "c0ffee", policy.OwnerReferences[0].UID, "We should have them go with the configuration.")
+	assert.Equal(t, "gold", binding.Spec.ParamRef.Name)
+	assert.Equal(t, admissionregistrationv1.AllowAction, *binding.Spec.ParamRef.ParameterNotFoundAction)
+
+	p.round(t)
+	assert.Empty(t, p.did)
+	assert.Equal(t, 1, p.lists, "We should not even ask where nothing changed.")
+	assert.Len(t, p.notified, 1)
+
+	p.inventory.SetClasses(controllertest.NewClasses(p.kind, map[string][]string{"gold": nil, "other": {"default", "true"}}))
+	p.round(t)
+	assert.Equal(t, []string{"apply MutatingAdmissionPolicyBinding"}, p.did, "We should move the binding alone.")
+	assert.Equal(t, "other", p.bindings[policyName].Spec.ParamRef.Name)
+	assert.Len(t, p.notified, 2)
+
+	silver := controllertest.NewClassKind("silvers.example.org", "Silver")
+	p.inventory.SetClasses(controllertest.NewClasses(p.kind, nil))
+	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true"}}))
+	p.round(t)
+	assert.Equal(t, writesBoth, p.did, "We should write both for a class of another kind.")
+	assert.Equal(t, "Silver", p.policies[policyName].Spec.ParamKind.Kind)
+
+	p.policies[policyName].Spec.MatchConditions = nil
+	p.bindings[policyName].Spec.ParamRef.Name = "mine"
+	p.checkNow()
+	p.round(t)
+	assert.Equal(t, writesBoth, p.did, "We should mend what somebody changed.")
+
+	p.policies["mine"+v1alpha1.PolicySuffix] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mine" + v1alpha1.PolicySuffix}}
+	p.policies["else"] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "else"}}
+	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true", v1alpha1.CordonedAnnotation, "true"}}))
+	p.round(t)
+	assert.Equal(t, append(removesBoth, "delete MutatingAdmissionPolicy"), p.did, "We should remove the binding first, and what nobody registers any more.")
+	assert.Len(t, p.policies, 1, "We should leave alone what has another name.")
+	assert.Equal(t, v1alpha1.ReasonDefaultCordoned, p.reason(t))
+}
+
+func TestPoliciesOfOthers(t *testing.T) {
+	for name, change := range map[string]func(*policyWorld){
+		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook },
+		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicyWorld(t)
+			p.round(t)
+			change(p)
+			p.round(t)
+			assert.Equal(t, removesBoth, p.did)
+			_, known := p.w.Policies().Outcome("claims.example.org")
+			assert.False(t, known)
+			p.w.policies.compared.at = time.Now().Add(-time.Hour)
+			lists := p.lists
+			p.round(t)
+			assert.Equal(t, lists, p.lists, "We should not ask again where nobody wants a policy.")
+		})
+	}
+}
+
+// TestPoliciesKept has a leader that does not know enough.
+func TestPoliciesKept(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.round(t)
+	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.w.policies = Policies{} // A new leader.
+	p.round(t)
+	assert.Empty(t, p.did, "We should keep what there is.")
+	_, known := p.w.Policies().Outcome("claims.example.org")
+	assert.False(t, known, "We should keep the condition of the last leader.")
+
+	p.ClaimKinds[0].Spec.WhenNoSelector = v1alpha1.NoSelectorAny
+	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+	p.inventory.ClearMissing("silvers.example.org")
+	p.round(t)
+	assert.Equal(t, removesBoth, p.did, "We should remove what we kept once we know that it is not due.")
+	assert.Equal(t, v1alpha1.ReasonNeedsWebhook, p.reason(t))
+}
+
+// TestPoliciesKeptThenNotAsked has a leader that did not know enough, until nobody asks any more.
+func TestPoliciesKeptThenNotAsked(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.round(t)
+	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.round(t)
+	assert.Empty(t, p.did)
+	p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook
+	p.round(t)
+	assert.Equal(t, removesBoth, p.did)
+}
+
+// TestPoliciesOutdated has registrations that changed, while nobody can tell what is due.
+func TestPoliciesOutdated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason     string
+		change     func(*policyWorld)
+		incomplete bool
+	}{
+		"ClaimKind": {
+			reason:     "We should not go by the paths of before until the inventory has heard of the change.",
+			change:     func(p *policyWorld) { p.ClaimKinds[0].Generation++ },
+			incomplete: true,
+		},
+		"ClaimKindMissing": {
+			reason: "We should not go by the paths of before while a class kind is missing.",
+			change: func(p *policyWorld) {
+				p.ClaimKinds[0].Generation++
+				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			},
+		},
+		"ClassKind": {
+			reason: "We should not go by the mark of before while the class kind is at fault.",
+			change: func(p *policyWorld) {
+				p.ClassKinds[0].Generation++
+				p.inventory.Withhold("golds.example.org", []string{"claims.example.org"}, "it is at fault")
+			},
+		},
+		"Withdrawn": {
+			reason: "We should not give a class whose kind does not serve the claims any more.",
+			change: func(p *policyWorld) {
+				p.ClassKinds = nil
+				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicyWorld(t)
+			p.round(t)
+			require.Equal(t, writesBoth, p.did)
+			tc.change(p)
+			if tc.incomplete {
+				p.incompleteRound(t)
+			} else {
+				p.round(t)
+			}
+			assert.Equal(t, removesBoth, p.did, tc.reason)
+		})
+	}
+}
+
+// TestPoliciesOfFaulty has a leader that does not know all classes of a kind that is at fault.
+func TestPoliciesOfFaulty(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.round(t)
+	older := p.ClaimKinds[0].DeepCopy()
+	older.Name, older.Spec.Resource, older.Spec.Defaulting = "a.example.org", "claims.example.org", v1alpha1.DefaultingWebhook
+	p.ClaimKinds = append(p.ClaimKinds, *older)
+	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.round(t)
+	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the older kind.")
+	assert.Equal(t, v1alpha1.ReasonConflict, p.reason(t))
+}
+
+func TestPoliciesTooEarly(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.created = time.Now()
+	p.incompleteRound(t)
+	assert.Empty(t, p.did)
+	assert.Equal(t, v1alpha1.ReasonNotConfigured, p.reason(t))
+
+	p.created = time.Now().Add(-crdSettles)
+	rule := &p.Configuration.Webhooks[0].Rules[0]
+	rule.APIVersions = []string{anyVersion}
+	p.incompleteRound(t)
+	assert.Empty(t, p.did, "We should need to know the version.")
+
+	rule.APIVersions = []string{"v1"}
+	paths := &p.ClaimKinds[0].Status.Conditions[0]
+	paths.ObservedGeneration--
+	p.incompleteRound(t)
+	assert.Empty(t, p.did, "We should know whether the schema has the paths of today.")
+
+	paths.ObservedGeneration++
+	p.ClaimKinds[0].Spec.Version = "v2"
+	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+	p.incompleteRound(t)
+	assert.Empty(t, p.did, "We should wait for the entry of the version for which the paths are written.")
+
+	p.Configuration.Webhooks = nil
+	p.incompleteRound(t)
+	assert.Empty(t, p.did, "We should need an entry, for what the policy leaves to us.")
+	assert.Equal(t, v1alpha1.ReasonNotConfigured, p.reason(t))
+}
+
+// TestPoliciesExact has policies in the cluster that have more than they should.
+func TestPoliciesExact(t *testing.T) {
+	p := newPolicyWorld(t)
+	p.round(t)
+	conditions := len(p.policies[policyName].Spec.MatchConditions)
+	p.ClaimKinds[0].Spec.Strategy = v1alpha1.Random
+	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+	p.round(t)
+	assert.Len(t, p.policies[policyName].Spec.MatchConditions, conditions-1, "We should not ask for a weight that does not count.")
+
+	rule := &p.policies[policyName].Spec.MatchConstraints.ResourceRules[0]
+	rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
+	p.bindings[policyName].Spec.ParamRef.Namespace = "team"
+	p.checkNow()
+	p.round(t)
+	assert.Equal(t, writesBoth, p.did, "We should remove what somebody added.")
+	assert.Empty(t, p.bindings[policyName].Spec.ParamRef.Namespace)
+}
+
+func TestPoliciesFail(t *testing.T) {
+	resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}
+	for name, tc := range map[string]struct {
+		reason      string
+		list, apply error
+		want        string // the reason
+		wantErr     bool
+	}{
+		"NotServed": {
+			reason: "We should do without where the API server is older.",
+			list:   &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}, want: v1alpha1.ReasonPolicyNotServed,
+		},
+		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1alpha1.ReasonPolicyNotServed},
+		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1alpha1.ReasonNotPermitted},
+		"NotWritten": {
+			reason: "We should say which right is missing.",
+			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1alpha1.ReasonNotPermitted,
+		},
+		"ClassNotReadable": {
+			reason: "We should say which right is missing, as the API server does not refuse it with 403.",
+			apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, field.ErrorList{
+				field.Forbidden(field.NewPath("spec", "paramKind"), `user must have "get" permission on all objects`),
+			}),
+			want: v1alpha1.ReasonNotPermitted,
+		},
+		"Invalid": {
+			reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1alpha1.ReasonPolicyRefused,
+		},
+		"Down": {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
+		"Busy": {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicyWorld(t)
+			p.listErr, p.applyErr = tc.list, tc.apply
+			if tc.wantErr {
+				_, err := p.w.reconcilePolicies(t.Context())
+				require.Error(t, err, tc.reason)
+			} else {
+				p.round(t)
+				assert.Equal(t, tc.want, p.reason(t), tc.reason)
+			}
+			lists := p.lists
+			if !tc.wantErr {
+				p.round(t)
+				assert.Equal(t, lists, p.lists, "We should not try again whenever a class changes.")
+				assert.Equal(t, tc.want, p.reason(t), "We should remember why not.")
+				p.checkNow()
+			}
+			p.listErr, p.applyErr = nil, nil
+			p.round(t)
+			assert.Equal(t, writesBoth, p.did, "We should write it once we can.")
+			assert.Equal(t, "Gold/gold", p.outcome(t).Class)
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package webhookconfig
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
+)
+
+// storedPolicies are the policies and bindings in the cluster that classbind wrote, by name.
+type storedPolicies struct {
+	policies map[string]*admissionregistrationv1.MutatingAdmissionPolicy
+	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+// readPolicies asks the API server itself.
+func (w *Configurator) readPolicies(ctx context.Context) (s storedPolicies, err error) {
+	policies := &admissionregistrationv1.MutatingAdmissionPolicyList{}
+	bindings := &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
+	ours := client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}
+	if err := w.Live.List(ctx, policies, ours); err != nil {
+		return s, fmt.Errorf("cannot list the policies: %w", err)
+	}
+	if err := w.Live.List(ctx, bindings, ours); err != nil {
+		return s, fmt.Errorf("cannot list the bindings of policies: %w", err)
+	}
+	s.policies = map[string]*admissionregistrationv1.MutatingAdmissionPolicy{}
+	for i := range policies.Items {
+		s.policies[policies.Items[i].Name] = &policies.Items[i]
+	}
+	s.bindings = map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+	for i := range bindings.Items {
+		s.bindings[bindings.Items[i].Name] = &bindings.Items[i]
+	}
+	return s, nil
+}
+
+// writePolicies writes those that are due, and removes all others. It returns what became of
+// the claim kinds whose policy could not be written. An API server that serves no policies, or
+// does not let us write them, is no error: then classbind gives the default class.
+func (w *Configurator) writePolicies(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
+	failed = map[string]PolicyOutcome{}
+	stored, err := w.readPolicies(ctx)
+	if fault := policyFault(err); fault != nil {
+		for claimKind := range due.policies {
+			failed[claimKind] = PolicyOutcome{Fault: fault}
+		}
+		return failed, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := w.removePolicies(ctx, stored, due); err != nil {
+		return nil, err
+	}
+	for _, claimKind := range slices.Sorted(maps.Keys(due.policies)) {
+		err := w.writePolicy(ctx, stored, due.policies[claimKind])
+		if fault := policyFault(err); fault != nil {
+			failed[claimKind] = PolicyOutcome{Fault: fault}
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return failed, nil
+}
+
+// policyFault is why classbind gives the default class, if that is not for this round to mend.
+func policyFault(err error) *selector.Fault {
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return &selector.Fault{
+			Reason: v1alpha1.ReasonPolicyNotServed,
+			Text:   "the API server does not serve v1 of MutatingAdmissionPolicy, as Kubernetes 1.36 and later do",
+		}
+	case apierrors.IsForbidden(err):
+		return &selector.Fault{
+			Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", brief.Error(err)),
+		}
+	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
+		// It is no 403, and its text tells who we are at length.
+		return &selector.Fault{Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
+			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1alpha1.AggregateLabel)}
+	case apierrors.IsInvalid(err):
+		return &selector.Fault{Reason: v1alpha1.ReasonPolicyRefused, Text: brief.Error(err).Error()}
+	}
+	return nil
+}
+
+// writePolicy writes the policy before its binding: to name a parameter, one must be allowed
+// to read its kind, which the API server finds in the policy.
+func (w *Configurator) writePolicy(ctx context.Context, stored storedPolicies, due duePolicy) error {
+	policy, binding := stored.policies[due.policy.Name], stored.bindings[due.policy.Name]
+	changed := policy == nil || !equality.Semantic.DeepEqual(due.policy.Spec, policy.Spec) || !sameAbout(due.policy, policy)
+	if changed {
+		if err := w.applyPolicy(ctx, "MutatingAdmissionPolicy", due.policy); err != nil {
+			return err
+		}
+	}
+	if changed || binding == nil || !equality.Semantic.DeepEqual(due.binding.Spec, binding.Spec) || !sameAbout(due.binding, binding) {
+		return w.applyPolicy(ctx, "MutatingAdmissionPolicyBinding", due.binding)
+	}
+	return nil
+}
+
+// sameAbout says whether what we write of the metadata is stored.
+func sameAbout(due, stored metav1.Object) bool {
+	return equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
+		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&
+		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
+}
+
+func (w *Configurator) applyPolicy(ctx context.Context, kind string, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("cannot encode %q: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+	desired := client.ApplyConfigurationFromUnstructured(u)
+	if err := w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("cannot write the %s %q: %w", kind, object.GetName(), err)
+	}
+	return nil
+}
+
+// removePolicies removes what is not due, the bindings first. Without one of the two, the API
+// server asks us.
+func (w *Configurator) removePolicies(ctx context.Context, stored storedPolicies, due duePolicies) error {
+	remove := func(o client.Object) error {
+		claimKind, ours := strings.CutSuffix(o.GetName(), v1alpha1.PolicySuffix)
+		_, isDue := due.policies[claimKind]
+		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1alpha1.RegistrationsAnnotation]) {
+			return nil
+		}
+		err := w.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err)
+		}
+		return nil
+	}
+	for _, b := range stored.bindings {
+		if err := remove(b); err != nil {
+			return err
+		}
+	}
+	for _, p := range stored.policies {
+		if err := remove(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

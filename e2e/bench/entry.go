@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// entry of classbind's for a kind of claim.
+func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrationv1.MutatingWebhook, err error) {
+	clientset, err := kubernetes.NewForConfig(m.Config)
+	if err != nil {
+		return entry, err
+	}
+	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	c, err := configurations.Get(ctx, v1alpha1.LastConfiguration, metav1.GetOptions{})
+	if err != nil {
+		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
+	}
+	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
+		return e.Name == resource(kind)+v1alpha1.BindSuffix
+	})
+	if i < 0 {
+		return entry, fmt.Errorf("classbind is not called for %s", kind)
+	}
+	return c.Webhooks[i], nil
+}
+
+// awaitWebhook until the API server knows of that of a kind, which it does a
+// little later than it is stored.
+func (m *many) awaitWebhook(ctx context.Context, kind string) error {
+	manifest, err := json.Marshal(claim(kind, "probe", namespace, askingFor(poolLabels(0, map[string]string{}))))
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		answer, err := m.createClaim(ctx, kind, manifest, true)
+		return bytes.Contains(answer, []byte(`"classRef"`)), err
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not call the webhook of %s: %w", kind, err)
+	}
+	return nil
+}
+
+// awaitPolicy until the API server itself binds claims of a kind: until one is bound
+// and classbind is not called.
+func (m *many) awaitPolicy(ctx context.Context, kind string) error {
+	err := m.kubectl(ctx, "", "wait", "--for=condition="+v1alpha1.ConditionDefaultedByPolicy, "claimkinds", resource(kind), "--timeout=60s")
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal(claim(kind, "probe", namespace, nil))
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		before, err := m.calls(ctx)
+		if err != nil {
+			return false, err
+		}
+		answer, err := m.createClaim(ctx, kind, manifest, true)
+		if err != nil {
+			return false, err
+		}
+		after, err := m.calls(ctx)
+		return after == before && bytes.Contains(answer, []byte(`"classRef"`)), err
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not bind claims of %s: %w", kind, err)
+	}
+	return nil
+}
+
+// calls that classbind has answered about claims.
+func (m *many) calls(ctx context.Context) (int, error) {
+	return m.replica.Calls(ctx, v1alpha1.BindPath+"{name}")
+}

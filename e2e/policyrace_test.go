@@ -1,0 +1,456 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+const (
+	policyRaceGroup = "policyrace.test"
+	policyRaceKind  = "claims." + policyRaceGroup
+	// changesPerSecond of classes, and claimsPerSecond that are created meanwhile.
+	changesPerSecond, claimsPerSecond = 20, 100
+)
+
+// policyRace changes which class is the default, through any of two API servers.
+type policyRace struct {
+	servers []dynamic.Interface
+
+	mu sync.Mutex
+	// answered are the highest resourceVersions that a client had been answered, and when.
+	answered []answeredAt
+	events   []classEvent
+	seenAt   map[uint64]time.Time // of events
+	seen     map[string]uint64    // by resource, the last version that the watch showed
+	watchErr error
+	claims   []racedClaim
+}
+
+type answeredAt struct {
+	version uint64
+	at      time.Time
+}
+
+// answer of an API server. A later version than all before begins the window of later requests.
+func (r *policyRace) answer(object *unstructured.Unstructured, err error) error {
+	if err != nil || object == nil {
+		return err
+	}
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.answered); n == 0 || r.answered[n-1].version < version {
+		r.answered = append(r.answered, answeredAt{version, time.Now()})
+	}
+	return nil
+}
+
+// known is the highest resourceVersion that had been answered at a time.
+func (r *policyRace) known(at time.Time) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(r.answered, at, func(a answeredAt, at time.Time) int { return a.at.Compare(at) })
+	if i == 0 {
+		return 0
+	}
+	return r.answered[i-1].version
+}
+
+var (
+	raceClasses  = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "classes"}
+	raceOlds     = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "olds"}
+	raceClaims   = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "claims"}
+	raceRegistry = v1alpha1.GroupVersion.WithResource("classkinds")
+)
+
+func (r *policyRace) any() dynamic.Interface { return r.servers[rand.IntN(len(r.servers))] } //nolint:gosec // It need not be secret.
+
+// watch all events of a resource from now on, until the context ends.
+func (r *policyRace) watch(ctx context.Context, resource schema.GroupVersionResource) error {
+	objects := r.servers[0].Resource(resource)
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		r.observe(resource, watch.Event{Type: watch.Added, Object: &list.Items[i]})
+	}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) },
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for e := range watcher.ResultChan() {
+			r.observe(resource, e)
+		}
+	}()
+	return nil
+}
+
+func (r *policyRace) observe(resource schema.GroupVersionResource, e watch.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	object, ok := e.Object.(*unstructured.Unstructured)
+	if e.Type == watch.Error || !ok {
+		r.watchErr = fmt.Errorf("cannot go on watching %s: %w", resource.Resource, apierrors.FromObject(e.Object))
+		return
+	}
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		r.watchErr = err
+		return
+	}
+	event := classEvent{version: version, is: e.Type != watch.Deleted}
+	if resource == raceRegistry {
+		event.class = map[string]string{"classes." + policyRaceGroup: "Class", "olds." + policyRaceGroup: "Old"}[object.GetName()]
+	} else {
+		event.class = object.GetKind() + "/" + object.GetName()
+		event.is = event.is && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultMark] == "true" &&
+			object.GetAnnotations()[v1alpha1.CordonedAnnotation] != "true"
+	}
+	r.events = append(r.events, event)
+	r.seenAt[version], r.seen[resource.Resource] = time.Now(), version
+}
+
+// annotate an object; the value is JSON.
+func (r *policyRace) annotate(ctx context.Context, resource schema.GroupVersionResource, name, key, value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
+	return r.answer(r.any().Resource(resource).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+func (r *policyRace) create(ctx context.Context, resource schema.GroupVersionResource, manifest string) error {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		return err
+	}
+	return r.answer(r.any().Resource(resource).Create(ctx, object, metav1.CreateOptions{}))
+}
+
+// changes are what happens to the default class, over and over: one of these each time. The
+// first class is default in the beginning and in the end.
+func (r *policyRace) changes(ctx context.Context) []func() error {
+	cordon := func(name, value string) func() error {
+		return func() error { return r.annotate(ctx, raceClasses, name, v1alpha1.CordonedAnnotation, value) }
+	}
+	mark := func(name, value string) func() error {
+		return func() error { return r.annotate(ctx, raceClasses, name, defaultMark, value) }
+	}
+	remove := func(name string) func() error {
+		return func() error { return r.any().Resource(raceClasses).Delete(ctx, name, metav1.DeleteOptions{}) }
+	}
+	create := func(name, metadata string) func() error {
+		return func() error {
+			return r.create(ctx, raceClasses, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Class","metadata":{"name":%q,%s}}`, policyRaceGroup, name, metadata))
+		}
+	}
+	isDefault := fmt.Sprintf(`"annotations":{%q:"true"}`, defaultMark)
+	release := func(name string) func() error {
+		return func() error {
+			_, err := r.any().Resource(raceClasses).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			return err
+		}
+	}
+	return []func() error{
+		cordon("first", `"true"`), cordon("first", `null`),
+		mark("first", `null`), mark("second", `"true"`),
+		cordon("second", `"true"`), cordon("second", `null`),
+		remove("second"), create("second", isDefault),
+		mark("second", `null`), mark("first", `"true"`),
+		remove("first"), create("first", isDefault+`,"finalizers":["policyrace.test/stay"]`),
+		remove("first"), release("first"), create("first", isDefault),
+	}
+}
+
+// change the default class, a step at each turn. The guard refuses to mark a class while there
+// is another default: then that is tried again at the next turn. After every other round there is
+// a rest, in which the API servers learn of the policy again, so that the next change finds them
+// with it.
+func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
+	turn := time.NewTicker(time.Second / changesPerSecond)
+	defer turn.Stop()
+	for round := 0; until.Err() == nil; round++ {
+		if round%2 == 0 {
+			pause(until, 2*time.Second)
+		}
+		for _, step := range r.changes(ctx) {
+			for <-turn.C; ; <-turn.C {
+				if err = step(); err == nil || !apierrors.IsForbidden(err) || until.Err() != nil {
+					break
+				}
+			}
+			if until.Err() != nil {
+				return made, nil
+			}
+			if err != nil {
+				return made, err
+			}
+			made++
+		}
+	}
+	return made, nil
+}
+
+// double has a class that was marked default before its kind was registered, again and again,
+// for some tenths of a second. It is unmarked before the kind is registered no more.
+func (r *policyRace) double(ctx, until context.Context) (n int, err error) {
+	kind := fmt.Sprintf(`{"apiVersion":"classbind.io/v1alpha1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[%q]}}`, policyRaceGroup, policyRaceKind)
+	for ; until.Err() == nil; n++ {
+		// The API server knows a little later that nobody is to be asked about the kind any more.
+		mark := func() error { return r.annotate(ctx, raceOlds, "legacy", defaultMark, `"true"`) }
+		for err = mark(); apierrors.IsForbidden(err); err = mark() {
+			pause(until, 50*time.Millisecond)
+		}
+		if err == nil {
+			err = r.create(ctx, raceRegistry, kind)
+		}
+		pause(until, time.Duration(200+rand.IntN(400))*time.Millisecond) //nolint:gosec // It need not be secret.
+		if err == nil {
+			err = r.annotate(ctx, raceOlds, "legacy", defaultMark, `null`)
+		}
+		if err == nil {
+			err = r.any().Resource(raceRegistry).Delete(ctx, "olds."+policyRaceGroup, metav1.DeleteOptions{})
+		}
+		if err != nil {
+			return n, err
+		}
+		pause(until, 1500*time.Millisecond)
+	}
+	return n, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// racedClaim is one that was created.
+type racedClaim struct {
+	name, class string
+	sent        time.Time
+	stored      uint64
+}
+
+// createClaims at a steady rate, whatever becomes of them, through the API servers in turn.
+func (r *policyRace) createClaims(ctx, until context.Context) error {
+	var all errgroup.Group
+	begin := time.Now()
+	for i := 0; ; i++ {
+		pause(until, time.Until(begin.Add(time.Duration(i)*time.Second/claimsPerSecond)))
+		if until.Err() != nil {
+			return all.Wait()
+		}
+		all.Go(func() error { return r.createClaim(ctx, i) })
+	}
+}
+
+func (r *policyRace) createClaim(ctx context.Context, i int) error {
+	claim := unopinionated(policyRaceGroup, fmt.Sprint("claim-", i))
+	c := racedClaim{name: claim.GetName(), sent: time.Now()}
+	stored, err := r.servers[i%len(r.servers)].Resource(raceClaims).Namespace("default").Create(ctx, claim, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot create a claim: %w", err) // Nobody is to be refused.
+	}
+	c.class = classOf(stored)
+	if c.stored, err = strconv.ParseUint(stored.GetResourceVersion(), 10, 64); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.claims = append(r.claims, c)
+	r.mu.Unlock()
+	return r.answer(stored, nil)
+}
+
+// TestPolicyRace changes the default class 20 times a second, in every way, while claims
+// without a selector are created through two API servers. No claim gets a class that was not
+// default at some moment of its request.
+func TestPolicyRace(t *testing.T) {
+	w := newWorld(t, controlplane.Options{APIServers: 2})
+	duration := 30 * time.Second
+	if text := os.Getenv("POLICY_RACE"); text != "" {
+		var err error
+		duration, err = time.ParseDuration(text)
+		require.NoError(t, err, "POLICY_RACE is how long to race.")
+	}
+	replicas := w.serveBoth(t, policyRaceGroup)
+	r := &policyRace{seenAt: map[uint64]time.Time{}, seen: map[string]uint64{}}
+	for _, config := range w.plane.Configs {
+		config = rest.CopyConfig(config)
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		server, err := dynamic.NewForConfig(config)
+		require.NoError(t, err)
+		r.servers = append(r.servers, server)
+	}
+	for _, resource := range []schema.GroupVersionResource{raceClasses, raceOlds, raceRegistry} {
+		require.NoError(t, r.watch(t.Context(), resource))
+	}
+	before := w.boundByPolicyOnAll(t)
+
+	ctx, cancel := context.WithTimeout(t.Context(), duration)
+	defer cancel()
+	var all errgroup.Group
+	changes, doubles := 0, 0
+	all.Go(func() (err error) {
+		changes, err = r.change(t.Context(), ctx)
+		return err
+	})
+	all.Go(func() (err error) {
+		doubles, err = r.double(t.Context(), ctx)
+		return err
+	})
+	all.Go(func() error { return r.createClaims(t.Context(), ctx) })
+	require.NoError(t, all.Wait(), "We should refuse no claim.")
+	r.fence(t)
+	outcomes := r.judge(t, replicas)
+	t.Logf("%d claims in %d changes, and with a second default %d times: %v", len(r.claims), changes, doubles, outcomes)
+	for _, outcome := range []string{"bound by the API server", "bound by classbind", "left unbound by classbind"} {
+		assert.Positive(t, outcomes[outcome], "We should see claims %s.", outcome)
+	}
+	assert.Positive(t, w.boundByPolicyOnAll(t)-before, "We should see the API servers count what they bound.")
+	assert.LessOrEqual(t, outcomes[tooLate]*100, len(r.claims), "We should keep the promise for 99 of 100 claims.")
+	assert.Positive(t, doubles)
+}
+
+// serveBoth has two replicas, each with an API server of its own, and waits until both API
+// servers give the default class themselves.
+func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
+	t.Helper()
+	balancer, err := classbind.NewBalancer()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = balancer.Close() })
+	kubeconfigs, err := w.plane.UserKubeconfigs(classbind.User, classbind.Groups...)
+	require.NoError(t, err)
+	w.kubeconfig = kubeconfigs[1]
+	second := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s")
+	w.kubeconfig = kubeconfigs[0]
+	w.resources(t, "Old olds."+group+" Cluster")
+	w.apply(t, class(group, "Old", "legacy", ""))
+	first := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s")
+	for _, r := range []*replica{first, second} {
+		require.NoError(t, r.Ready(t.Context()))
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+	}
+	policyKinds(t, w, group, "")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for _, config := range w.plane.Configs {
+			n, err := boundByPolicy(t.Context(), config, "claims."+group)
+			require.NoError(c, err)
+			server, err := dynamic.NewForConfig(config)
+			require.NoError(c, err)
+			_, err = server.Resource(raceClaims).Namespace("default").Create(t.Context(), unopinionated(group, "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			require.NoError(c, err)
+			m, err := boundByPolicy(t.Context(), config, "claims."+group)
+			require.NoError(c, err)
+			require.Greater(c, m, n)
+		}
+	}, patience, 50*time.Millisecond)
+	return []*replica{first, second}
+}
+
+func (w *world) boundByPolicyOnAll(t *testing.T) (sum int) {
+	t.Helper()
+	for _, config := range w.plane.Configs {
+		n, err := boundByPolicy(t.Context(), config, policyRaceKind)
+		require.NoError(t, err)
+		sum += n
+	}
+	return sum
+}
+
+// fence waits until the watches have shown all that happened.
+func (r *policyRace) fence(t *testing.T) {
+	t.Helper()
+	for _, resource := range []schema.GroupVersionResource{raceClasses, raceOlds, raceRegistry} {
+		fence := map[string]string{
+			"classes": `{"apiVersion":"` + policyRaceGroup + `/v1","kind":"Class","metadata":{"name":"fence"}}`,
+			"olds":    `{"apiVersion":"` + policyRaceGroup + `/v1","kind":"Old","metadata":{"name":"fence"}}`,
+			"classkinds": `{"apiVersion":"classbind.io/v1alpha1","kind":"ClassKind","metadata":{"name":"fences.` + policyRaceGroup + `"},
+				"spec":{"claimKinds":["` + policyRaceKind + `"]}}`,
+		}[resource.Resource]
+		object := &unstructured.Unstructured{}
+		require.NoError(t, json.Unmarshal([]byte(fence), &object.Object))
+		object, err := r.servers[1].Resource(resource).Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+		require.NoError(t, err)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			require.NoError(c, r.watchErr)
+			require.GreaterOrEqual(c, r.seen[resource.Resource], version)
+		}, patience, 10*time.Millisecond)
+	}
+}
+
+// A changed class is visible to 99 of 100 next claims within the time that is promised, and to
+// all of them within a longest, on a machine that is short of processors, too.
+const (
+	promised = 50 * time.Millisecond
+	longest  = time.Second
+	tooLate  = "bound later than promised"
+)
+
+// judge whether any claim got a class that had ceased to be default before its request. A
+// request begins when it is sent, but for what the API servers and classbind may need to learn
+// of a change. It returns how many claims there were of each outcome.
+func (r *policyRace) judge(t *testing.T, replicas []*replica) (outcomes map[string]int) {
+	t.Helper()
+	log, spans := replicas[0].log.String()+replicas[1].log.String(), defaultSpans(r.events)
+	outcomes = map[string]int{}
+	for _, c := range r.claims {
+		by := "the API server"
+		if strings.Contains(log, `"name":"`+c.name+`"`) {
+			by = "classbind"
+		}
+		if c.class == "" {
+			outcomes["left unbound by "+by]++
+			continue
+		}
+		outcomes["bound by "+by]++
+		known := r.known(c.sent)
+		if was, ceased := wasDefault(spans[c.class], known, c.stored); !was {
+			outcomes["bound late by "+by]++
+			t.Logf("%s got %s by %s, which had ceased to be default at %d: %d revisions and %s before the request",
+				c.name, c.class, by, ceased, known-ceased, c.sent.Sub(r.seenAt[ceased]))
+			if was, _ = wasDefault(spans[c.class], r.known(c.sent.Add(-promised)), c.stored); !was {
+				outcomes[tooLate]++
+			}
+			was, _ = wasDefault(spans[c.class], r.known(c.sent.Add(-longest)), c.stored)
+			assert.True(t, was, "We should never give a class that was not default during the request.")
+		}
+	}
+	return outcomes
+}

@@ -1,0 +1,95 @@
+package selector
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy
+// can give it to them. Its conditions see the claim and that class, and nothing else. So
+// there is a fault instead where anything else decides.
+func (v *View) PolicyDefault() (*Class, *Fault) {
+	if v.Fault != nil {
+		return nil, v.Fault
+	}
+	if why := v.needsWebhook(); why != "" {
+		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
+	}
+	defaults := v.DefaultsOf(Seat{ClaimKind: v.Kind.Name})
+	switch len(defaults) {
+	case 0:
+		return nil, &Fault{v1alpha1.ReasonNoDefault, "no class is marked default"}
+	case 1:
+	default:
+		return nil, &Fault{v1alpha1.ReasonSeveralDefaults, fmt.Sprintf("%d classes are marked default", len(defaults))}
+	}
+	c := defaults[0]
+	if why := c.needsWebhook(v.Kind.Strategy.Weighted); why != "" {
+		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
+	}
+	i, _ := v.Kind.dropping(Claim{}, c) // It fails for expressions alone, and there are none.
+	switch {
+	case i < 0:
+		return c, nil
+	case v.Kind.filters[i].reason == reasonCordoned:
+		return nil, &Fault{v1alpha1.ReasonDefaultCordoned, fmt.Sprintf("the default class %s is cordoned", c)}
+	case v.Kind.filters[i].reason == reasonWeightZero:
+		return nil, &Fault{v1alpha1.ReasonWeightZero, fmt.Sprintf("the default class %s has the weight 0", c)}
+	}
+	return nil, &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf("the default class %s is %s", c, v.Kind.filters[i].text)}
+}
+
+// needsWebhook says why only classbind can tell which class a claim without an opinion gets;
+// empty, the API server can tell, too.
+func (v *View) needsWebhook() string {
+	k := v.Kind
+	switch {
+	case !k.rules.isEmpty():
+		return "an expression of the ClaimKind decides"
+	case k.whenNoSelector == v1alpha1.NoSelectorAny || k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone:
+		return fmt.Sprintf("with whenNoSelector %s, a claim without a selector does not get the default class", k.whenNoSelector)
+	case k.Strategy.Name == v1alpha1.RoundRobin:
+		return "with RoundRobin, classbind has to know which class it gave last"
+	case k.own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):
+		return "each namespace may have a default class of its own"
+	}
+	return ""
+}
+
+// needsWebhook says why the API server cannot tell whether a class is the default; empty, it can.
+func (c *Class) needsWebhook(weighted bool) string {
+	r := c.Kind.rules
+	if len(r.fits) > 0 || r.offerWhen != nil || r.isDefault != nil || weighted && r.weight != nil {
+		return fmt.Sprintf("an expression of the ClassKind %q decides", c.Kind.Name)
+	}
+	return ""
+}
+
+// OrderMatters is the fault that another kind of the same claims looks where this one has its
+// reference, or the other way round, nil if none does. Webhooks are called in the order of
+// their names. Policies come before all of them, in no order.
+func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		o := s[name].Kind
+		if name != k.Name && o.resource == k.resource && !s[name].InConflict() && (k.heeds(o) || o.heeds(k)) {
+			return &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf(
+				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
+		}
+	}
+	return nil
+}
+
+// heeds says that a kind looks where another one has its reference.
+func (k *ClaimKind) heeds(o *ClaimKind) bool {
+	looks := append(slices.Clone(k.settledBy), k.selector, k.annotation)
+	for _, p := range k.looksAt.Paths() {
+		looks = append(looks, path(p))
+	}
+	return slices.ContainsFunc(looks, func(p path) bool {
+		n := min(len(p), len(o.classRef))
+		return slices.Equal(p[:n], o.classRef[:n])
+	})
+}
