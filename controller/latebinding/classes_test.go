@@ -64,6 +64,7 @@ func TestClassCounts(t *testing.T) {
 			again := *r.kind
 			again.Generation = 2
 			s.refuse("list", 503)
+			s.refuse("watch", 503) // A Reflector lists by a watch, where it can.
 			_, err := r.claims.follow(t.Context(), &again, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
 			require.NoError(t, err)
 			assert.False(t, r.claims.countsFor(r.golds).known(), "We should not take what was counted before a change for what is now.")
