@@ -6,6 +6,8 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
+# cmd/test is go test that says how far it is.
+TEST := go run -C e2e ./cmd/test
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
@@ -67,11 +69,11 @@ lint: ## Lint all modules
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane
-	go test $(RACE) ./...
+	@$(TEST) -C .. $(RACE) ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
-	$(MONITORING) go test ./...
+	@CGO_ENABLED=0 $(TEST) -C monitoring ./...
 
 .PHONY: check
 check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
@@ -86,7 +88,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run all tests, those on a real control plane included
-	$(E2E) go test -count=1 -parallel 8 -timeout 30m -skip '^TestHostile$$' ./...
+	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
@@ -99,7 +101,7 @@ e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
-	$(E2E) go test -v -count=1 -timeout 20m -run '^TestHostile$$/$(ATTACK)' .
+	@CGO_ENABLED=0 $(TEST) -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race

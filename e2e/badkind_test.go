@@ -15,10 +15,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// restartPatience is how long all replicas may take to serve again, where a class
-// kind does not answer: v1alpha1.StartPatience, and what it takes to start and to lead.
-const restartPatience = 45 * time.Second
-
 // conversion of the CRD of the bad class kind: its classes are stored as v1 and
 // listed as v2, which needs the webhook, which nobody serves, or nothing.
 const (
@@ -67,7 +63,7 @@ func TestOneBadClassKind(t *testing.T) {
 		bound, _, err := w.create(t, claim("good.test", "good"))
 		require.NoError(c, err)
 		require.Equal(c, "Class/only", classOf(bound))
-	}, restartPatience, 100*time.Millisecond, "We should bind the claims of others.")
+	}, patience, 100*time.Millisecond, "We should bind the claims of others.")
 	t.Logf("Claims of the other kind were bound %s after the restart.", time.Since(start).Round(time.Millisecond))
 	for _, r := range replicas {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

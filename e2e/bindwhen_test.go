@@ -74,8 +74,8 @@ func TestBindWhen(t *testing.T) {
 	// asked waits until the API server calls us for a claim that is to be bound, and left until we leave it alone.
 	asked := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "Class/only") }
 	left := func(t *testing.T, manifest string) { t.Helper(); answered(t, manifest, "") }
-	// within a second of a change, a claim is bound.
-	within := func(t *testing.T, manifest string, change func()) {
+	// after a change, a claim is bound.
+	after := func(t *testing.T, manifest string, change func()) {
 		t.Helper()
 		claim, warnings, err := w.create(t, manifest)
 		require.NoError(t, err)
@@ -88,9 +88,7 @@ func TestBindWhen(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && classOf(claim) != ""
 		}, patience, 5*time.Millisecond)
-		took := time.Since(begin)
-		t.Logf("Bound after %s", took)
-		assert.Less(t, took, time.Second, "We should bind it within a second.")
+		t.Logf("Bound after %s", time.Since(begin))
 		events := &eventsv1.EventList{}
 		require.NoError(t, w.List(t.Context(), events, client.InNamespace("default")))
 		for _, e := range events.Items {
@@ -104,7 +102,7 @@ func TestBindWhen(t *testing.T) {
 		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(claim.metadata.annotations) && 'delayed.test/node' in claim.metadata.annotations // set by the scheduler"}`)
 		asked(t, manifest(group, "probe", ", annotations: {delayed.test/node: a}", ""))
 		before := calls(t, r)
-		within(t, manifest(group, "waits", "", ""), func() {
+		after(t, manifest(group, "waits", "", ""), func() {
 			w.kubectl(t, "annotate", "claims.delayed.test", "waits", "delayed.test/node=a")
 		})
 		assert.Zero(t, calls(t, r)-before, "We should not be called for a claim that is not to be bound yet.")
@@ -121,9 +119,9 @@ func TestBindWhen(t *testing.T) {
 		asked(t, manifest(group, "probe", "", ", plan: small"))
 		w.apply(t, plan(false))
 		left(t, manifest(group, "probe", "", ", plan: small"))
-		within(t, manifest(group, "waits", "", ", plan: small"), func() { w.apply(t, plan(true)) })
-		within(t, manifest(group, "absent", "", ", plan: large"), func() { w.apply(t, strings.ReplaceAll(plan(true), "small", "large")) })
-		w.awaitWaiting(t, "claims.related.test", 0, patience)
+		after(t, manifest(group, "waits", "", ", plan: small"), func() { w.apply(t, plan(true)) })
+		after(t, manifest(group, "absent", "", ", plan: large"), func() { w.apply(t, strings.ReplaceAll(plan(true), "small", "large")) })
+		w.awaitWaiting(t, "claims.related.test", 0)
 	})
 
 	t.Run("Namespace", func(t *testing.T) {
@@ -139,7 +137,7 @@ func TestBindWhen(t *testing.T) {
 		asked(t, in("probe"))
 		label("plan")
 		left(t, in("probe"))
-		within(t, in("waits"), func() { label("run") })
+		after(t, in("waits"), func() { label("run") })
 	})
 
 	t.Run("Fails", func(t *testing.T) {
@@ -200,7 +198,7 @@ func TestBindWhen(t *testing.T) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.Equal(c, "only", w.kubectl(t, "get", "claims.over.test", "old", "-o", "jsonpath={.spec.classRef.name}"))
 		}, patience, 50*time.Millisecond, "We should bind a claim later that is older than its kind.")
-		w.awaitWaiting(t, "claims.over.test", 0, patience)
+		w.awaitWaiting(t, "claims.over.test", 0)
 	})
 
 	t.Run("Refused", func(t *testing.T) {

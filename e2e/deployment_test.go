@@ -143,8 +143,10 @@ func isReady(p *corev1.Pod) bool {
 // what became of them.
 func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (report load.Report) {
 	t.Helper()
+	impatient, err := newClient(d.config) // It counts what a patient one would try again.
+	require.NoError(t, err)
 	l := load.Start(t.Context(), load.Options{
-		Client: d.Client, Kinds: []schema.GroupVersionKind{{Group: deploymentGroup, Version: "v1", Kind: "Claim"}}, Namespace: deploymentNamespace,
+		Client: impatient, Kinds: []schema.GroupVersionKind{{Group: deploymentGroup, Version: "v1", Kind: "Claim"}}, Namespace: deploymentNamespace,
 		Spec: map[string]any{"classSelector": map[string]any{}},
 	})
 	defer func() { // Also if the test fails there.

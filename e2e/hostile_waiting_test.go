@@ -94,9 +94,9 @@ func (b *besieged) waitingClaims(t *testing.T) {
 	b.store(t, claims)
 	defer func() {
 		b.forget(t, "LaterClaim")
-		b.awaitWaiting(t, hostileResource("LaterClaim"), 0, 4*patience)
+		b.awaitWaiting(t, hostileResource("LaterClaim"), 0)
 	}()
-	b.awaitWaiting(t, hostileResource("LaterClaim"), waiting, 4*patience)
+	b.awaitWaiting(t, hostileResource("LaterClaim"), waiting)
 	b.bindsLate(t, "beside-many")
 	<-ctx.Done()
 }

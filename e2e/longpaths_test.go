@@ -28,10 +28,6 @@ import (
 // v1alpha1.MaxEntriesBytes has room for, and more than etcd takes in one object.
 const manyPaths = 40
 
-// writePatience is how long it may take until a change is in the webhook
-// configuration, where the API server compiles as much as it may, a few times.
-const writePatience = time.Minute
-
 // longPaths is a spec with as many paths to skip as the schema allows, each of ten
 // names: nine of so many letters, and the last of so many.
 func longPaths(letters, last int) string {
@@ -88,7 +84,7 @@ func TestManyLongPaths(t *testing.T) {
 		k := &v1alpha1.ClaimKind{}
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.later.test"}, k))
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
-	}, writePatience, 100*time.Millisecond, "We should have room for what is small.")
+	}, patience, 100*time.Millisecond, "We should have room for what is small.")
 	w.awaitClaims(t, "claims.later.test")
 	w.awaitClasses(t, "classes.later.test", 1)
 	bound("later.test", "with")
@@ -103,7 +99,7 @@ func TestManyLongPaths(t *testing.T) {
 		for _, e := range after.Webhooks {
 			require.Contains(c, string(e.ClientConfig.CABundle), strings.TrimSpace(string(ca.Data[corev1.ServiceAccountRootCAKey])))
 		}
-	}, writePatience, 100*time.Millisecond, "We should write the new CA into all entries.")
+	}, patience, 100*time.Millisecond, "We should write the new CA into all entries.")
 	bound("before.test", "rotated")
 
 	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"skipIfSet":[{"path":".spec.other"}]}}`)
@@ -111,7 +107,7 @@ func TestManyLongPaths(t *testing.T) {
 		entries := w.claimEntries(t)
 		require.Equal(c, "claims.before.test"+v1alpha1.BindSuffix, entries.Webhooks[0].Name)
 		require.Contains(c, entries.Webhooks[0].MatchConditions[1].Expression, `["other"]`)
-	}, writePatience, 100*time.Millisecond, "We should write the change of a registration.")
+	}, patience, 100*time.Millisecond, "We should write the change of a registration.")
 	bound("before.test", "changed")
 	assert.Equal(t, served, w.awaitLongPaths(t), "We should leave out the same.")
 	w.noWriteFailed(t)
@@ -152,7 +148,7 @@ func (w *world) awaitLongPaths(t *testing.T) (served int) {
 			require.Equal(c, v1alpha1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
 			require.Contains(c, ready.Message, "claims are not bound: the webhook configuration has no room for its entry")
 		}
-	}, writePatience, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	return served
 }
 

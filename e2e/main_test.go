@@ -13,7 +13,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -38,9 +37,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
-
-// patience is how long anything may take that should take a moment.
-const patience = 30 * time.Second
 
 // scratch is a folder for the time of the tests, and command the built one, which
 // there is not where classbind runs in pods.
@@ -95,7 +91,7 @@ type world struct {
 	client.Client
 
 	// Kubectl runs kubectl as the admin. The error has standard error in it.
-	Kubectl func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error)
+	Kubectl kubectlFunc
 	// config is the admin's.
 	config *rest.Config
 	// deploy is the path of the folder.
@@ -127,7 +123,7 @@ func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane}
+	w := &world{Kubectl: patiently(plane.Kubectl), config: plane.Config, plane: plane}
 	if err := w.setUp(ctx); err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
@@ -152,14 +148,20 @@ func (w *world) setUp(ctx context.Context) (err error) {
 
 // connect makes the client.
 func (w *world) connect() (err error) {
-	scheme := runtime.NewScheme()
-	if err = errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	config := rest.CopyConfig(w.config)
-	config.WarningHandlerWithContext = warnings{}
-	w.Client, err = client.New(config, client.Options{Scheme: scheme})
+	config.Wrap(newPatient)
+	w.Client, err = newClient(config)
 	return err
+}
+
+func newClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = warnings{}
+	return client.New(config, client.Options{Scheme: scheme})
 }
 
 // sharing is the world of the tests that only add to it, each in API groups of
@@ -193,6 +195,9 @@ func sharedWorld(t *testing.T) *world {
 		sharing.err = sharing.replica.Ready(ctx)
 	})
 	require.NoError(t, sharing.err, "We should have classbind, and it should be ready.")
+	if sharing.replica != nil {
+		sharing.replica.logFailure(t)
+	}
 	return sharing.world
 }
 
@@ -200,9 +205,6 @@ func (s *shared) end(failed bool) error {
 	var errs []error
 	if s.replica != nil {
 		errs = append(errs, s.replica.Stop())
-		if failed {
-			fmt.Fprintf(os.Stderr, "The shared replica's log:\n%s\n", s.replica.log)
-		}
 	}
 	switch {
 	case s.world == nil:
@@ -264,13 +266,23 @@ func (w *world) start(t testing.TB, flags ...string) *replica {
 	t.Helper()
 	r, err := w.run(flags...)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, r.Stop(), "We should see the replica end well.")
-		if t.Failed() {
-			t.Logf("The replica's log:\n%s", r.log)
-		}
-	})
+	r.logFailure(t)
+	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	return r
+}
+
+// logFailure shows the end of what the replica logs from now on until the test ends, if it fails.
+func (r *replica) logFailure(t testing.TB) {
+	t.Helper()
+	const lines = 200
+	begin := len(r.log.String())
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		log := strings.SplitAfter(r.log.String()[begin:], "\n")
+		t.Logf("The last of %d lines that the replica logged:\n%s", len(log), strings.Join(log[max(0, len(log)-lines):], ""))
+	})
 }
 
 // serve starts a replica and waits until it is ready.

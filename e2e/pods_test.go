@@ -78,7 +78,7 @@ func podWorld() (*world, error) {
 		return nil, fmt.Errorf("cannot read $KUBECONFIG: %w", err)
 	}
 	config.QPS = -1
-	w := &world{Kubectl: podKubectl, config: config, deploy: podDeploy}
+	w := &world{Kubectl: patiently(podKubectl), config: config, deploy: podDeploy}
 	return w, w.connect()
 }
 
