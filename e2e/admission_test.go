@@ -84,8 +84,8 @@ func TestSpared(t *testing.T) {
 		classKind("classes.spared.test", "{claimKinds: [claims.spared.test]}")+class("spared.test", "Class", "only", ""))
 	w.awaitClaims(t, "claims.spared.test")
 	w.awaitClasses(t, "classes.spared.test", 1)
-	w.apply(t, claimKind("pods", "{}")+claimKind("services", "{}")+claimKind("jobs.batch", "{}"))
 	for _, kind := range []string{"pods", "services", "jobs.batch"} {
+		w.apply(t, claimKind(kind, "{reference: {annotation: example.org/class, form: Name}}")) // Their schemas have no .spec.classRef.
 		w.awaitClaims(t, kind)
 	}
 	configuration := func() string {
