@@ -49,7 +49,7 @@ func (p *presetTable) lines() []string {
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
 	t.Helper()
-	const readme = "../README.md"
+	const readme = "../docs/register-kinds.md"
 	text, err := os.ReadFile(readme)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
@@ -69,10 +69,10 @@ func (p *presetTable) compare(t *testing.T) {
 		return
 	}
 	shown := slices.Collect(strings.Lines(present))
-	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in README: go test -run 'TestPresets$' -update")
+	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in the documents: go test -run 'TestPresets$' -update")
 	for n, line := range lines {
 		if sourceOf(shown[n+2]) == sourceOf(line) {
-			assert.Equal(t, shown[n+2], line, "We should have what works in README: go test -run 'TestPresets$' -update")
+			assert.Equal(t, shown[n+2], line, "We should have what works in the documents: go test -run 'TestPresets$' -update")
 		}
 	}
 }

@@ -172,7 +172,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 		name          string
 		breaks, mends func(*testing.T)
 		want          string
-		readme        bool
+		shown        bool
 	}{
 		{
 			name: "RoleMissing", mends: apply("rbac.yaml"),
@@ -213,7 +213,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 				`Invalid value: "much": must be an integer from 0 to 1000000, in plain digits` + "\n  Do: write an integer from 0 to 1000000: kubectl edit " + sampleRDS + "/gitlab-experimental",
 		},
 		{
-			name: "ClassGone", mends: apply("classes.yaml"), readme: true,
+			name: "ClassGone", mends: apply("classes.yaml"), shown: true,
 			breaks: func(t *testing.T) { said = w.kubectl(t, "delete", "rdsinstanceclass", "gitlab-production") },
 			want: "claims: claimkind/" + samplePostgres + `: 1 claim has a class that is gone: acme-team/gitlab-praefect-database ("` + sampleRDS + "/gitlab-production\")\n" +
 				"  Do: create the class again, or delete the claims and create them again, to get another",
@@ -241,8 +241,8 @@ func (w *world) breakOneByOne(t *testing.T) {
 		ok := t.Run(tc.name, func(t *testing.T) {
 			tc.breaks(t)
 			_, table := w.awaitStatus(t, "We should find what is broken, once.", tc.want)
-			if tc.readme {
-				compareWithREADME(t, "$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ bin/classbind status\n"+table)
+			if tc.shown {
+				compareWithPage(t, "$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ classbind status\n"+table)
 			}
 			tc.mends(t)
 			w.awaitStatus(t, "We should find nothing once it is mended.")
@@ -262,17 +262,17 @@ func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
 	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "kinds.yaml"))
 }
 
-// compareWithREADME what it shows of status.
-func compareWithREADME(t *testing.T, said string) {
+// compareWithPage what the page shows of status.
+func compareWithPage(t *testing.T, said string) {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../docs/explain-and-status.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n## Ask what is broken\n")
+	_, section, found := strings.Cut(string(text), "\n## What is broken?\n")
 	require.True(t, found)
 	_, sample, found := strings.Cut(section, "```console\n")
 	require.True(t, found)
 	sample, _, _ = strings.Cut(sample, "```\n")
-	assert.Equal(t, untimed(sample), untimed(said), "We should show in README what the commands print.")
+	assert.Equal(t, untimed(sample), untimed(said), "We should show on the page what the commands print.")
 }
 
 // overruleSelectors of PersistentVolumeClaims by a default StorageClass.

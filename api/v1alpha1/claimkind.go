@@ -56,7 +56,7 @@ type ClaimKind struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.classNamespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classNamespaces.names) || self.classNamespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="a reference that carries no namespace needs exactly one name: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classNamespaces.names"
 // +kubebuilder:validation:XValidation:rule="has(self.score) == (has(self.strategy) && self.strategy in ['LowestScore', 'HighestScore'])",message="score and the strategy LowestScore or HighestScore go together: set both or neither",fieldPath=".score"
 type ClaimKindSpec struct {
-	// Resource is the kind of the claims, <plural>.<group>, or <plural> in the core group.
+	// Resource is the kind of the claims, PLURAL.GROUP, or PLURAL in the core group.
 	// Without it, the name of the ClaimKind is the kind. A kind of claim with two class
 	// references has two ClaimKinds, and at least one of them names it here. Of two
 	// ClaimKinds with the same resource and reference, the older is served.
@@ -283,7 +283,7 @@ func (s *ClaimKindSpec) SettledBy() []Place {
 	return append([]Place{s.Reference.Place()}, s.SkipIfSet...)
 }
 
-// Resource returns the kind of the claims, <plural>.<group>.
+// Resource returns the kind of the claims, PLURAL.GROUP.
 func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Resource, k.Name) }
 
 // ReadVersion is the version of the claims for which the paths are written. It is empty

@@ -33,7 +33,7 @@ type ClassKind struct {
 // ClassKindSpec says what the classes of a kind can satisfy and how they are read.
 type ClassKindSpec struct {
 	// ClaimKinds that the classes can satisfy, each by the name of its ClaimKind,
-	// <plural>.<group>. The ClaimKind need not exist yet.
+	// PLURAL.GROUP. The ClaimKind need not exist yet.
 	// Example: [gateways.gateway.networking.k8s.io]
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=178

@@ -1,7 +1,7 @@
 // Package v1alpha1 is the API group classbind.io. Cluster admins and vendors
 // register kinds of claim with ClaimKinds and kinds of class with ClassKinds.
 // Both are cluster-scoped. An object's name is the resource that it registers
-// (<plural>.<group> like the name of its CRD; only the plural for a core
+// (PLURAL.GROUP like the name of its CRD; only the plural for a core
 // resource), so no resource can be registered twice.
 //
 // Everything in a spec has a default, and every rule is in the CRD's schema:

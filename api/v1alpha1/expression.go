@@ -65,7 +65,7 @@ type Related struct {
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
 	Name string `json:"name"`
 
-	// Resource is the kind of the object, <plural>.<group>, or <plural> in the core group.
+	// Resource is the kind of the object, PLURAL.GROUP, or PLURAL in the core group.
 	// Example: storageclasses.storage.k8s.io
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
