@@ -242,16 +242,25 @@ func docTrim(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// docShown is what is expected, with the lines that fit as they are, so that a difference shows the others alone.
-func docShown(want, got string) string {
+// docDifference has the lines of a page that do not fit what is printed (-), and those that are printed instead (+).
+func docDifference(want, got string) string {
+	var text strings.Builder
 	w, g := strings.Split(docTrim(want), "\n"), strings.Split(docTrim(got), "\n")
-	if len(w) != len(g) {
-		return docTrim(want)
+	for len(w) > 0 && len(g) > 0 && w[0] != "..." && docMatches(w[0], g[0]) {
+		fmt.Fprintf(&text, "  %s\n", g[0])
+		w, g = w[1:], g[1:]
 	}
-	for n := range w {
-		if docMatches(w[n], g[n]) {
-			w[n] = g[n]
-		}
+	var rest []string
+	for len(w) > 0 && len(g) > 0 && w[len(w)-1] != "..." && docMatches(w[len(w)-1], g[len(g)-1]) {
+		rest = append(rest, "  "+g[len(g)-1]+"\n")
+		w, g = w[:len(w)-1], g[:len(g)-1]
 	}
-	return strings.Join(w, "\n")
+	for _, line := range w {
+		fmt.Fprintf(&text, "- %s\n", line)
+	}
+	for _, line := range g {
+		fmt.Fprintf(&text, "+ %s\n", line)
+	}
+	slices.Reverse(rest)
+	return text.String() + strings.Join(rest, "")
 }

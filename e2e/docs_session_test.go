@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,17 +42,19 @@ type docSession struct {
 	world *world
 	image string // $IMAGE, in pods.
 
-	to     io.Writer
-	done   chan bool // It is closed when the shell ends.
-	shell  *exec.Cmd
-	steps  int
-	served *httptest.Server
+	to    io.Writer
+	done  chan bool // It is closed when the shell ends.
+	shell *exec.Cmd
+	steps int
+	// patience is how long the commands of a step may take.
+	patience time.Duration
+	served   *httptest.Server
 }
 
 // newDocSession in a world of its own.
 func newDocSession(t *testing.T, kind string) *docSession {
 	t.Helper()
-	s := &docSession{dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
+	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
 	env := []string{"KUBECONFIG=" + filepath.Join(s.dir, "none.kubeconfig")}
 	path := []string{filepath.Dir(command)}
 	if inPods() {
@@ -89,7 +92,13 @@ func (s *docSession) enter(t *testing.T, kind string) string {
 		return plane.Kubeconfig
 	}
 	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	// Without its log at the end: what a command prints tells more of a page.
+	r, err := w.run()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
 	if kind == docsCrossplane {
 		w.applySamples(t)
 	}
@@ -214,92 +223,110 @@ func (s *docSession) substitute(text, folder string) string {
 	return text
 }
 
-// run a step, and say whether the next may be run.
-func (s *docSession) run(t *testing.T, step docStep) bool {
-	t.Helper()
+// errDocEnd ends a session: its shell has ended, or the rest of the page would build on what failed.
+var errDocEnd = errors.New("the rest of the page is not run")
+
+// run a step. The next must not be run after errDocEnd.
+func (s *docSession) run(step *docStep) error {
 	s.steps++
 	script := filepath.Join(s.dir, fmt.Sprintf("step-%d", s.steps))
-	text, command := step.command, strings.TrimSpace(step.command)
-	switch {
-	case step.command != "":
-		text = s.substitute(text, "")
-	case step.file != "":
-		command = "write " + step.file
-		content := s.substitute(step.content, filepath.Join(s.root, filepath.Dir(step.file)))
-		require.NoError(t, os.WriteFile(script+".yaml", []byte(content), 0o600))
-		text = fmt.Sprintf("mkdir -p \"$(dirname '%[1]s')\"\ncp '%[2]s.yaml' '%[1]s'\n", step.file, script)
+	text, err := s.script(step, script)
+	if err == nil {
+		err = os.WriteFile(script, []byte(text), 0o600)
 	}
-	if step.fails { // Each command that fails leaves a line.
-		text = fmt.Sprintf("set +e\ntrap 'echo failed >> %[1]s.failed' ERR\n%[2]s\n__status=$?\ntrap - ERR\nset -e\necho $__status > %[1]s.status\n", script, text)
+	if err == nil {
+		_, err = fmt.Fprintln(s.to, script)
 	}
-	if step.stubs != nil {
-		text = fmt.Sprintf("__path=$PATH PATH=%s:$PATH\n%s\nPATH=$__path\nhash -r\n", s.stubs(t, script, step.stubs), text)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
 	}
-	require.NoError(t, os.WriteFile(script, []byte(text), 0o600))
-	_, err := fmt.Fprintln(s.to, script)
-	require.NoError(t, err)
 	ok, late := false, false
 	select {
 	case ok = <-s.done:
-	case <-time.After(docPatience):
+	case <-time.After(s.patience):
 		late = true
 	}
 	out, err := os.ReadFile(script + ".out") //nolint:gosec // The folder is the test's own.
-	require.NoError(t, err)
-	got := string(out)
+	ran := fmt.Sprintf("\n$ %s\n%s", step.title(), out)
 	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
 	case late:
-		t.Errorf("%s: the command takes more than %s:\n$ %s\n%s", step.at, docPatience, command, got)
-		return false
+		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, s.patience, errDocEnd, ran)
 	case !ok:
-		t.Errorf("%s: the command fails:\n$ %s\n%s", step.at, command, got)
-		return false
+		return fmt.Errorf("%s: the command fails; %w:%s", step.at, errDocEnd, ran)
 	}
-	return s.judge(t, step, script, command, got)
+	return judge(step, script, string(out), ran)
 }
 
-// judge what a step did.
-func (s *docSession) judge(t *testing.T, step docStep, script, command, got string) bool {
-	t.Helper()
+// title of a step is what a reader would type.
+func (s *docStep) title() string {
+	if s.file != "" {
+		return "write " + s.file
+	}
+	return strings.TrimSpace(s.command)
+}
+
+// script of a step, which may have more files beside it.
+func (s *docSession) script(step *docStep, path string) (string, error) {
+	text := s.substitute(step.command, "")
+	if step.file != "" {
+		content := s.substitute(step.content, filepath.Join(s.root, filepath.Dir(step.file)))
+		if err := os.WriteFile(path+".yaml", []byte(content), 0o600); err != nil {
+			return "", err
+		}
+		text = fmt.Sprintf("mkdir -p \"$(dirname '%[1]s')\"\ncp '%[2]s.yaml' '%[1]s'\n", step.file, path)
+	}
+	if step.fails { // Each command that fails leaves a line.
+		text = fmt.Sprintf("set +e\ntrap 'echo failed >> %[1]s.failed' ERR\n%[2]s\n__status=$?\ntrap - ERR\nset -e\necho $__status > %[1]s.status\n", path, text)
+	}
+	if step.stubs == nil {
+		return text, nil
+	}
+	folder, err := writeStubs(path, step.stubs)
+	return fmt.Sprintf("__path=$PATH PATH=%s:$PATH\n%s\nPATH=$__path\nhash -r\n", folder, text), err
+}
+
+// judge what a step did, which printed got.
+func judge(step *docStep, script, got, ran string) error {
 	if step.fails {
 		status, err := os.ReadFile(script + ".status") //nolint:gosec // The folder is the test's own.
-		require.NoError(t, err)
-		failed, _ := os.ReadFile(script + ".failed") //nolint:gosec // The folder is the test's own.
-		if strings.TrimSpace(string(status)) == "0" {
-			t.Errorf("%s: the last command does not fail:\n$ %s\n%s", step.at, command, got)
-			return false
+		if err != nil || strings.TrimSpace(string(status)) == "0" {
+			return fmt.Errorf("%s: the last command does not fail; %w:%s", step.at, errDocEnd, ran)
 		}
-		if strings.Count(string(failed), "\n") != 1 {
-			t.Errorf("%s: a command before the last fails:\n$ %s\n%s", step.at, command, got)
-			return false
+		failed, err := os.ReadFile(script + ".failed") //nolint:gosec // The folder is the test's own.
+		if err != nil || strings.Count(string(failed), "\n") != 1 {
+			return fmt.Errorf("%s: a command before the last fails, too; %w:%s", step.at, errDocEnd, ran)
 		}
 	}
 	for _, stub := range step.stubs {
 		if _, err := os.Stat(filepath.Join(script+".stubs", "called", docStubs[stub])); err != nil {
-			t.Errorf("%s: the command does not call %s:\n$ %s\n%s", step.at, docStubs[stub], command, got)
+			return fmt.Errorf("%s: the command does not call %s:%s", step.at, docStubs[stub], ran)
 		}
 	}
 	if step.compared && !docMatches(step.want, got) {
-		assert.Equal(t, docShown(step.want, got), docTrim(got), "%s: the command prints something else than the page shows:\n$ %s", step.at, command)
+		return fmt.Errorf("%s: the page shows something else than the command prints:\n$ %s\n%s", step.at, step.title(), docDifference(step.want, got))
 	}
-	return true
+	return nil
 }
 
-// stubs in a folder, each of which leaves a file when it is called.
-func (s *docSession) stubs(t *testing.T, script string, names []string) string {
-	t.Helper()
-	folder := script + ".stubs"
-	require.NoError(t, os.MkdirAll(filepath.Join(folder, "called"), 0o700))
-	for _, name := range names {
-		stub := filepath.Join(folder, docStubs[name])
-		text := fmt.Sprintf("#!/bin/sh\ntouch '%s'\n", filepath.Join(folder, "called", docStubs[name]))
-		require.NoError(t, os.WriteFile(stub, []byte(text), 0o700)) //nolint:gosec // It is to be executed.
+// writeStubs into a folder beside a script. Each leaves a file when it is called.
+func writeStubs(script string, names []string) (folder string, err error) {
+	folder = script + ".stubs"
+	if err := os.MkdirAll(filepath.Join(folder, "called"), 0o700); err != nil {
+		return "", err
 	}
-	return folder
+	for _, name := range names {
+		text := fmt.Sprintf("#!/bin/sh\ntouch '%s'\n", filepath.Join(folder, "called", docStubs[name]))
+		if err := os.WriteFile(filepath.Join(folder, docStubs[name]), []byte(text), 0o700); err != nil { //nolint:gosec // It is to be executed.
+			return "", err
+		}
+	}
+	return folder, nil
 }
 
 // checkManifest has the API server read what is ours in it. All else is to be YAML.
-func (s *docSession) checkManifest(t *testing.T, step docStep) {
+func (s *docSession) checkManifest(t *testing.T, step *docStep) {
 	t.Helper()
 	objects, err := docObjects(s.substitute(step.content, s.root))
 	if err != nil {

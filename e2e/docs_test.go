@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -85,9 +86,14 @@ func (p *docPage) run(t *testing.T, by string) {
 				session = newDocSession(t, kind)
 			}
 			if step.command == "" && step.file == "" {
-				session.checkManifest(t, step)
-			} else if !session.run(t, step) {
-				return // What follows stands on it.
+				session.checkManifest(t, &step)
+				continue
+			}
+			if err := session.run(&step); err != nil {
+				t.Error(err)
+				if errors.Is(err, errDocEnd) {
+					return
+				}
 			}
 		}
 	}
