@@ -12,6 +12,7 @@ TEST := go run -C e2e ./cmd/test
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
+DOCS := cd e2e/docs && CGO_ENABLED=0
 CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
 # IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
@@ -68,6 +69,7 @@ lint: ## Lint all modules
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(CRDS_MODULE) $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	$(DOCS) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane
@@ -77,14 +79,20 @@ unit: ## Run the tests that need no control plane
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
 	@CGO_ENABLED=0 $(TEST) -C monitoring ./...
 
+# -count=1, because a cached result does not see a file that is new.
+.PHONY: docs
+docs: ## Check the links and the sentences of the documents
+	$(DOCS) go test -count=1 ./...
+
 .PHONY: check
 check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
 	cd e2e/crds && go mod tidy -diff
+	cd e2e/docs && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md SECURITY.md
-	$(MAKE) lint unit promql
+	$(MAKE) lint unit promql docs
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.

@@ -1,0 +1,154 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+)
+
+// root of the repository, from here.
+const root = "../.."
+
+// page is a Markdown file of the repository.
+type page struct {
+	// path from the root.
+	path   string
+	source []byte
+	tree   ast.Node
+}
+
+func parse(path string, source []byte) page {
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM))
+	return page{path: path, source: source, tree: markdown.Parser().Parse(text.NewReader(source))}
+}
+
+// pages of the repository that git does not ignore, and the paths of all its files.
+func pages(t *testing.T) (pages []page, files map[string]bool) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	out, err := list.Output()
+	require.NoError(t, err)
+	files = map[string]bool{}
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSuffix(path, "\n")
+		source, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
+		if err != nil {
+			continue // It is deleted, or a link.
+		}
+		for p := path; p != "."; p = filepath.Dir(p) {
+			files[p] = true
+		}
+		if filepath.Ext(path) == ".md" && !strings.Contains(path, "testdata/") {
+			pages = append(pages, parse(path, source))
+		}
+	}
+	require.NotEmpty(t, pages)
+	return pages, files
+}
+
+// line of an offset into the source, from 1.
+func (p page) line(offset int) int { return 1 + bytes.Count(p.source[:offset], []byte("\n")) }
+
+// at says where a node is.
+func (p page) at(n ast.Node) string { return fmt.Sprintf("%s:%d", p.path, p.line(offset(n))) }
+
+// offset of a node. An inline node that has no text of its own is where the next that has some is.
+func offset(n ast.Node) int {
+	for ; n != nil; n = n.Parent() {
+		found := -1
+		_ = ast.Walk(n, func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+			switch n := n.(type) {
+			case *ast.Text:
+				found = n.Segment.Start
+			case *ast.RawHTML:
+				found = n.Segments.At(0).Start
+			default:
+				if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
+					found = n.Lines().At(0).Start
+				}
+			}
+			if found >= 0 {
+				return ast.WalkStop, nil
+			}
+			return ast.WalkContinue, nil
+		})
+		if found >= 0 {
+			return found
+		}
+	}
+	return 0
+}
+
+// id of an element that HTML names.
+var id = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
+
+// anchors as GitHub makes them of headings.
+func (p page) anchors() map[string]bool {
+	anchors, count := map[string]bool{}, map[string]int{}
+	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if heading, ok := n.(*ast.Heading); ok && entering {
+			anchor := slug(p.plain(heading))
+			if n := count[anchor]; n > 0 {
+				anchors[fmt.Sprintf("%s-%d", anchor, n)] = true
+			} else {
+				anchors[anchor] = true
+			}
+			count[anchor]++
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, found := range id.FindAllSubmatch(p.source, -1) {
+		anchors[string(found[1])] = true
+	}
+	return anchors
+}
+
+// plain text of a node.
+func (p page) plain(n ast.Node) string {
+	var text strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Text:
+			text.Write(n.Value(p.source))
+			if n.SoftLineBreak() || n.HardLineBreak() {
+				text.WriteByte(' ')
+			}
+		case *ast.String:
+			text.Write(n.Value)
+		case *ast.AutoLink:
+			text.Write(n.Label(p.source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return text.String()
+}
+
+// slug is the anchor of the first heading with a text.
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r):
+			return unicode.ToLower(r)
+		default:
+			return -1
+		}
+	}, strings.TrimSpace(heading))
+}

@@ -1,0 +1,304 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/yuin/goldmark/ast"
+	extast "github.com/yuin/goldmark/extension/ast"
+)
+
+const (
+	// longest sentence, in words.
+	longest = 30
+	// readmeLines is how long README may be.
+	readmeLines = 200
+)
+
+// TestSentences prints those that are too long.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	pages, _ := pages(t)
+	for _, p := range pages {
+		for _, s := range p.sentences() {
+			if s.words > longest {
+				t.Errorf("%s:%d: %d words: %s", p.path, s.line, s.words, s.text)
+			}
+		}
+	}
+}
+
+// TestLength keeps README a first page.
+func TestLength(t *testing.T) {
+	t.Parallel()
+	pages, _ := pages(t)
+	for _, p := range pages {
+		if p.path == "README.md" {
+			assert.LessOrEqual(t, bytes.Count(p.source, []byte("\n")), readmeLines, "We should say in README what a first page says, and the rest in docs.")
+		}
+	}
+}
+
+// TestHelp reads what the command says of itself.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	help := func(args ...string) string {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		command := exec.CommandContext(ctx, "go", append(append([]string{"run", "./cmd/classbind"}, args...), "--help")...) //nolint:gosec // We choose the arguments.
+		command.Dir = root
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	commands := [][]string{{}}
+	for len(commands) > 0 {
+		args := commands[0]
+		commands = commands[1:]
+		text := help(args...)
+		for _, s := range paragraphs(text) {
+			if s.words > longest {
+				t.Errorf("classbind %s --help: line %d: %d words: %s", strings.Join(args, " "), s.line, s.words, s.text)
+			}
+		}
+		for _, name := range subcommands(text) {
+			commands = append(commands, append(append([]string{}, args...), name))
+		}
+	}
+}
+
+// subcommands that the help of a command lists.
+func subcommands(help string) (names []string) {
+	_, list, found := strings.Cut(help, "\nAvailable Commands:\n")
+	if !found {
+		return nil
+	}
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] != "help" && words[0] != "completion" {
+			names = append(names, words[0])
+		}
+	}
+	return names
+}
+
+var (
+	// flag is the first line of what help says of one.
+	flag = regexp.MustCompile(`^\s+(?:-\w, )?--[\w-]+`)
+	// afterFlag is where its text begins.
+	afterFlag = regexp.MustCompile(`^\s+(?:-\w, )?--[\w-]+(?: \S+)?\s{2,}`)
+)
+
+// paragraphs of a plain text, and the flags in it, each as a paragraph of its own. Indented lines are no prose.
+func paragraphs(text string) (sentences []sentence) {
+	var prose []word
+	end := func() {
+		sentences = append(sentences, split(prose)...)
+		prose = nil
+	}
+	n, inFlag := 0, false
+	for line := range strings.Lines(text) {
+		n++
+		switch {
+		case strings.TrimSpace(line) == "":
+			end()
+			inFlag = false
+			continue
+		case flag.MatchString(line):
+			end()
+			inFlag = true
+			line = afterFlag.ReplaceAllString(line, "")
+		case !inFlag && strings.HasPrefix(line, "  "):
+			end()
+			continue
+		}
+		for w := range strings.FieldsSeq(line) {
+			prose = append(prose, word{w, n})
+		}
+	}
+	end()
+	return sentences
+}
+
+type sentence struct {
+	text        string
+	line, words int
+}
+
+// word with its punctuation, and the line where it is.
+type word struct {
+	text string
+	line int
+}
+
+// space within code, which is one word.
+const space = '\x00'
+
+// sentences of prose, list items and the cells of tables.
+func (p page) sentences() (sentences []sentence) {
+	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n.(type) {
+		case *ast.Paragraph, *ast.TextBlock, *ast.Heading, *extast.TableCell:
+			for part := range strings.SplitSeq(p.prose(n), lineBreak) {
+				sentences = append(sentences, split(p.words(part))...)
+			}
+			return ast.WalkSkipChildren, nil
+		}
+		return ast.WalkContinue, nil
+	})
+	return sentences
+}
+
+// lineBreak is <br>, which ends a sentence, and mark what tells the line of the words that follow.
+const (
+	lineBreak = "\x01"
+	mark      = "\x02"
+)
+
+// prose of a block, with marks: an offset between two of them.
+func (p page) prose(n ast.Node) string {
+	var text strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.CodeSpan:
+			fmt.Fprintf(&text, "%s%d%s`%s`", mark, offset(n), mark, strings.ReplaceAll(p.plain(n), " ", string(space)))
+			return ast.WalkSkipChildren, nil
+		case *ast.Image:
+			return ast.WalkSkipChildren, nil
+		case *ast.Text:
+			fmt.Fprintf(&text, "%s%d%s%s", mark, n.Segment.Start, mark, n.Value(p.source))
+			if n.SoftLineBreak() || n.HardLineBreak() {
+				text.WriteByte(' ')
+			}
+		case *ast.String:
+			text.Write(n.Value)
+		case *ast.AutoLink:
+			text.Write(n.Label(p.source))
+		case *ast.RawHTML:
+			if strings.HasPrefix(string(n.Segments.Value(p.source)), "<br") {
+				text.WriteString(lineBreak)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return text.String()
+}
+
+// words of a text with marks.
+func (p page) words(text string) (words []word) {
+	var current strings.Builder
+	line, first := 0, 0
+	end := func() {
+		if current.Len() > 0 {
+			words = append(words, word{current.String(), first})
+			current.Reset()
+		}
+	}
+	for i, part := range strings.Split(text, mark) {
+		if i%2 == 1 {
+			var offset int
+			_, _ = fmt.Sscan(part, &offset)
+			line = p.line(offset)
+			continue
+		}
+		for _, r := range part {
+			if unicode.IsSpace(r) {
+				end()
+				continue
+			}
+			if current.Len() == 0 {
+				first = line
+			}
+			current.WriteRune(r)
+		}
+	}
+	end()
+	return words
+}
+
+// abbreviations end no sentence.
+var abbreviations = map[string]bool{"e.g.": true, "i.e.": true, "cf.": true, "vs.": true, "approx.": true, "no.": true, "No.": true}
+
+// split words into sentences. What has neither a letter nor a digit is no word.
+func split(words []word) (sentences []sentence) {
+	current := sentence{}
+	end := func() {
+		if current.words > 0 {
+			sentences = append(sentences, current)
+		}
+		current = sentence{}
+	}
+	for i, w := range words {
+		if current.text == "" {
+			current.line, current.text = w.line, strings.ReplaceAll(w.text, string(space), " ")
+		} else {
+			current.text += " " + strings.ReplaceAll(w.text, string(space), " ")
+		}
+		if strings.ContainsFunc(w.text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) || strings.Contains(w.text, "`") {
+			current.words++
+		}
+		next := ""
+		if i+1 < len(words) {
+			next = words[i+1].text
+		}
+		if ends(w.text, next) {
+			end()
+		}
+	}
+	end()
+	return sentences
+}
+
+// ends says whether a word is the last of its sentence.
+func ends(word, next string) bool {
+	word = strings.TrimLeft(word, `("'“‘[`)
+	word = strings.TrimRight(word, `)"'”’]*`)
+	switch {
+	case abbreviations[word], strings.HasSuffix(word, "..."):
+		return false
+	case word == "etc.":
+		return next == "" || strings.IndexFunc(next, unicode.IsUpper) == 0
+	default:
+		return strings.HasSuffix(word, ".") || strings.HasSuffix(word, "!") || strings.HasSuffix(word, "?")
+	}
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, text string
+		want         []string
+	}{
+		"Prose":         {reason: "We should end sentences at stops.", text: "One two. Three\nfour! Five?", want: []string{"1: 2: One two.", "1: 2: Three four!", "2: 1: Five?"}},
+		"Code":          {reason: "We should count code as one word, whatever is in it.", text: "Run `make a. B c` or `d.` now.", want: []string{"1: 5: Run `make a. B c` or `d.` now."}},
+		"CodeAtTheEnd":  {reason: "We should see the stop behind code.", text: "Run `a`. (Or `b`.) Or **c.** Or d.", want: []string{"1: 2: Run `a`.", "1: 2: (Or `b`.)", "1: 2: Or c.", "1: 2: Or d."}},
+		"Abbreviations": {reason: "We should not end a sentence at an abbreviation or a version.", text: "A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C).", want: []string{"1: 10: A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C)."}},
+		"Link":          {reason: "We should count the text of a link, not its address.", text: "See [the two words](https://example.com/a.%20b) there.", want: []string{"1: 5: See the two words there."}},
+		"Colon":         {reason: "We should not end a sentence at a colon or a semicolon.", text: "A: b; c - d.", want: []string{"1: 4: A: b; c - d."}},
+		"List":          {reason: "We should end a sentence with its item.", text: "A:\n\n- b\n- c\n  d", want: []string{"1: 1: A:", "3: 1: b", "4: 2: c d"}},
+		"Table":         {reason: "We should end a sentence with its cell.", text: "| a b | c |\n|---|---|\n| d. e | f<br>g |", want: []string{"1: 2: a b", "1: 1: c", "3: 1: d.", "3: 1: e", "3: 1: f", "3: 1: g"}},
+		"NoProse":       {reason: "We should read no blocks of code and no comments.", text: "<!-- a b. -->\n```sh\na b\n```\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, s := range parse("page.md", []byte(tc.text)).sentences() {
+				got = append(got, fmt.Sprintf("%d: %d: %s", s.line, s.words, s.text))
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}

@@ -1,0 +1,351 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// docPatience is how long the commands of a block may take.
+const docPatience = 3 * time.Minute
+
+// docLoop is the shell of a session: it runs a file in each turn, and says when it is done. What a file
+// leaves, as variables and the folder, is there for the next.
+const docLoop = `while IFS= read -r -u 3 file; do
+  source "$file" < /dev/null > "$file.out" 2>&1 3<&- 4>&-
+  echo done >&4
+done`
+
+// docSession runs the blocks of a page, one after the other.
+type docSession struct {
+	// root is a copy of the repository, and dir has all else.
+	root, dir string
+	// world is nil if there is no classbind.
+	world *world
+	image string // $IMAGE, in pods.
+
+	to    io.Writer
+	done  chan bool // It is closed when the shell ends.
+	shell *exec.Cmd
+	steps int
+	// patience is how long the commands of a step may take.
+	patience time.Duration
+	served   *httptest.Server
+}
+
+// newDocSession in a world of its own.
+func newDocSession(t *testing.T, kind string) *docSession {
+	t.Helper()
+	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
+	env := []string{"KUBECONFIG=" + filepath.Join(s.dir, "none.kubeconfig")}
+	path := []string{filepath.Dir(command)}
+	if inPods() {
+		env, path = nil, []string{filepath.Join(filepath.Dir(podDeploy), "bin")}
+		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
+	} else {
+		copyRepository(t, s.root)
+		binaries, err := assets.Dir(t.Context(), os.Stderr)
+		require.NoError(t, err)
+		path = append(path, binaries)
+	}
+	if kubeconfig := s.enter(t, kind); kubeconfig != "" {
+		env = []string{"KUBECONFIG=" + kubeconfig}
+	}
+	s.serveReleases(t)
+	s.start(t, append(env, "PATH="+strings.Join(append(path, os.Getenv("PATH")), ":")))
+	return s
+}
+
+// enter a world, and return its kubeconfig if there is a new one.
+func (s *docSession) enter(t *testing.T, kind string) string {
+	t.Helper()
+	switch {
+	case inPods():
+		w, err := podWorld()
+		require.NoError(t, err)
+		s.world = w
+		return ""
+	case kind == docsNone:
+		return ""
+	case kind == docsEmpty:
+		plane, err := controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
+		return plane.Kubeconfig
+	}
+	w := newWorld(t, controlplane.Options{})
+	// Without its log at the end: what a command prints tells more of a page.
+	r, err := w.run()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
+	if kind == docsCrossplane {
+		w.applySamples(t)
+	}
+	s.world = w
+	return w.plane.Kubeconfig
+}
+
+// copyRepository as git has it, with what is new and not ignored.
+func copyRepository(t *testing.T, to string) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
+	list.Dir = ".."
+	out, err := list.Output()
+	require.NoError(t, err)
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSuffix(path, "\n")
+		info, err := os.Stat(filepath.Join("..", path))
+		if err != nil {
+			continue // It is deleted.
+		}
+		text, err := os.ReadFile(filepath.Join("..", path)) //nolint:gosec // It is a file of the repository.
+		require.NoError(t, err)
+		target := filepath.Join(to, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(target), 0o700))
+		require.NoError(t, os.WriteFile(target, text, info.Mode().Perm())) //nolint:gosec // The folder is the test's own.
+	}
+}
+
+// serveReleases as GitHub would: what make release has written to dist, and install.yaml.
+func (s *docSession) serveReleases(t *testing.T) {
+	t.Helper()
+	dist, err := filepath.Abs(filepath.Join("..", "dist"))
+	require.NoError(t, err)
+	files := http.FileServer(http.Dir(dist))
+	s.served = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/install.yaml" {
+			files.ServeHTTP(w, r)
+			return
+		}
+		out, err := exec.CommandContext(r.Context(), "kubectl", "kustomize", filepath.Join(s.root, "deploy")).Output() //nolint:gosec // It is ours.
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write(out)
+	}))
+	t.Cleanup(s.served.Close)
+}
+
+// start the shell. It ends with the test.
+func (s *docSession) start(t *testing.T, env []string) {
+	t.Helper()
+	stepsRead, stepsWrite, err := os.Pipe()
+	require.NoError(t, err)
+	doneRead, doneWrite, err := os.Pipe()
+	require.NoError(t, err)
+	s.shell = exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", docLoop)
+	s.shell.Dir = s.root
+	s.shell.Env = append(append(os.Environ(), goFolders(t)...), "HOME="+s.dir, "KUBECACHEDIR="+filepath.Join(s.dir, "kubectl"), "KUBERC=off", "LC_ALL=C.UTF-8")
+	s.shell.Env = append(s.shell.Env, env...)
+	s.shell.ExtraFiles = []*os.File{stepsRead, doneWrite}
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, s.shell.Start())
+	_, _ = stepsRead.Close(), doneWrite.Close()
+	s.to, s.done = stepsWrite, make(chan bool)
+	go func() {
+		defer close(s.done)
+		for lines := bufio.NewScanner(doneRead); lines.Scan(); {
+			s.done <- true
+		}
+	}()
+	t.Cleanup(func() {
+		_ = stepsWrite.Close()
+		_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) // What runs in the background, too.
+		_ = s.shell.Wait()
+		_ = doneRead.Close()
+	})
+}
+
+// goFolders keeps what Go has compiled and downloaded, which is in the home otherwise.
+func goFolders(t *testing.T) (env []string) {
+	t.Helper()
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"} {
+		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output() //nolint:gosec // We choose the name.
+		if inPods() && err != nil {
+			return nil
+		}
+		require.NoError(t, err)
+		env = append(env, name+"="+strings.TrimSpace(string(out)))
+	}
+	return env
+}
+
+var (
+	docRelease = regexp.MustCompile(`https://github\.com/classbind/classbind/releases/(?:download/v[\w.-]+|latest/download)/`)
+	docRemote  = regexp.MustCompile(`(?:https://)?github\.com/classbind/classbind//?(deploy[\w/-]*)\?ref=[\w.]+`)
+	docImage   = regexp.MustCompile(`ghcr\.io/classbind/classbind:v[\w.]+`)
+	docNewName = regexp.MustCompile(`(newName: *"?)ghcr\.io/classbind/classbind`)
+	docNewTag  = regexp.MustCompile(`(newTag: *"?)v[\w.-]+`)
+)
+
+// substitute what is not there before a release: its files, its folders and, in pods, its image. Folders are
+// relative to a folder.
+func (s *docSession) substitute(text, folder string) string {
+	text = docRelease.ReplaceAllString(text, s.served.URL+"/")
+	text = docRemote.ReplaceAllStringFunc(text, func(found string) string {
+		path := filepath.Join(s.root, docRemote.FindStringSubmatch(found)[1])
+		if relative, err := filepath.Rel(folder, path); folder != "" && err == nil {
+			return relative
+		}
+		return path
+	})
+	if s.image == "" {
+		return text
+	}
+	text = docImage.ReplaceAllLiteralString(text, s.image)
+	if docNewName.MatchString(text) {
+		colon := strings.LastIndex(s.image, ":")
+		text = docNewName.ReplaceAllString(text, "${1}"+s.image[:colon])
+		text = docNewTag.ReplaceAllString(text, "${1}"+s.image[colon+1:])
+	}
+	return text
+}
+
+// errDocEnd ends a session: its shell has ended, or the rest of the page would build on what failed.
+var errDocEnd = errors.New("the rest of the page is not run")
+
+// run a step. The next must not be run after errDocEnd.
+func (s *docSession) run(step *docStep) error {
+	s.steps++
+	script := filepath.Join(s.dir, fmt.Sprintf("step-%d", s.steps))
+	text, err := s.script(step, script)
+	if err == nil {
+		err = os.WriteFile(script, []byte(text), 0o600)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(s.to, script)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
+	}
+	ok, late := false, false
+	select {
+	case ok = <-s.done:
+	case <-time.After(s.patience):
+		late = true
+	}
+	out, err := os.ReadFile(script + ".out") //nolint:gosec // The folder is the test's own.
+	ran := fmt.Sprintf("\n$ %s\n%s", step.title(), out)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
+	case late:
+		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, s.patience, errDocEnd, ran)
+	case !ok:
+		return fmt.Errorf("%s: the command fails; %w:%s", step.at, errDocEnd, ran)
+	}
+	return judge(step, script, string(out), ran)
+}
+
+// title of a step is what a reader would type.
+func (s *docStep) title() string {
+	if s.file != "" {
+		return "write " + s.file
+	}
+	return strings.TrimSpace(s.command)
+}
+
+// script of a step, which may have more files beside it.
+func (s *docSession) script(step *docStep, path string) (string, error) {
+	text := s.substitute(step.command, "")
+	if step.file != "" {
+		content := s.substitute(step.content, filepath.Join(s.root, filepath.Dir(step.file)))
+		if err := os.WriteFile(path+".yaml", []byte(content), 0o600); err != nil {
+			return "", err
+		}
+		text = fmt.Sprintf("mkdir -p \"$(dirname '%[1]s')\"\ncp '%[2]s.yaml' '%[1]s'\n", step.file, path)
+	}
+	if step.fails { // Each command that fails leaves a line.
+		text = fmt.Sprintf("set +e\ntrap 'echo failed >> %[1]s.failed' ERR\n%[2]s\n__status=$?\ntrap - ERR\nset -e\necho $__status > %[1]s.status\n", path, text)
+	}
+	if step.stubs == nil {
+		return text, nil
+	}
+	folder, err := writeStubs(path, step.stubs)
+	return fmt.Sprintf("__path=$PATH PATH=%s:$PATH\n%s\nPATH=$__path\nhash -r\n", folder, text), err
+}
+
+// judge what a step did, which printed got.
+func judge(step *docStep, script, got, ran string) error {
+	if step.fails {
+		status, err := os.ReadFile(script + ".status") //nolint:gosec // The folder is the test's own.
+		if err != nil || strings.TrimSpace(string(status)) == "0" {
+			return fmt.Errorf("%s: the last command does not fail; %w:%s", step.at, errDocEnd, ran)
+		}
+		failed, err := os.ReadFile(script + ".failed") //nolint:gosec // The folder is the test's own.
+		if err != nil || strings.Count(string(failed), "\n") != 1 {
+			return fmt.Errorf("%s: a command before the last fails, too; %w:%s", step.at, errDocEnd, ran)
+		}
+	}
+	for _, stub := range step.stubs {
+		if _, err := os.Stat(filepath.Join(script+".stubs", "called", docStubs[stub])); err != nil {
+			return fmt.Errorf("%s: the command does not call %s:%s", step.at, docStubs[stub], ran)
+		}
+	}
+	if step.compared && !docMatches(step.want, got) {
+		return fmt.Errorf("%s: the page shows something else than the command prints:\n$ %s\n%s", step.at, step.title(), docDifference(step.want, got))
+	}
+	return nil
+}
+
+// writeStubs into a folder beside a script. Each leaves a file when it is called.
+func writeStubs(script string, names []string) (folder string, err error) {
+	folder = script + ".stubs"
+	if err := os.MkdirAll(filepath.Join(folder, "called"), 0o700); err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		text := fmt.Sprintf("#!/bin/sh\ntouch '%s'\n", filepath.Join(folder, "called", docStubs[name]))
+		if err := os.WriteFile(filepath.Join(folder, docStubs[name]), []byte(text), 0o700); err != nil { //nolint:gosec // It is to be executed.
+			return "", err
+		}
+	}
+	return folder, nil
+}
+
+// checkManifest has the API server read what is ours in it. All else is to be YAML.
+func (s *docSession) checkManifest(t *testing.T, step *docStep) {
+	t.Helper()
+	objects, err := docObjects(s.substitute(step.content, s.root))
+	if err != nil {
+		t.Errorf("%s: %v", step.at, err)
+		return
+	}
+	if len(objects) == 0 {
+		return
+	}
+	w := s.world
+	if w == nil {
+		w = sharedWorld(t)
+	}
+	for _, object := range objects {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, _, err := w.Kubectl(ctx, strings.NewReader(object), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+		cancel()
+		if err != nil {
+			t.Errorf("%s: the API server refuses the manifest: %v", step.at, err)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// TestDocs runs the blocks of commands in the documents, and compares what they print.
+//
+// The blocks of a page run from top to bottom in one session of bash, in a fresh copy of the repository, with kubectl
+// and classbind on the PATH, and a control plane of its own. This is what blocks are, by the word after the fence:
+//
+//   - sh: commands, all of which must succeed.
+//   - console: commands, each after "$ ", and what each prints. "…" is any text of a line, and a line of "..." any lines.
+//   - yaml: a manifest. If its first line is "# file: PATH", it is written there. If not, the API server must accept
+//     its objects of classbind.io in a dry run, and the rest must be YAML.
+//   - text, json, mermaid, promql, go: not run.
+//
+// A comment above a block says otherwise:
+//
+//   - <!-- test: world=NAME -->: a new session begins here. As the first comment of a page, before any block, it is for
+//     the page. NAME is none (no cluster), empty (a control plane without classbind), installed (the default), or
+//     crossplane (with deploy/samples/crossplane, as make run leaves it).
+//   - <!-- test: fails -->: the last command must fail, and no other.
+//   - <!-- test: stub=NAME,NAME -->: these programs do nothing, and each must be called. Only those of docStubs may be replaced.
+//   - <!-- test: make -->: all commands are make. Their targets must exist, and CI or a test of docMakeTests runs them.
+//   - <!-- test: pods -->: TestDocsInPods runs it, in a cluster with pods.
+//   - <!-- test: TestName -->: that test runs it. It finds the block with documented.
+//
+// The files of a release are served from dist; install.yaml is what deploy is. A folder of this repository at a ref
+// is that of the copy. In pods, the image of a release is $IMAGE.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("TestDocsInPods runs what needs pods.")
+	}
+	for _, p := range docPages(t) {
+		t.Run(p.path, func(t *testing.T) {
+			t.Parallel()
+			p.run(t, "")
+		})
+	}
+}
+
+// TestDocsInPods runs the blocks for pods. It comes before the tests that share a world, and leaves none of it.
+func TestDocsInPods(t *testing.T) {
+	if !inPods() {
+		t.Skip("It needs a cluster with pods: make e2e.")
+	}
+	for _, p := range docPages(t) {
+		if !slices.ContainsFunc(p.blocks, func(b docBlock) bool { return b.by == "pods" }) {
+			continue
+		}
+		t.Run(p.path, func(t *testing.T) { p.run(t, "pods") })
+	}
+}
+
+// run the blocks of a page that are for one runner. In pods, there is one session a page.
+func (p *docPage) run(t *testing.T, by string) {
+	var session *docSession
+	kind := docsNone
+	for n := range p.blocks {
+		b := &p.blocks[n]
+		if b.world != "" {
+			kind = b.world
+			if by == "" {
+				session = nil
+			}
+		}
+		if b.by != by {
+			continue
+		}
+		for _, step := range b.steps() {
+			if session == nil {
+				session = newDocSession(t, kind)
+			}
+			if step.command == "" && step.file == "" {
+				session.checkManifest(t, &step)
+				continue
+			}
+			if err := session.run(&step); err != nil {
+				t.Error(err)
+				if errors.Is(err, errDocEnd) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// docPages are all Markdown files of the repository with blocks, but for test data.
+func docPages(t *testing.T) (pages []*docPage) {
+	t.Helper()
+	root, paths := docRoot(t)
+	for _, path := range paths {
+		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
+		require.NoError(t, err)
+		p, err := readPage(path, string(text))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(p.blocks) > 0 {
+			pages = append(pages, p)
+		}
+	}
+	return pages
+}
+
+// docRoot is the repository, with the paths of its documents.
+func docRoot(t *testing.T) (root string, paths []string) {
+	t.Helper()
+	root = ".."
+	if inPods() {
+		root = filepath.Dir(podDeploy)
+	}
+	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*.md", "deploy/*/*.md", "deploy/*/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, path := range found {
+			path, err = filepath.Rel(root, path)
+			require.NoError(t, err)
+			paths = append(paths, path)
+		}
+	}
+	require.Contains(t, paths, "README.md")
+	return root, paths
+}
+
+// documented are the blocks of a page that name the test. It fails without any.
+func documented(t *testing.T, path string) (blocks []docBlock) {
+	t.Helper()
+	root, _ := docRoot(t)
+	text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
+	require.NoError(t, err)
+	p, err := readPage(path, string(text))
+	require.NoError(t, err)
+	name, _, _ := strings.Cut(t.Name(), "/")
+	for _, b := range p.blocks {
+		if b.by == name {
+			blocks = append(blocks, b)
+		}
+	}
+	require.NotEmpty(t, blocks, "We should find a block for %s in %s.", name, path)
+	return blocks
+}
+
+// docObjects of classbind.io in a YAML stream, each as YAML.
+func docObjects(text string) (objects []string, err error) {
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		var object any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			return nil, fmt.Errorf("the block is no YAML: %w", err)
+		}
+		fields, _ := object.(map[string]any)
+		if version, _ := fields["apiVersion"].(string); strings.HasPrefix(version, "classbind.io/") {
+			objects = append(objects, document)
+		}
+	}
+	return objects, nil
+}
+
+// docMakeTests run targets of make that CI does not.
+var docMakeTests = map[string]string{"run": "TestRun", "demo": "TestRun", "build": "TestMakeBuild"}
+
+var (
+	docMake       = regexp.MustCompile(`^make((?: [\w./=:-]+)*) *(?:#.*)?$`)
+	docMakeRun    = regexp.MustCompile(`(?:^|[\s;&"'])(?:make|\$\(MAKE\))((?: +[\w.-]+)+)`)
+	docMakeTarget = regexp.MustCompile(`^([\w-]+):((?: [\w-]+)*)(?: ##.*)?$`)
+	docTestFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+)
+
+// TestDocsRunners proves that somebody runs each block of commands that TestDocs does not.
+func TestDocsRunners(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("It reads the source.")
+	}
+	tests := docTests(t)
+	for target, test := range docMakeTests {
+		assert.Contains(t, tests, test, "We should find the test of make %s.", target)
+	}
+	covered := docCoveredTargets(t)
+	for _, p := range docPages(t) {
+		for n := range p.blocks {
+			b := &p.blocks[n]
+			switch {
+			case b.by == "make":
+				checkMake(t, b, covered)
+			case strings.HasPrefix(b.by, "Test") && tests[b.by] == "":
+				t.Errorf("%s: there is no test %s in e2e", b.at, b.by)
+			case strings.HasPrefix(b.by, "Test") && !strings.Contains(tests[b.by], "documented("):
+				t.Errorf("%s: %s does not read the block: its file has no call of documented", b.at, b.by)
+			}
+		}
+	}
+}
+
+// docTests are the files of the tests of this package.
+func docTests(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	tests := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // It is ours.
+		require.NoError(t, err)
+		for _, found := range docTestFunc.FindAllStringSubmatch(string(text), -1) {
+			tests[found[1]] = string(text)
+		}
+	}
+	return tests
+}
+
+// docCoveredTargets of make are those that CI or a test runs, and what these need.
+func docCoveredTargets(t *testing.T) map[string]bool {
+	t.Helper()
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	needs, target := map[string][]string{}, ""
+	for line := range strings.Lines(string(makefile)) {
+		line = strings.TrimSuffix(line, "\n")
+		if found := docMakeTarget.FindStringSubmatch(line); found != nil {
+			target = found[1]
+			needs[target] = append(needs[target], strings.Fields(found[2])...)
+		} else if strings.HasPrefix(line, "\t") {
+			for _, found := range docMakeRun.FindAllStringSubmatch(line, -1) {
+				needs[target] = append(needs[target], strings.Fields(found[1])...)
+			}
+		}
+	}
+	covered := map[string]bool{}
+	var cover func(target string)
+	cover = func(target string) {
+		if _, exists := needs[target]; exists && !covered[target] {
+			covered[target] = true
+			for _, need := range needs[target] {
+				cover(need)
+			}
+		}
+	}
+	workflows, err := filepath.Glob("../.github/workflows/*")
+	require.NoError(t, err)
+	for _, file := range append(workflows, "../.ci/run") {
+		text, err := os.ReadFile(file) //nolint:gosec // It is ours.
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(strings.TrimSpace(line), "#") {
+				continue
+			}
+			for _, found := range docMakeRun.FindAllStringSubmatch(line, -1) {
+				for _, target := range strings.Fields(found[1]) {
+					cover(target)
+				}
+			}
+		}
+	}
+	for target := range docMakeTests {
+		cover(target)
+	}
+	return covered
+}
+
+// checkMake has make read the commands of a block.
+func checkMake(t *testing.T, b *docBlock, covered map[string]bool) {
+	t.Helper()
+	for n, line := range b.lines {
+		if line = strings.TrimSpace(strings.TrimPrefix(line, "$ ")); line == "" || strings.HasPrefix(line, "#") || b.language != "sh" {
+			continue
+		}
+		found := docMake.FindStringSubmatch(line)
+		if found == nil {
+			t.Errorf("%s: %q is not make and its targets", b.line(n), line)
+			continue
+		}
+		words := strings.Fields(found[1])
+		dry := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "--dry-run"}, words...)...) //nolint:gosec // It is in our documents.
+		dry.Dir = ".."
+		if out, err := dry.CombinedOutput(); err != nil {
+			t.Errorf("%s: %q: %v\n%s", b.line(n), line, err, out)
+		}
+		for _, word := range words {
+			if !strings.Contains(word, "=") && !covered[word] {
+				t.Errorf("%s: neither CI nor a test runs make %s", b.line(n), word)
+			}
+		}
+	}
+}
