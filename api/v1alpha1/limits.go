@@ -4,7 +4,7 @@ import "time"
 
 // Limits on what others send us. Each comment says what the limit protects and what
 // happens beyond it. Authors of claims and of classes count as hostile here, and so does
-// every pod that reaches our port; SECURITY.md lists who can do what. Each limit is
+// every pod that reaches our port; docs/security.md lists who can do what. Each limit is
 // checked before the work that it bounds.
 const (
 	// MaxSelectorBytes limits a class selector as it is written, as JSON or as text. It
