@@ -192,10 +192,10 @@ const (
 	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
 	// most claims have one, and all others have one together.
 	MaxClassSeries = 100
-	// MaxTokenReviewRate is how often in a second a replica asks the API server about
-	// tokens that read its metrics, and twice as often in a burst: as often about those
-	// that it let read before as about all others. It protects the API server. Beyond it,
-	// the answer waits, or is 503 after 10 seconds.
+	// MaxTokenReviewRate is how often in a second a replica asks the API server about tokens
+	// that read its metrics, and twice as often in a burst. It asks as often about those that
+	// it let read before as about all others. It protects the API server. Beyond it, the
+	// answer waits, or is 503 after 10 seconds.
 	MaxTokenReviewRate = 5
 	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the
 	// memory of each replica. A quarter of it at most holds the selectors of one
