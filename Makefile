@@ -58,7 +58,7 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, docs/api.md and the limits in SECURITY.md from api/
+generate: ## Generate deepcopy functions, CRDs, docs/api.md and the limits in docs/security.md from api/
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api.md --log-level=error
 	@go test -run 'TestSecurity$$' ./api/v1alpha1 -update
@@ -91,7 +91,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/monitoring && go mod tidy -diff
 	cd e2e/crds && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md SECURITY.md
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md docs/security.md
 	$(MAKE) lint unit promql docs
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.

@@ -145,21 +145,14 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// TestClientsRecipe follows README, on a control plane that has nothing of it.
+// TestClientsRecipe follows docs/install.md, on a control plane that has nothing of it.
 func TestClientsRecipe(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip("It needs openssl, as README does.")
+		t.Skip("It needs openssl, as the page does.")
 	}
 	const folder, service = "/etc/kubernetes/classbind", "classbind.classbind-system.svc"
-	text, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "## Let only the API server call\n")
-	require.True(t, found)
-	_, script, found := strings.Cut(section, "```sh\n")
-	require.True(t, found)
-	script, section, _ = strings.Cut(script, "```\n")
-	require.Contains(t, section, "--admission-control-config-file="+folder+"/admission.yaml")
+	script, give := clientsRecipe(t, folder)
 
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput() //nolint:gosec // The script is in our documents.
@@ -177,11 +170,36 @@ func TestClientsRecipe(t *testing.T) {
 	require.Contains(t, string(written), service)
 	require.NoError(t, os.WriteFile(kubeconfig, bytes.ReplaceAll(written, []byte(service), []byte(`"*"`)), 0o600)) //nolint:gosec // The folder is the test's own.
 	w := clientsWorld(t, controlplane.Options{APIServerFlags: map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")}})
+	w.kubectl(t, strings.Fields(strings.ReplaceAll(give, folder, dir))[1:]...)
+	mounted := filepath.Join(dir, "mounted.crt")
+	text := w.kubectl(t, "--namespace", classbind.Namespace, "get", "configmap", "classbind-clients", "--output", `jsonpath={.data.ca\.crt}`)
+	require.NoError(t, os.WriteFile(mounted, []byte(text), 0o600))
 	w.anybody = true // The flags are ours.
-	w.serve(t, "--client-ca-file="+filepath.Join(dir, "ca.crt"), "--client-name=kube-apiserver")
+	w.serve(t, "--client-ca-file="+mounted, "--client-name=kube-apiserver")
 	w.awaitClaims(t, "claims.clients.test")
 	w.awaitClasses(t, "classes.clients.test", 1)
 	bound, _, err := w.create(t, claim(clientsKinds, "recipe"))
 	require.NoError(t, err)
 	assert.Equal(t, "Class/only", classOf(bound))
+}
+
+// clientsRecipe is what docs/install.md has the admin run: a script that makes the certificates,
+// and the command that gives classbind the CA.
+func clientsRecipe(t *testing.T, folder string) (script, give string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/install.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "## Let only the API server call\n")
+	require.True(t, found)
+	const begin = "<!-- test: TestClientsRecipe -->\n```sh\n"
+	_, script, found = strings.Cut(section, begin)
+	require.True(t, found)
+	script, section, _ = strings.Cut(script, "```\n")
+	require.Contains(t, section, "--admission-control-config-file="+folder+"/admission.yaml")
+	_, give, found = strings.Cut(section, begin)
+	require.True(t, found)
+	give, section, _ = strings.Cut(give, "```\n")
+	require.NotContains(t, section, begin, "We should run all of it.")
+	require.True(t, strings.HasPrefix(give, "kubectl "), give)
+	return script, give
 }

@@ -4,7 +4,7 @@ import "time"
 
 // Limits on what others send us. Each comment says what the limit protects and what
 // happens beyond it. Authors of claims and of classes count as hostile here, and so does
-// every pod that reaches our port; SECURITY.md lists who can do what. Each limit is
+// every pod that reaches our port; docs/security.md lists who can do what. Each limit is
 // checked before the work that it bounds.
 const (
 	// MaxSelectorBytes limits a class selector as it is written, as JSON or as text. It
@@ -114,10 +114,10 @@ const (
 	// It protects claims that need none of the group, when its API server does not answer.
 	// Beyond it, a claim waits as above.
 	MaxLiveReadsOfAPIGroup = MaxLiveReads / 2
-	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace; a
-	// claim needs one for each class kind that serves it, and for each object that it names
-	// and that is not known. It protects memory: far fewer
-	// can finish in the time that a claim has. Beyond it, a claim gets 503 at once.
+	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace. A
+	// claim needs one for each class kind that serves it, and one for each unknown object
+	// that it names. It protects memory: far fewer can finish in the time that a claim has.
+	// Beyond it, a claim gets 503 at once.
 	MaxWaitingLiveReads = 512
 	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the
 	// connections: a connection with a waiting review is not closed for another. Beyond
@@ -161,11 +161,11 @@ const (
 	// registration gets no entry, and its status says so.
 	MaxEntryBytes = 72 << 10
 	// MaxEntriesBytes limits all entries of a webhook configuration, as JSON and with what
-	// the API server records of their fields; an entry with deep paths counts as what the
+	// the API server records of their fields. An entry with deep paths counts as what the
 	// paths take to compile, if that is more. It protects the configuration, of which etcd
-	// takes 1.5 MiB, and its writes, to which the API server gives 34 s: compiling takes
-	// it about 5 s of CPU at most. Beyond it, the newest registrations get no entry, and
-	// their status says so.
+	// takes 1.5 MiB. It also protects its writes, to which the API server gives 34 s:
+	// compiling takes it about 5 s of CPU at most. Beyond it, the newest registrations get
+	// no entry, and their status says so.
 	MaxEntriesBytes = 1 << 20
 	// MaxGrownEntryBytes is MaxEntryBytes for an entry that the configuration already has,
 	// so that a CA bundle that grows in a rotation does not remove it.
@@ -192,10 +192,10 @@ const (
 	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
 	// most claims have one, and all others have one together.
 	MaxClassSeries = 100
-	// MaxTokenReviewRate is how often in a second a replica asks the API server about
-	// tokens that read its metrics, and twice as often in a burst: as often about those
-	// that it let read before as about all others. It protects the API server. Beyond it,
-	// the answer waits, or is 503 after 10 seconds.
+	// MaxTokenReviewRate is how often in a second a replica asks the API server about tokens
+	// that read its metrics, and twice as often in a burst. It asks as often about those that
+	// it let read before as about all others. It protects the API server. Beyond it, the
+	// answer waits, or is 503 after 10 seconds.
 	MaxTokenReviewRate = 5
 	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the
 	// memory of each replica. A quarter of it at most holds the selectors of one

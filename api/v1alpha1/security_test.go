@@ -20,15 +20,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the limits to SECURITY.md")
+var update = flag.Bool("update", false, "write the limits to docs/security.md")
 
 const (
-	securityFile = "../../SECURITY.md"
+	securityFile = "../../docs/security.md"
 	tableBegin   = "<!-- limits, from api/v1alpha1/limits.go by make generate -->\n"
 	tableEnd     = "<!-- end of limits -->\n"
 )
 
-// TestSecurity proves that SECURITY.md has the same limits as the code.
+// TestSecurity proves that docs/security.md has the same limits as the code.
 func TestSecurity(t *testing.T) {
 	text, err := os.ReadFile(securityFile)
 	require.NoError(t, err)
@@ -41,10 +41,10 @@ func TestSecurity(t *testing.T) {
 		require.NoError(t, os.WriteFile(securityFile, []byte(want), 0o644)) //nolint:gosec // A document.
 		return
 	}
-	assert.Equal(t, want, string(text), "We should have the limits of the code in SECURITY.md: make generate.")
+	assert.Equal(t, want, string(text), "We should have the limits of the code in docs/security.md: make generate.")
 }
 
-// TestSecurityNamesTests proves that every test that SECURITY.md names exists.
+// TestSecurityNamesTests proves that every test that docs/security.md names exists.
 func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile(securityFile)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which SECURITY.md names.", name[1]) //nolint:testifylint // It would print all tests.
+		assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which docs/security.md names.", name[1]) //nolint:testifylint // It would print all tests.
 	}
 }
 
