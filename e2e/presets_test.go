@@ -22,11 +22,7 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-<<<<<<< HEAD
-var update = flag.Bool("update", false, "write the table of presets to docs/register-kinds.md")
-=======
 var update = flag.Bool("update", false, "write the table of presets to docs/development.md")
->>>>>>> 0365a2c (Give each reader a page: install, upgrade, security, development)
 
 // preset is a folder of deploy/kinds, and what its test needs to know besides.
 type preset struct {
@@ -58,11 +54,7 @@ func presets() []preset {
 	}
 }
 
-<<<<<<< HEAD
-// presetCheck is a column of the table in the documents.
-=======
 // presetCheck is a column of the table in docs/development.md.
->>>>>>> 0365a2c (Give each reader a page: install, upgrade, security, development)
 type presetCheck string
 
 const (
@@ -78,11 +70,7 @@ const (
 )
 
 // TestPresets tries every preset with the CRDs of its project, each by itself: presets may
-<<<<<<< HEAD
-// share class kinds. The table in the documents has the result.
-=======
 // share class kinds. The table in docs/development.md has the result.
->>>>>>> 0365a2c (Give each reader a page: install, upgrade, security, development)
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})

@@ -49,13 +49,8 @@ func (p *presetTable) lines() []string {
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
 	t.Helper()
-<<<<<<< HEAD
-	const readme = "../docs/register-kinds.md"
-	text, err := os.ReadFile(readme)
-=======
 	const page = "../docs/development.md"
 	text, err := os.ReadFile(page)
->>>>>>> 0365a2c (Give each reader a page: install, upgrade, security, development)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
@@ -74,17 +69,10 @@ func (p *presetTable) compare(t *testing.T) {
 		return
 	}
 	shown := slices.Collect(strings.Lines(present))
-<<<<<<< HEAD
-	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in the documents: go test -run 'TestPresets$' -update")
-	for n, line := range lines {
-		if sourceOf(shown[n+2]) == sourceOf(line) {
-			assert.Equal(t, shown[n+2], line, "We should have what works in the documents: go test -run 'TestPresets$' -update")
-=======
 	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in docs/development.md: go test -run 'TestPresets$' -update")
 	for n, line := range lines {
 		if sourceOf(shown[n+2]) == sourceOf(line) {
 			assert.Equal(t, shown[n+2], line, "We should have what works in docs/development.md: go test -run 'TestPresets$' -update")
->>>>>>> 0365a2c (Give each reader a page: install, upgrade, security, development)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package v1alpha1
 
 // Expression is an expression in the Common Expression Language (CEL), with the functions
-// that Kubernetes 1.31 has. Its variables are claim and class, of which it may look at any
-// field; namespace, the metadata of the claim's Namespace; request, which has the
-// userInfo of who creates the claim, as in an AdmissionRequest; and related.NAME. A field
-// that is absent is an error: ask with has() first.
+// of Kubernetes 1.31. It may look at any field of the variables claim and class. The variable
+// namespace is the metadata of the claim's Namespace. The variable request has the userInfo of
+// whoever creates the claim, as in an AdmissionRequest. Related objects are related.NAME. An
+// absent field is an error: ask with has() first.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048

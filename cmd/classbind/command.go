@@ -59,10 +59,10 @@ func newRootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "classbind",
 		Short: "Bind claims to classes at admission",
-		Long: `classbind is an admission webhook server for Kubernetes. When a claim (a
-PostgreSQLInstance, a PersistentVolumeClaim, a Gateway) is created, it chooses
-a class among those of all registered kinds and writes the claim's class
-reference before the claim is stored.`,
+		Long: `classbind is an admission webhook server for Kubernetes. A claim, such as a
+PostgreSQLInstance, a PersistentVolumeClaim or a Gateway, asks for a class. When
+a claim is created, classbind chooses one of the classes of all registered
+kinds, and writes the class reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}

@@ -75,57 +75,54 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"instead of --webhook-service")
 	fs.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "`host:port` on which the webhook server listens")
 	fs.BoolVar(&o.http2, "http2", false,
-		"speak HTTP/2, too, on --webhook-bind-address; the API server prefers HTTP/1.1 for all webhooks but those on localhost, "+
-			"and so does the webhook server with all who offer both: a connection of HTTP/1.1 has one request at a time, "+
-			"one of HTTP/2 eight")
+		"also speak HTTP/2 on --webhook-bind-address, with eight requests at once on a connection. "+
+			"Clients that offer both get HTTP/1.1, which the API server prefers for all webhooks except those on localhost")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics; 0 does not serve it")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
-		"serve /metrics over TLS, with the webhook server's certificate, "+
-			"and to those alone who present a token with the right to get the path /metrics; without it everybody reads them, over HTTP")
+		"serve /metrics over TLS, with the webhook server's certificate, to clients whose token has the right to get the path /metrics. "+
+			"Without it, /metrics is served over HTTP to everybody")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
 	fs.BoolVar(&o.contention, "contention-profiling", false,
-		"record each wait of a goroutine, for a lock or anything else, for /debug/pprof/mutex and /debug/pprof/block, "+
-			"with --pprof-bind-address; it takes time of every request")
+		"record each wait of a goroutine for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address. "+
+			"It costs every request time")
 	o.addCertificateFlags(fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"elect one of several replicas to write the webhook configuration and status; "+
 			"every replica answers the API server. Without it this one writes them")
 	fs.DurationVar(&o.inFlightWindow, "in-flight-window", time.Minute,
-		"`time` after which a default class that was admitted is stored or will never be, until when another has to wait: "+
-			"the longest that the API server takes to store it (34s for kube-apiserver), with some to spare")
+		"`time` that the API server may take to store an admitted default class. Another default waits until then. "+
+			"kube-apiserver takes at most 34s; leave some to spare")
 	fs.IntVar(&o.lateRate, "late-binding-rate", 300,
-		"`claims` that are bound in a second at most, and twice as many in a burst, where whenUnmatched is BindLater; "+
-			"the leader alone binds them")
+		"most `claims` that the leader binds in a second, where whenUnmatched is BindLater. A burst may have twice as many")
 	o.lateMemory.Quantity = *resource.NewQuantity(v1alpha1.DefaultLateMemory, resource.BinarySI)
 	fs.Var(&o.lateMemory, "late-binding-memory",
-		"`bytes`, such as 64Mi, in which each replica holds the selectors of claims that wait, where whenUnmatched is BindLater. "+
-			"Each claim kind gets an equal part, and one namespace a quarter of that at most. "+
-			"Claims beyond wait without their selectors, and are read again in turns, 20 a second of each kind")
+		"`bytes`, such as 64Mi, in which each replica holds the selectors of waiting claims, where whenUnmatched is BindLater. "+
+			"Each claim kind gets an equal part, and one namespace at most a quarter of that. "+
+			"The leader reads claims beyond that again, 20 a second of each kind")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
-		"`time` for which requests are still answered after SIGTERM, while /readyz fails, "+
-			"so that nobody is left who calls this replica; give it some seconds behind a Service")
-	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged: debug, info, warn or error")
-	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text, in columns as zap has them for a console")
+		"`time` for which the replica answers after SIGTERM, while /readyz fails. "+
+			"Behind a Service, give it some seconds, until nobody calls it any more")
+	fs.StringVar(&o.logLevel, "log-level", "info", "lowest `level` that is logged: debug, info, warn or error")
+	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text for people")
 }
 
 func (o *options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.certs, "certs", selfSigned,
-		"who issues the certificates, `self-signed or cert-manager`: "+
-			"classbind itself, from a CA that it keeps in the Secret "+v1alpha1.CASecret+" and makes if there is none, "+
-			"or cert-manager, into the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
+		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1alpha1.CASecret+
+			", which it makes if there is none. cert-manager: cert-manager, in the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
 	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
-		"`time` for which a certificate is valid, with --certs=self-signed; "+
-			"it is renewed after two thirds of it, and the last third has to do for an API server that does not answer for a while")
+		"`time` for which a certificate is valid, with --certs=self-signed. It is renewed after two thirds of that. "+
+			"The last third is for times in which the API server does not answer")
 	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
-		"`time` for which the CA is valid, with --certs=self-signed; it is renewed after two thirds of it")
+		"`time` for which the CA is valid, with --certs=self-signed. It is renewed after two thirds of that")
 	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
-		"`file` of the CA, in PEM, that signed the certificates with which API servers call; "+
-			"the webhook server then answers nobody else. It is read again when it changes. Needs --client-name")
+		"`file` of the CA, in PEM, of the API servers' client certificates. The webhook server then answers nobody else. "+
+			"It reads the file again when it changes. Needs --client-name")
 	fs.StringSliceVar(&o.clientNames, "client-name", nil,
-		"`name` that the client's certificate is for, as its common name or a DNS name, with --client-ca-file; "+
-			"several with commas, or the flag several times")
+		"`name` of the client's certificate, its common name or a DNS name, with --client-ca-file. "+
+			"Separate several by commas, or repeat the flag")
 }
 
 func ownNamespace() string {

@@ -57,66 +57,64 @@ type options struct {
 func NewCommand() *cobra.Command { return newCommand(rand.Uint64) }
 
 const (
-	long = `Say which class a claim gets, and why: the candidates with their odds, the
-classes that it asked for and may not get, and those that one label kept out.
-Nothing is created or changed.
+	long = `Say which class a claim gets, and why. It shows the candidates with their odds,
+the classes that were dropped, and those that one label kept out. It changes
+nothing.
 
-The registrations and classes are those of the cluster, which you need to be
-allowed to list; or, with --classes, those of files, and no cluster is asked; or,
-with --with, those of the cluster as if files were applied to it. Such files have
-ClaimKinds, ClassKinds and classes; other objects in them are passed over. With a note
-are a file in a folder that is no manifest, an object whose kind resembles a registered
-kind of classes, and a class of a version that is not served. A CRD among them says what
-the API server would say of a kind: its plural, its scope, its versions, and the
-schema that the paths of its ClaimKind and its claims must fit. Without it, a kind is
-told by its plural, and classes are namespaced if one has a namespace.
+A claim comes from a file, or from the cluster as KIND/NAME, as for kubectl.
+A claim that has its class is left alone, as the server would leave it.
+--unbound explains it as if it had none. A claim with several ClaimKinds is
+explained by each of them.
 
-A claim with several ClaimKinds is explained by each of them. A claim of another version
-than the one for which the paths of its ClaimKind are written cannot be decided, unless
-its CRD says that versions differ in nothing but their name.
+Registrations and classes come from one of these:
 
-A claim is that of a file, or KIND/NAME for one that the cluster has, as kubectl
-takes it; you need to be allowed to get that.
+  default          the cluster: you need the right to list them
+  --classes FILES  the files alone: no cluster is asked
+  --with FILES     the cluster, as if the files were applied to it
 
-Where a claim can get the classes of one ClassKind alone, these are those of the oldest.
-The ClassKinds of files count as registered in the same second, as kubectl apply does
-it, so the first by name is taken; with --with, they are newer than the cluster's.
+Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. It notes
+what it leaves out: files in a folder that are no manifests, objects whose kind
+resembles a registered kind of classes, and classes of a version that is not
+served. A CRD tells the plural, the scope, the versions and the schema of a
+kind. Without one, explain knows a kind by its plural, and takes its classes
+for namespaced if one of them has a namespace.
 
-With --strict, a claim is malformed if the API server would refuse it, or would not
-store it as it is: its kind resembles one that is registered, and is not served; its
-version is not served; or its schema refuses it. The schema is that of a CRD among the
-files, or else the cluster's: of the CRD if you may get it, or as published for every
-user. A claim is checked as at creation: unknown fields first; then, with the defaults
-and with the reference to its class, its metadata, types, required fields, values, and
-the rules (CEL), within the API server's limits of cost. Rules that compare it with an
-older one do not apply. Not checked are other admission webhooks and policies, and of
-a kind without a CRD, such as PersistentVolumeClaim, anything but its fields. Where no
-schema is at hand, a field is wrong whose name resembles that of the selector or of the
-reference, which the claim does not have. Claims of files are explained so unless --strict=false,
-which takes them as they are written, without defaults; those of the cluster, which
-were stored, only with --strict.
+A claim of another version than that of the ClaimKind's paths cannot be decided,
+unless the CRD says that its versions differ only in their name.
 
-Of the expressions of ClaimKinds and ClassKinds it says what they said, and what they
-saw: for each class that one dropped the term that is not true of it, the score of each
-candidate, the partition of the claim, its selector, and the related objects. One that does
-not compile is shown with a caret under the mistake. Namespaces and related objects are
-those of the files or the cluster; in a cluster, you need to be allowed to get them. With
---set, an expression sees a field as you say, on top of what is there, or instead of what
-you may not read: a label or an annotation of the claim's namespace, a field of a related
-object that the claim names, or who asks, whom nothing else says. What follows labels,
-annotations or extra is the whole key; elsewhere, a dot in a name is \. A value of a
-related object is a number, true, false, null, a quoted text or a list {a,b}, if it looks
-like one, and else a text.
+Some references do not tell class kinds apart. Claims then get the classes of the
+oldest ClassKind. The ClassKinds of files count as created in the same second, as
+with kubectl apply, so the first by name is the oldest. With --with, they are
+newer than those of the cluster.
 
-It tells what the author of the claim would be told: of the classes of namespaces
-whose classes the claim is not offered, nothing.
+With --strict, explain refuses a claim that the API server would refuse, or would
+not store as it is. It finds kinds and versions that are not served, unknown
+fields, and what the schema forbids: types, required fields, values, and rules in
+CEL. It checks the claim as at its creation, with its defaults and its reference.
+The schema is that of a CRD among the files, or the cluster's. Without a CRD,
+as for PersistentVolumeClaim, it checks only the names of fields. Without a
+schema, it finds fields whose name resembles that of the selector or of the
+reference. It asks no other webhooks and policies. --strict is the default for
+claims of files; --strict=false takes them as they are written, without defaults.
 
-A claim that has its class is left alone, as the server would; --unbound explains
-it as if it had none.
+explain shows what each expression returned and saw: the term that dropped a
+class, the score of each candidate, the partition and the selector of the claim,
+and the related objects. An expression that does not compile is shown with a
+caret under the mistake. Namespaces and related objects come from the files or
+the cluster, where you need the right to get them.
 
-The exit status is 0 if every claim is bound or left alone; 1 if there is no class
-for one, or the files do not say whether its kind is registered; and 2 if one is
-malformed or cannot be decided, or the command fails.`
+--set PATH=VALUE sets a field that an expression sees: a label or an annotation
+of the claim's namespace, a field of a related object, or who creates the claim.
+After labels, annotations or extra, the rest of the path is the whole key.
+Elsewhere, write a dot in a name as \. A value is a number, true, false, null,
+a quoted text or a list {a,b} if it looks like one, and otherwise a text.
+
+explain says nothing about classes of namespaces whose classes the claim is not
+offered, as the server says nothing about them to the claim's author.
+
+The exit status is 0 if every claim is bound or left alone. It is 1 if there is
+no class for a claim, or if the files do not say whether its kind is registered.
+It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml
@@ -174,14 +172,13 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
 	fs.BoolVarP(&o.recursive, "recursive", "R", false, "take the folders in the folders of --filename, too")
 	fs.StringArrayVar(&o.classes, "classes", nil,
-		"`file` of registrations and classes, or folder, with the folders in it; - is standard input; "+
-			"may be repeated. No cluster is asked then")
+		"`file` of registrations and classes, or folder with all folders in it; - is standard input; "+
+			"may be repeated. No cluster is asked")
 	fs.StringArrayVar(&o.with, "with", nil,
 		"the same, to put on top of what the cluster has")
 	fs.StringArrayVar(&o.set, "set", nil,
-		"`path=value` that expressions see, on top of what is there: a label of the claim's namespace, such as "+
-			"namespace.labels.tenant=a; who asks, such as request.userInfo.groups={a,b}; or a field of a related object, such as "+
-			"related.plan.spec.tier=gold. May be repeated")
+		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
+			"request.userInfo.groups={a,b}, related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.strict, "strict", true,
 		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)

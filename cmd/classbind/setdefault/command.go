@@ -33,30 +33,29 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set-default KIND/NAME --for CLAIMKIND",
 		Short: "Move the default of a claim kind to a class",
-		Long: `Make a class the default of a claim kind, in the place of the one that is.
+		Long: `Move the default of a claim kind to a class.
 
-classbind refuses a second default, so the mark is taken from the present
-default first, and then given to the class. What can be checked is checked
-before anything is changed, and if the class cannot be marked after all, the
-former default gets its mark back. The command waits until classbind has seen
-the new default.
+classbind refuses a second default. So the command takes the mark from the
+present default first, and then gives it to the class. It checks what it can
+before it changes anything. If the class cannot be marked after all, the former
+default gets its mark back. The command waits until classbind has seen the new
+default.
 
-A namespaced class is the default of its namespace alone where claims are offered
-the classes of their own namespace alone, which spec.classNamespaces of the
-ClaimKind says; it takes the place of that namespace's default, and goes before
-that of all. In the same way, where the ClaimKind has a spec.partition, a class is
-the default of its partition alone, and takes the place of that partition's default.
-Of such a default classbind's status tells nothing to wait for.
+Where claims are offered only the classes of their own namespace, a namespaced
+class is the default of its namespace. It takes the place of that namespace's
+default, and goes before the default of all. In the same way, where the ClaimKind
+has a spec.partition, a class is the default of its partition. classbind's status
+does not show such defaults, so the command does not wait for them.
 
 Where spec.default of a ClassKind is an expression, there is no mark to move:
 change the field that the expression looks at.
 
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
-its kind, its plural, or the name of its ClassKind, <plural>.<group>.
+its kind, its plural, or the name of its ClassKind, PLURAL.GROUP.
 
-A mark counts for every claim kind that the class's kind serves. Where the move
-would change the default of a claim kind that was not named, it is refused, and
-the error has the command that names all of them.`,
+A mark counts for every claim kind that the class's kind serves. If the move
+would change the default of a claim kind that you did not name, it is refused.
+The error has the command that names all of them.`,
 		Example: `  # Claims of PostgreSQLInstance without a selector get another class:
   classbind set-default CloudSQLInstanceClass/gitlab-experimental --for postgresqlinstances.database.crossplane.io
 
@@ -84,13 +83,12 @@ the error has the command that names all of them.`,
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.claimKinds, "for", nil,
-		"`claim kind` whose default the class is to be: the name of a ClaimKind, or its plural alone; "+
-			"several are separated by commas, or have a flag each")
+		"`claim kind` that the class is to be the default of: the name of a ClaimKind, or its plural alone. "+
+			"Separate several by commas, or repeat the flag")
 	fs.StringSliceVar(&o.without, "leave-without-default", nil,
-		"`claim kind` that may lose its default, because it is the same class that the move takes the mark from, "+
-			"and the new one's kind does not serve it")
+		"`claim kind` that may lose its default: the move takes the mark from its default class, and the new class does not serve it")
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute,
-		"`time` for everything; another default that is just being set may take the server's --in-flight-window, 1m by default, "+
+		"`time` for everything. Another default that is being set may take the server's --in-flight-window, 1m by default, "+
 			"until it is known not to come")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
 	o.cluster.Add(fs)
