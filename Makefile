@@ -24,9 +24,11 @@ CONTAINER_ENGINE ?= docker
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# cmd/assets imports little, so it starts soon and can print progress while it builds the rest.
+# cmd/assets imports little, so it starts soon and can print progress while it gets the rest. It takes the first of
+# these: KUBEBUILDER_ASSETS, a folder; what envtest has stored; a download as envtest makes it; a build from source.
+# ENVTEST_INDEX is another index of envtest's releases, or off.
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and kubectl from source, once
+control-plane: ## Get etcd, kube-apiserver and kubectl, once: make control-plane ENVTEST_INDEX=off
 	@echo "==> Looking for etcd, kube-apiserver and kubectl"
 	@$(E2E) go run ./cmd/assets
 

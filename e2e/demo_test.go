@@ -14,6 +14,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/assets/assetstest"
 )
 
 // TestRun does what make run says, and ends it.
@@ -70,6 +73,45 @@ func TestRun(t *testing.T) {
 			assert.NotContains(t, strings.ToLower(out.String()), "error", tc.reason)
 		})
 	}
+}
+
+// TestFirstMinute has a clone, Go, and an index of envtest: it runs the demonstration, and builds
+// no Kubernetes. What the index lists starts our own binaries, so the time of the download itself
+// is not in what is logged.
+func TestFirstMinute(t *testing.T) {
+	if inPods() {
+		t.Skip("It starts a control plane of its own.")
+	}
+	binaries, err := assets.Dir(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	files := map[string]string{}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		files[name] = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(binaries, name))
+	}
+	clone := filepath.Join(t.TempDir(), "classbind")
+	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", clone).CombinedOutput()
+	if err != nil {
+		t.Skipf("It needs a clone: %s", out)
+	}
+	demo := exec.CommandContext(t.Context(), "make", "demo")
+	demo.Dir = clone
+	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.36.1", files, assetstest.Checksum)+"/index.yaml")
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // What is compiled and downloaded stays known.
+		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output() //nolint:gosec // The names are above.
+		require.NoError(t, err)
+		demo.Env = append(demo.Env, name+"="+strings.TrimSpace(string(value)))
+	}
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"} {
+		demo.Env = append(demo.Env, name+"="+t.TempDir())
+	}
+	begin := time.Now()
+	out, err = demo.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
+	said := string(out)
+	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.36.x", "We should download.")
+	assert.NotContains(t, said, "from source", "We should build no Kubernetes.")
+	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
 }
 
 // TestMakeBuild reads what make build would do.

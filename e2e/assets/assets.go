@@ -1,6 +1,6 @@
-// Package assets has etcd, kube-apiserver and kubectl: somebody else's, or built
-// from source, once for each version. It imports none of what it builds, so
-// that a first run can tell of its progress within a second.
+// Package assets has etcd, kube-apiserver and kubectl: somebody else's, those of
+// envtest, or built from source, once for each version. It imports none of what
+// it builds, so that a first run reports progress within a second.
 package assets
 
 import (
@@ -24,11 +24,12 @@ const envAssets = "KUBEBUILDER_ASSETS"
 var binaries = []string{"etcd", "kube-apiserver", "kubectl"}
 
 // Dir returns the absolute path of a folder with etcd, kube-apiserver and
-// kubectl: $KUBEBUILDER_ASSETS where that is set, else one in the user's cache,
-// which it builds from cmd/kube the first time. That takes minutes, so progress
-// (may be nil) is told what goes on. Any number of processes may call it at once:
-// one builds, the others wait. The working directory must be in the e2e module,
-// unless $KUBEBUILDER_ASSETS is set.
+// kubectl. It takes the first of these: $KUBEBUILDER_ASSETS; what it built
+// before; what envtest has stored; a download as envtest makes it, by the index
+// in $ENVTEST_INDEX; and a build from cmd/kube, into the user's cache. The last
+// two take time, so progress (may be nil) gets what goes on. Any number of
+// processes may call it at once: one builds, the others wait. The working
+// directory must be in the e2e module, unless $KUBEBUILDER_ASSETS is set.
 func Dir(ctx context.Context, progress io.Writer) (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
@@ -36,7 +37,7 @@ func Dir(ctx context.Context, progress io.Writer) (string, error) {
 			err = complete(dir)
 		}
 		if err != nil {
-			return "", fmt.Errorf("cannot use $%s: %w; unset it to have the binaries built from source", envAssets, err)
+			return "", fmt.Errorf("cannot use $%s: %w; unset it to have the binaries downloaded or built", envAssets, err)
 		}
 		return dir, nil
 	}
@@ -70,6 +71,14 @@ func Dir(ctx context.Context, progress io.Writer) (string, error) {
 	if complete(dir) == nil { // by the one we waited for
 		return dir, nil
 	}
+	if stored, ok := src.stored(ctx); ok {
+		return stored, nil
+	}
+	downloaded, err := src.download(ctx, progress)
+	if !errors.Is(err, errNoDownload) {
+		return downloaded, err
+	}
+	_, _ = fmt.Fprintf(progress, "%v\n", err)
 	if err := src.build(ctx, dir, progress); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w", strings.Join(binaries, ", "), err)
 	}

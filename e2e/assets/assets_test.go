@@ -77,31 +77,13 @@ func TestAssetsOutsideTheModule(t *testing.T) {
 
 // A module of the same name, with a kube that builds in a second, goes the same way as ours.
 func TestAssetsBuilt(t *testing.T) {
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	require.NoError(t, err)
-	t.Setenv("GOCACHE", string(bytes.TrimSpace(cache)))
-	t.Setenv(envAssets, "")
-	for _, home := range []string{"HOME", "XDG_CACHE_HOME"} {
-		t.Setenv(home, t.TempDir())
-	}
-	dir := t.TempDir()
-	t.Chdir(dir)
-	write := func(name, content string) {
-		t.Helper()
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
-		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
-	}
-	write("go.mod", `module github.com/classbind/classbind/e2e
-go 1.26.0
-require k8s.io/kubernetes v1.99.5
-replace k8s.io/kubernetes => ./kubernetes
-`)
-	write("go.sum", "")
-	write("kubernetes/go.mod", "module k8s.io/kubernetes\n")
+	emptyHome(t)
+	t.Setenv(envIndex, indexOff)
+	write := smallSource(t)
 
 	write("cmd/kube/main.go", "package main\nfunc main() { undefined() }\n")
 	var progress bytes.Buffer
-	_, err = Dir(t.Context(), &progress)
+	_, err := Dir(t.Context(), &progress)
 	require.ErrorContains(t, err, "undefined: undefined", "the compiler's words")
 	assert.Contains(t, progress.String(), "building etcd, kube-apiserver and kubectl v1.99.5 from source")
 

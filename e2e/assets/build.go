@@ -30,12 +30,12 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 	}
 
 	// This downloads what the build needs, so that the build's own output is packages only.
-	deps, err := s.run(ctx, progress, "downloaded %d modules", "list", "-deps", "./cmd/kube")
+	deps, err := s.run(ctx, progress, func(n int) string { return fmt.Sprintf("downloaded %d modules", n) }, "list", "-deps", "./cmd/kube")
 	if err != nil {
 		return err
 	}
 	// go build -v names what it compiles, not what its cache has: hence "at most".
-	compiled := fmt.Sprintf("compiled %%d of at most %d packages", strings.Count(deps, "\n"))
+	compiled := func(n int) string { return fmt.Sprintf("compiled %d of at most %d packages", n, strings.Count(deps, "\n")) }
 	if _, err := s.run(ctx, progress, compiled, "build", "-v", "-buildvcs=false", "-ldflags="+s.ldflags(),
 		"-o", filepath.Join(tmp, "kube"), "./cmd/kube"); err != nil {
 		return err
@@ -63,9 +63,9 @@ func (s source) ldflags() string {
 	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, s.version, major, minor)
 }
 
-// run runs the go command and reports, until it ends, how many lines of standard
-// error it has written: format has a %d for them. It returns standard output.
-func (s source) run(ctx context.Context, progress io.Writer, format string, args ...string) (string, error) {
+// run runs the go command, and until it ends reports what say makes of the number of
+// lines that it has written to standard error. It returns standard output.
+func (s source) run(ctx context.Context, progress io.Writer, say func(lines int) string, args ...string) (string, error) {
 	var stdout bytes.Buffer
 	var stderr lines
 	cmd := goCommand(ctx, s.dir, args...)
@@ -84,7 +84,7 @@ func (s source) run(ctx context.Context, progress io.Writer, format string, args
 	for {
 		select {
 		case <-tick.C:
-			_, _ = fmt.Fprintf(progress, before+format+", %s"+after, stderr.count(), time.Since(start).Round(time.Second))
+			_, _ = fmt.Fprintf(progress, before+"%s, %s"+after, say(stderr.count()), time.Since(start).Round(time.Second))
 		case err := <-done:
 			if err != nil {
 				return "", fmt.Errorf("go %s: %w\n%s", args[0], errors.Join(err, ctx.Err()), tail(stderr.String(), 20))

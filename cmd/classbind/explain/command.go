@@ -73,9 +73,9 @@ Registrations and classes come from one of these:
   --with FILES     the cluster, as if the files were applied to it
 
 Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. It notes
-what it leaves out: files in a folder that are no manifests, objects whose kind
-resembles a registered kind of classes, and classes of a version that is not
-served. A CRD tells the plural, the scope, the versions and the schema of a
+what it leaves out: files in a folder that are no manifests, and classes of a
+version that is not served. It also notes an object whose kind resembles a
+registered kind of classes. A CRD tells the plural, the scope, the versions and the schema of a
 kind. Without one, explain knows a kind by its plural, and takes its classes
 for namespaced if one of them has a namespace.
 
@@ -98,8 +98,8 @@ reference. It asks no other webhooks and policies. --strict is the default for
 claims of files; --strict=false takes them as they are written, without defaults.
 
 explain shows what each expression returned and saw: the term that dropped a
-class, the score of each candidate, the partition and the selector of the claim,
-and the related objects. An expression that does not compile is shown with a
+class, the score of each candidate, and the partition and the selector of the
+claim. It names the related objects. An expression that does not compile is shown with a
 caret under the mistake. Namespaces and related objects come from the files or
 the cluster, where you need the right to get them.
 

@@ -1,5 +1,5 @@
-// Command assets builds etcd, kube-apiserver and kubectl from source, unless it
-// did before, and prints the folder that holds them: what KUBEBUILDER_ASSETS is for.
+// Command assets downloads or builds etcd, kube-apiserver and kubectl, unless they are there,
+// and prints the folder that holds them: what KUBEBUILDER_ASSETS is for.
 package main
 
 import (
