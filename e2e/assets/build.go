@@ -35,7 +35,9 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 		return err
 	}
 	// go build -v names what it compiles, not what its cache has: hence "at most".
-	compiled := func(n int) string { return fmt.Sprintf("compiled %d of at most %d packages", n, strings.Count(deps, "\n")) }
+	compiled := func(n int) string {
+		return fmt.Sprintf("compiled %d of at most %d packages", n, strings.Count(deps, "\n"))
+	}
 	if _, err := s.run(ctx, progress, compiled, "build", "-v", "-buildvcs=false", "-ldflags="+s.ldflags(),
 		"-o", filepath.Join(tmp, "kube"), "./cmd/kube"); err != nil {
 		return err
