@@ -45,7 +45,7 @@ func (p *presetTable) lines() []string {
 	return lines
 }
 
-// compare the table with README's, or write it there. A row is compared if its CRD came from the same source:
+// compare the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
 	t.Helper()
