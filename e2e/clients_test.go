@@ -187,19 +187,13 @@ func TestClientsRecipe(t *testing.T) {
 // and the command that gives classbind the CA.
 func clientsRecipe(t *testing.T, folder string) (script, give string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/install.md")
+	const page = "docs/install.md"
+	blocks := documented(t, page)
+	require.Len(t, blocks, 2, "We should run all of it.")
+	text, err := os.ReadFile("../" + page)
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "## Let only the API server call\n")
-	require.True(t, found)
-	const begin = "<!-- test: TestClientsRecipe -->\n```sh\n"
-	_, script, found = strings.Cut(section, begin)
-	require.True(t, found)
-	script, section, _ = strings.Cut(script, "```\n")
-	require.Contains(t, section, "--admission-control-config-file="+folder+"/admission.yaml")
-	_, give, found = strings.Cut(section, begin)
-	require.True(t, found)
-	give, section, _ = strings.Cut(give, "```\n")
-	require.NotContains(t, section, begin, "We should run all of it.")
-	require.True(t, strings.HasPrefix(give, "kubectl "), give)
-	return script, give
+	require.Contains(t, string(text), "--admission-control-config-file="+folder+"/admission.yaml")
+	require.Len(t, blocks[1].lines, 1)
+	require.True(t, strings.HasPrefix(blocks[1].lines[0], "kubectl "), blocks[1].lines[0])
+	return strings.Join(blocks[0].lines, "\n"), blocks[1].lines[0]
 }

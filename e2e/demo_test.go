@@ -57,6 +57,10 @@ func TestRun(t *testing.T) {
 				require.NoError(t, err, "%s", text)
 				return string(text)
 			}
+			for _, b := range documented(t, "README.md") {
+				want := "...\n" + strings.Join(b.lines, "\n") + "\n..."
+				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out) //nolint:testifylint // The pattern says more.
+			}
 			assert.Contains(t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to", "We should have classbind on the PATH.")
 			shell("kubectl delete -k deploy --wait=false")
 

@@ -145,7 +145,7 @@ func TestManifests(t *testing.T) {
 			out, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "-k", folder)
 			require.NoError(t, err)
 			assert.Regexp(t, `^(mutatingwebhookconfiguration\S* .*\n){2}validatingwebhookconfiguration`, out, "We should delete webhooks first: kubectl delete -k takes the same order.")
-			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that README explains: kubectl's own order has webhooks last.")
+			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that docs/install.md explains: kubectl's own order has webhooks last.")
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy")))

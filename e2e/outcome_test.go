@@ -34,7 +34,7 @@ func outcomeClasses(group string) string {
 		class(group, "SmallClass", "terminating", "labels: {tier: leaving}, finalizers: [outcome.test/stay], ")
 }
 
-// TestOutcome has every row of the table in README, as the API server shows it, whoever gives
+// TestOutcome has every row of the table in docs/claims.md, as the API server shows it, whoever gives
 // the default class.
 func TestOutcome(t *testing.T) {
 	t.Parallel()

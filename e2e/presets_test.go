@@ -22,7 +22,7 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-var update = flag.Bool("update", false, "write the table of presets to docs/development.md")
+var update = flag.Bool("update", false, "write the table of presets to docs/register-kinds.md")
 
 // preset is a folder of deploy/kinds, and what its test needs to know besides.
 type preset struct {
@@ -54,7 +54,7 @@ func presets() []preset {
 	}
 }
 
-// presetCheck is a column of the table in docs/development.md.
+// presetCheck is a column of the table in the documents.
 type presetCheck string
 
 const (
@@ -70,7 +70,7 @@ const (
 )
 
 // TestPresets tries every preset with the CRDs of its project, each by itself: presets may
-// share class kinds. The table in docs/development.md has the result.
+// share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})

@@ -45,12 +45,12 @@ func (p *presetTable) lines() []string {
 	return lines
 }
 
-// compare the table with that of docs/development.md, or write it there. A row is compared if its CRD came from the same source:
+// compare the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
 	t.Helper()
-	const page = "../docs/development.md"
-	text, err := os.ReadFile(page)
+	const readme = "../docs/register-kinds.md"
+	text, err := os.ReadFile(readme)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
@@ -65,14 +65,14 @@ func (p *presetTable) compare(t *testing.T) {
 		}
 		head.WriteString("\n" + strings.Repeat("|---", len(presetColumns)+5) + "|\n")
 		table := before + presetTableBegin + head.String() + strings.Join(lines, "") + presetTableEnd + after
-		require.NoError(t, os.WriteFile(page, []byte(table), 0o644)) //nolint:gosec // A document.
+		require.NoError(t, os.WriteFile(readme, []byte(table), 0o644)) //nolint:gosec // A document.
 		return
 	}
 	shown := slices.Collect(strings.Lines(present))
-	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in docs/development.md: go test -run 'TestPresets$' -update")
+	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in the documents: go test -run 'TestPresets$' -update")
 	for n, line := range lines {
 		if sourceOf(shown[n+2]) == sourceOf(line) {
-			assert.Equal(t, shown[n+2], line, "We should have what works in docs/development.md: go test -run 'TestPresets$' -update")
+			assert.Equal(t, shown[n+2], line, "We should have what works in the documents: go test -run 'TestPresets$' -update")
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (r result) allows(got result) bool {
 	return r.class == got.class
 }
 
-// decide on a claim as the README says, slowly and with none of the product's code:
+// decide on a claim as docs/claims.md says, slowly and with none of the product's code:
 // Kubernetes' own code reads and matches the selector.
 func (w *world) decide(c fuzzedClaim) result {
 	name := c.name
@@ -127,7 +127,7 @@ func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plai
 	return all
 }
 
-// referenceUniform is the README's draw: a number in (0,1), from both arguments.
+// referenceUniform is the draw of docs/claims.md: a number in (0,1), from both arguments.
 func referenceUniform(seed, class uint64) float64 {
 	mix := func(z uint64) uint64 {
 		z += 0x9e3779b97f4a7c15

@@ -208,7 +208,7 @@ func unread(weight string) bool {
 	return len(quoted) > escapeFactor*v1alpha1.MaxNameBytes+len(`""`)
 }
 
-// judge a class as the README says, slowly and obviously.
+// judge a class as docs/one-default.md says, slowly and obviously.
 func (w *world) judge(c fuzzedClass) string {
 	update := c.which&updated != 0
 	switch {

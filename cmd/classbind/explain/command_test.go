@@ -226,7 +226,7 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 	assert.Equal(t, "Report", report.Kind)
 }
 
-// TestDefaults states the defaults once more, as README does. They agree with the CRD
+// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD
 // because they are read from it.
 func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
