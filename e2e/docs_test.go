@@ -260,7 +260,7 @@ func docCoveredTargets(t *testing.T) map[string]bool {
 				continue
 			}
 			for _, found := range docMakeRun.FindAllStringSubmatch(line, -1) {
-				for _, target := range strings.Fields(found[1]) {
+				for target := range strings.FieldsSeq(found[1]) {
 					cover(target)
 				}
 			}
