@@ -101,6 +101,14 @@ test: unit control-plane ## Run all tests, those on a real control plane include
 	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
+# What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
+OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions
+OLDEST := $(OLDEST)|References|Samples|Clients|ClaimKindsOfOneResource|VersionOfClaims|LateBindingLeaderKilled|MetricsSecure|Flows|Kinds
+.PHONY: test-oldest
+test-oldest: export KUBERNETES := oldest
+test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
+	$(E2E) go test -count=1 -parallel 8 -timeout 20m -run '^Test($(OLDEST))$$' .
+
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux

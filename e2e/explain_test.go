@@ -205,6 +205,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader.explai
 func write(t *testing.T, manifest string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("---\n"+manifest), 0o600)) // Older kubectls take a first brace for JSON.
 	return file
 }
