@@ -90,6 +90,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
 	cd e2e/crds && go mod tidy -diff
+	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md docs/security.md
 	$(MAKE) lint unit promql docs

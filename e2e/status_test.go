@@ -172,7 +172,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 		name          string
 		breaks, mends func(*testing.T)
 		want          string
-		shown        bool
+		shown         bool
 	}{
 		{
 			name: "RoleMissing", mends: apply("rbac.yaml"),
