@@ -92,6 +92,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
 	cd e2e/crds && go mod tidy -diff
+	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md docs/security.md
 	$(MAKE) lint unit promql docs
@@ -102,6 +103,14 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 test: unit control-plane ## Run all tests, those on a real control plane included
 	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
+
+# What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
+OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions
+OLDEST := $(OLDEST)|References|Samples|Clients|ClaimKindsOfOneResource|VersionOfClaims|LateBindingLeaderKilled|MetricsSecure|Flows|Kinds
+.PHONY: test-oldest
+test-oldest: export KUBERNETES := oldest
+test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
+	$(E2E) go test -count=1 -parallel 8 -timeout 20m -run '^Test($(OLDEST))$$' .
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
 .PHONY: e2e

@@ -209,6 +209,7 @@ spec:
 
 	t.Run("ReferenceRemoved", func(t *testing.T) {
 		t.Parallel()
+		needsPolicies(t)
 		const group, kind = "strip.test", "claims.strip.test"
 		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
 		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [claims.strip.test]}"))

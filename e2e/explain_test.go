@@ -194,7 +194,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader.explai
 					assert.NotContains(t, note, "not checked against the schema", "We should find a schema.")
 				}
 				for _, e := range item.Errors {
-					assert.ErrorContains(t, refused, e.Field+": "+strings.TrimSuffix(e.Message, ": set it"), "We should say what the API server says.")
+					// Older API servers give each message of a rule a value, which is only its type.
+					theirs := strings.ReplaceAll(refused.Error(), `Invalid value: "object": `, "Invalid value: ")
+					assert.Contains(t, theirs, e.Field+": "+strings.TrimSuffix(e.Message, ": set it"), "We should say what the API server says.")
 				}
 			}
 		})
@@ -205,6 +207,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader.explai
 func write(t *testing.T, manifest string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("---\n"+manifest), 0o600)) // Older kubectls take a first brace for JSON.
 	return file
 }

@@ -43,6 +43,9 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(string(defaulting), func(t *testing.T) {
 			t.Parallel()
+			if defaulting == v1alpha1.DefaultingPolicy {
+				needsPolicies(t)
+			}
 			testOutcome(t, group, defaulting)
 		})
 	}

@@ -241,7 +241,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 		ok := t.Run(tc.name, func(t *testing.T) {
 			tc.breaks(t)
 			_, table := w.awaitStatus(t, "We should find what is broken, once.", tc.want)
-			if tc.shown {
+			if tc.shown && policiesServed(t) { // Without policies, the status has one note more.
 				compareWithPage(t, "$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ classbind status\n"+table)
 			}
 			tc.mends(t)

@@ -21,6 +21,10 @@ import (
 // envAssets is envtest's own variable: whoever has its binaries already need not build any.
 const envAssets = "KUBEBUILDER_ASSETS"
 
+// envKubernetes chooses the release that is built: "oldest" is the oldest that
+// classbind supports, and nothing the newest.
+const envKubernetes = "KUBERNETES"
+
 var binaries = []string{"etcd", "kube-apiserver", "kubectl"}
 
 // Dir returns the absolute path of a folder with etcd, kube-apiserver and
@@ -97,7 +101,7 @@ func complete(dir string) error {
 
 // source is what the binaries are built from.
 type source struct {
-	dir     string // of the e2e module
+	dir     string // of the e2e module, or of e2e/oldest
 	version string // of Kubernetes, as in "v1.36.3"
 	key     string // changes with anything that the binaries are made of
 }
@@ -106,6 +110,13 @@ func findSource(ctx context.Context) (source, error) {
 	dir, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/classbind/classbind/e2e")
 	if err != nil {
 		return source{}, err
+	}
+	switch release := os.Getenv(envKubernetes); release {
+	case "":
+	case "oldest":
+		dir = filepath.Join(dir, "oldest")
+	default:
+		return source{}, fmt.Errorf(`$%s is %q: set it to "oldest", or unset it`, envKubernetes, release)
 	}
 	version, err := goOutput(ctx, dir, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
+)
+
+const (
+	upgradeGroup = "upgrade.test"
+	// upgradeFrom is the last commit before the fields of registrations and the webhook
+	// configurations got other names.
+	upgradeFrom = "38dc0f663bc68436b944375cf337a84a1282b724"
+)
+
+// The registrations of claims whose reference is a name: as they were before, and as they are now.
+var (
+	olderClaimKinds = claimKind("claims.upgrade.test", "{}") +
+		claimKind("nameds.upgrade.test", "{paths: {classRef: .spec.className}, classRefFormat: Name}")
+	newerClaimKinds = claimKind("claims.upgrade.test", "{}") +
+		claimKind("nameds.upgrade.test", "{reference: {path: .spec.className, form: Name}}")
+	upgradedClassKinds = classKind("classes.upgrade.test", "{claimKinds: [claims.upgrade.test]}") +
+		classKind("tiers.upgrade.test", "{claimKinds: [nameds.upgrade.test]}")
+)
+
+// olderRelease is the source of that commit.
+func olderRelease(t *testing.T) (root, command string) {
+	t.Helper()
+	deploy, err := classbind.Deploy(t.Context())
+	require.NoError(t, err)
+	archive := exec.CommandContext(t.Context(), "git", "archive", upgradeFrom)
+	archive.Dir = filepath.Dir(deploy)
+	source, err := archive.Output()
+	if err != nil {
+		t.Skipf("It needs the commit %s, which a shallow clone does not have: git fetch --unshallow. (%v)", upgradeFrom, err)
+	}
+	root = t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root)
+	unpack.Stdin = strings.NewReader(string(source))
+	out, err := unpack.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "classbind", "./cmd/classbind")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err = build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return root, filepath.Join(root, "classbind")
+}
+
+// olderWorld is a cluster with the older release applied, and its command beside it.
+func olderWorld(t *testing.T, root, command string) (*world, *replica) {
+	t.Helper()
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
+	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane, deploy: filepath.Join(root, "deploy")}
+	w.kubectl(t, "apply", "-k", w.deploy)
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubeconfig, err = plane.UserKubeconfig(classbind.User, classbind.Groups...)
+	require.NoError(t, err)
+	require.NoError(t, w.connect())
+
+	r := &replica{log: &lockedBuffer{}}
+	r.Process, err = classbind.Start(command, w.kubeconfig, r.log)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The older replica's log:\n%s", r.log)
+		}
+	})
+	return w, r
+}
+
+// tryDefault creates a second default class, which nobody may.
+func (w *world) tryDefault(t *testing.T, when string) {
+	t.Helper()
+	_, _, err := w.create(t, class(upgradeGroup, "Class", "second", isDefault), client.DryRunAll)
+	require.Error(t, err, "We should have one default class %s the upgrade.", when)
+}
+
+// checkNamed claims have the name of their class at the path of their registration.
+func (w *world) checkNamed(t *testing.T, name string) {
+	t.Helper()
+	bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"className": "gold", "classSelector": map[string]any{}}, bound.Object["spec"])
+}
+
+// TestUpgrade goes from the older release to this one as docs/upgrade-and-uninstall.md says,
+// while claims are created.
+func TestUpgrade(t *testing.T) {
+	if inPods() {
+		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
+	}
+	t.Parallel()
+	root, command := olderRelease(t)
+	w, old := olderWorld(t, root, command)
+	w.resources(t, "Claim claims.upgrade.test Namespaced", "Named nameds.upgrade.test Namespaced",
+		"Class classes.upgrade.test Cluster", "Tier tiers.upgrade.test Cluster")
+	w.apply(t, vendor(upgradeGroup)+olderClaimKinds+upgradedClassKinds+class(upgradeGroup, "Tier", "gold", ""))
+	for _, kind := range []string{"claims.upgrade.test", "nameds.upgrade.test"} {
+		w.awaitClaims(t, kind)
+	}
+	w.awaitClasses(t, "tiers.upgrade.test", 1)
+	w.awaitGuard(t, upgradeGroup, "Class", "classes.upgrade.test")
+	w.apply(t, class(upgradeGroup, "Class", "usual", isDefault))
+	w.awaitClasses(t, "classes.upgrade.test", 1)
+	w.tryDefault(t, "before")
+	w.checkNamed(t, "before")
+
+	w.kubectl(t, "create", "namespace", "load")
+	claims := load.Start(t.Context(), load.Options{
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: upgradeGroup, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
+		Foreign: func(class string) bool { return class != "Class/usual" },
+	})
+	require.NoError(t, claims.Next(t.Context(), 20))
+	claims.Mark()
+	begin := time.Now()
+	w.upgrade(t, old)
+	took := time.Since(begin)
+	require.NoError(t, claims.Next(t.Context(), 40))
+	report, err := claims.Stop(t.Context())
+	require.NoError(t, err)
+	t.Log(report)
+	assert.Positive(t, report.Failures, "We should see the upgrade.")
+	assert.Zero(t, report.Unbound+report.Unlike+report.Foreign, "We should refuse claims, and create none without its class.")
+	for _, reason := range report.Reasons {
+		assert.GreaterOrEqual(t, reason.First, -time.Second, "We should refuse none before.")
+		assert.Contains(t, reason.Text, `failed calling webhook "claims.upgrade.test.bind.classbind.io"`)
+	}
+	assert.LessOrEqual(t, report.LastFailure(), took+time.Second, "We should refuse none afterwards.")
+
+	w.tryDefault(t, "after")
+	w.checkNamed(t, "after")
+	w.kubectl(t, "annotate", "classes.upgrade.test", "usual", "resourceclass.crossplane.io/is-default-class-")
+	_, _, err = w.create(t, class(upgradeGroup, "Class", "next", isDefault))
+	require.NoError(t, err, "We should have the Lease of the older release keep nobody from becoming the default.")
+	_, _, err = w.create(t, class(upgradeGroup, "Class", "second", isDefault))
+	require.ErrorContains(t, err, `"Class/next" is the default class`)
+	w.kubectl(t, "delete", "lease", "--namespace", classbind.Namespace, "claims.upgrade.test")
+}
+
+// upgrade as the document says. The process takes the place of the pods.
+func (w *world) upgrade(t *testing.T, old *replica) {
+	t.Helper()
+	newer, err := classbind.Deploy(t.Context())
+	require.NoError(t, err)
+	w.kubectl(t, "scale", "deployment", "classbind", "--namespace", classbind.Namespace, "--replicas=0")
+	require.NoError(t, old.Stop())
+	w.tryDefault(t, "during")
+	w.kubectl(t, "delete", "claimkinds", "--all")
+	w.kubectl(t, "apply", "-k", filepath.Join(newer, "crd"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(olderClaimKinds), "create", "--dry-run=server", "-f", "-")
+		require.ErrorContains(c, err, `unknown field "spec.paths"`)
+		require.ErrorContains(c, err, `unknown field "spec.classRefFormat"`)
+	}, patience, 100*time.Millisecond, "We should refuse fields of the older release, rather than to drop them.")
+	w.apply(t, newerClaimKinds)
+	w.kubectl(t, "apply", "-k", newer)
+
+	// The Service has the same address before and after.
+	r := w.start(t, "--webhook-url="+old.URL, "--webhook-bind-address="+strings.TrimPrefix(old.URL, "https://"))
+	r.URL = old.URL
+	require.NoError(t, r.Ready(t.Context()))
+	w.kubectl(t, "wait", "claimkinds", "--all", "--for=condition=Ready", "--timeout=60s")
+	w.tryDefault(t, "at the end of")
+	_, _, err = w.create(t, claim(upgradeGroup, "blocked"), client.DryRunAll)
+	require.ErrorContains(t, err, "the server could not find the requested resource", "We should have the older entries refuse claims until they are deleted.")
+	w.kubectl(t, "delete", "mutatingwebhookconfiguration", "classbind")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, claim(upgradeGroup, "free"), client.DryRunAll)
+		require.NoError(c, err)
+	}, patience, 50*time.Millisecond)
+}
