@@ -110,7 +110,7 @@ OLDEST := $(OLDEST)|References|Samples|Clients|ClaimKindsOfOneResource|VersionOf
 .PHONY: test-oldest
 test-oldest: export KUBERNETES := oldest
 test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
-	$(E2E) go test -count=1 -parallel 8 -timeout 20m -run '^Test($(OLDEST))$$' .
+	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 1h -run '^Test($(OLDEST))$$' .
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
 .PHONY: e2e

@@ -152,35 +152,51 @@ func TestUpgrade(t *testing.T) {
 	w.kubectl(t, "delete", "lease", "--namespace", classbind.Namespace, "claims.upgrade.test")
 }
 
-// upgrade as the document says. The process takes the place of the pods.
+// upgrade by the commands of the document. The process takes the place of the pods.
 func (w *world) upgrade(t *testing.T, old *replica) {
 	t.Helper()
 	newer, err := classbind.Deploy(t.Context())
 	require.NoError(t, err)
-	w.kubectl(t, "scale", "deployment", "classbind", "--namespace", classbind.Namespace, "--replicas=0")
-	require.NoError(t, old.Stop())
-	w.tryDefault(t, "during")
-	w.kubectl(t, "delete", "claimkinds", "--all")
-	w.kubectl(t, "apply", "-k", filepath.Join(newer, "crd"))
+	files := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(files, "my-claimkinds.yaml"), []byte(newerClaimKinds), 0o600))
+	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "path/to/overlay", newer, "my-claimkinds.yaml", filepath.Join(files, "my-claimkinds.yaml"))
+	for _, block := range documented(t, "docs/upgrade-and-uninstall.md") {
+		for _, line := range block.lines {
+			words := strings.Fields(here.Replace(line))
+			require.Equal(t, "kubectl", words[0], block.at)
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				_, _, err := w.Kubectl(t.Context(), nil, words[1:]...)
+				require.NoError(c, err, "%s: %s", block.at, line) // A CRD that has just changed is not served at once.
+			}, patience, time.Second)
+			switch {
+			case strings.Contains(line, "--replicas=0"):
+				require.NoError(t, old.Stop())
+				w.tryDefault(t, "during")
+			case strings.Contains(line, "deploy/crd"):
+				w.refusesOlderFields(t)
+			case strings.Contains(line, "path/to/overlay"):
+				// The Service has the same address before and after.
+				r := w.start(t, "--webhook-url="+old.URL, "--webhook-bind-address="+strings.TrimPrefix(old.URL, "https://"))
+				r.URL = old.URL
+				require.NoError(t, r.Ready(t.Context()))
+			case strings.Contains(line, "condition=Ready"):
+				w.tryDefault(t, "at the end of")
+				_, _, err = w.create(t, claim(upgradeGroup, "blocked"), client.DryRunAll)
+				require.ErrorContains(t, err, "the server could not find the requested resource", "We should have the older entries refuse claims until they are deleted.")
+			}
+		}
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, claim(upgradeGroup, "free"), client.DryRunAll)
+		require.NoError(c, err)
+	}, patience, 50*time.Millisecond)
+}
+
+func (w *world) refusesOlderFields(t *testing.T) {
+	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(olderClaimKinds), "create", "--dry-run=server", "-f", "-")
 		require.ErrorContains(c, err, `unknown field "spec.paths"`)
 		require.ErrorContains(c, err, `unknown field "spec.classRefFormat"`)
 	}, patience, 100*time.Millisecond, "We should refuse fields of the older release, rather than to drop them.")
-	w.apply(t, newerClaimKinds)
-	w.kubectl(t, "apply", "-k", newer)
-
-	// The Service has the same address before and after.
-	r := w.start(t, "--webhook-url="+old.URL, "--webhook-bind-address="+strings.TrimPrefix(old.URL, "https://"))
-	r.URL = old.URL
-	require.NoError(t, r.Ready(t.Context()))
-	w.kubectl(t, "wait", "claimkinds", "--all", "--for=condition=Ready", "--timeout=60s")
-	w.tryDefault(t, "at the end of")
-	_, _, err = w.create(t, claim(upgradeGroup, "blocked"), client.DryRunAll)
-	require.ErrorContains(t, err, "the server could not find the requested resource", "We should have the older entries refuse claims until they are deleted.")
-	w.kubectl(t, "delete", "mutatingwebhookconfiguration", "classbind")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, claim(upgradeGroup, "free"), client.DryRunAll)
-		require.NoError(c, err)
-	}, patience, 50*time.Millisecond)
 }
