@@ -141,7 +141,7 @@ func TestSetDefault(t *testing.T) {
 		assert.Equal(t, "wides.move.test/new", w.marked(t), "We should not leave a claim kind without a default that was not named.")
 		out, err := w.shell(t, commandIn(t, err, `to agree, run: (.*)`))
 		require.NoError(t, err, "We should give a command that works.")
-		assert.Contains(t, out, "others.move.test: no default any more\n")
+		assert.Contains(t, out, "others.move.test: no longer has a default\n")
 		assert.Equal(t, "as.move.test/new", w.marked(t))
 	})
 

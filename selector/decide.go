@@ -150,7 +150,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 				break
 			}
 			if len(decision.Refused) == v1alpha1.MaxRefusals {
-				return fmt.Errorf("more than %d of the %d classes that match may not be had; the others were not asked about: "+
+				return fmt.Errorf("more than %d of the %d classes that match are not allowed; the others were not checked: "+
 					"narrow the selector", v1alpha1.MaxRefusals, decision.Candidates)
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})

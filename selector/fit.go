@@ -194,7 +194,7 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 		return nil
 	}
 	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(
-		"the classes of %q are being read anew, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
+		"the classes of %q are being read again, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
 			"try again in a moment",
 		classes.Name, k.Name)}
 }

@@ -145,7 +145,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	allocated := allocating(func() {
 		asked = 0
 		got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
-		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match may not be had", "We should not say that there is no class.")
+		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
 	assert.Equal(t, v1alpha1.MaxRefusals+1, asked, "We should not ask about all.")

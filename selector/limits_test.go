@@ -161,7 +161,7 @@ func TestSelectorLimits(t *testing.T) {
 		},
 		"MoreErrors": {
 			reason: "We should say that there are more than we tell.", claim: selecting(`{"matchExpressions":[` + elements(64, `{"key":"a%d","operator":"Foo"}`) + `]}`),
-			want: append(failures(9, "spec.classSelector.matchExpressions[%d].operator"), fieldFailed{inField, field.ErrorTypeForbidden}), text: "there is more wrong than these 9",
+			want: append(failures(9, "spec.classSelector.matchExpressions[%d].operator"), fieldFailed{inField, field.ErrorTypeForbidden}), text: "there are more errors than these 9",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

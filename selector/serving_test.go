@@ -169,7 +169,7 @@ func TestUnlinked(t *testing.T) {
 		assert.Equal(t, tc.fault, v.Fault != nil, name)
 		if tc.fault {
 			assert.Equal(t, v1alpha1.ReasonNotSynced, v.Fault.Reason, name)
-			assert.Contains(t, v.Fault.Text, "read anew")
+			assert.Contains(t, v.Fault.Text, "read again")
 		}
 	}
 	assert.False(t, knowing.Same(ignorant))

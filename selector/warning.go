@@ -43,8 +43,8 @@ func (d *Decision) unmatched() string {
 	case d.asks() == nil:
 		what, remedy, later = d.withoutDefault()
 	case d.Claim.Selector == nil:
-		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and none can be had", kind.Name)
-		remedy, later = "create a class", "when a class can be had"
+		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and there is none", kind.Name)
+		remedy, later = "create a class", "when there is a class"
 	}
 	what += d.equalText()
 	if d.droppedBy(OtherReference) {
@@ -111,7 +111,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind, cordoned),
 			remedy + "have an admin " + cordoned.Uncordon(kind), "when a default class is offered"
 	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
-		what += " that " + marked + " can be had"
+		what += " that " + marked + " can serve it"
 	default:
 		what += " " + marked
 	}

@@ -232,7 +232,7 @@ func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onede
 	response := untouched("DefaultAlready")
 	if untold != nil {
 		response.Warnings = []string{
-			fmt.Sprintf("the class is marked default, and is the default of no claims of which nobody can tell: %v", untold),
+			fmt.Sprintf("the class is marked default, but is the default of no claims, because its partition is unknown: %v", untold),
 		}
 	}
 	return response, nil

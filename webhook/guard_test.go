@@ -629,7 +629,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
 			request: update, there: func(s *apiServer) { s.leases[leaseOf(claimKindName)].Annotations = map[string]string{} },
-			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": it is not as classbind writes it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
+			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": somebody else changed it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
 		},
 		"ClassKindOfTheOther": {
 			reason:  "We should not pass over another whose kind we cannot get.",
@@ -645,7 +645,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 		},
 		"ClassKindForTheTextIsGone": {
 			reason:  "We should not refuse for the sake of a class whose kind was deleted while we looked.",
-			request: update, want: `class kind "sqlclasses.example.org" was deleted a moment ago; try again`,
+			request: update, want: `class kind "sqlclasses.example.org" was just deleted; try again`,
 			there: at(1, "get class", "gold", func(s *apiServer) error {
 				delete(s.kinds, sqlClasses.Name)
 				return nil

@@ -67,7 +67,7 @@ func (g *Guard) secondDefault(
 		return nil, err
 	}
 	if kind == nil {
-		return nil, fmt.Errorf("class kind %q was deleted a moment ago; try again", r.Class.Kind)
+		return nil, fmt.Errorf("class kind %q was just deleted; try again", r.Class.Kind)
 	}
 	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
 	way := g.wayOut(request, class, before, other, r.Seat)

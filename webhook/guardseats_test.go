@@ -138,7 +138,7 @@ func TestGuardOfSeats(t *testing.T) {
 		},
 		"KnownNoMore": {
 			"We should let a default lose its seat, and say so.", silver(marked, inB), silver(marked, nowhere),
-			want{reason: "DefaultAlready", warning: "the class is marked default, and is the default of no claims of which nobody can tell: " +
+			want{reason: "DefaultAlready", warning: "the class is marked default, but is the default of no claims, because its partition is unknown: " +
 				`the expression spec.partition.class of claim kind "postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
 		"KnownAgain": {
@@ -250,10 +250,10 @@ func TestGuardOfUnreadFields(t *testing.T) {
 	w.kinds[w.classes.Name] = w.kind() // It does not know the ClaimKind yet.
 	request := newGuardRequest(w.kinds[w.classes.Name], "", tenantClass("silver", marked, `"tenant":"a","database":true`))
 	_, err := w.guard(i).Review(t.Context(), request)
-	require.ErrorContains(t, err, "are being read anew", "We should not take a field for absent that we did not read.")
+	require.ErrorContains(t, err, "are being read again", "We should not take a field for absent that we did not read.")
 	assert.Empty(t, w.done)
 
 	request = newGuardRequest(w.kinds[w.classes.Name], tenantClass("silver", marked, `"tenant":"a","database":true`), tenantClass("silver", marked, `"tenant":"b","database":true`))
 	_, err = w.stores(request).guard(i).Review(t.Context(), request)
-	require.ErrorContains(t, err, "are being read anew", "We should not take a field for unchanged that we did not read.")
+	require.ErrorContains(t, err, "are being read again", "We should not take a field for unchanged that we did not read.")
 }

@@ -140,7 +140,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
 		text := brief.Text(bad.text, v1alpha1.MaxMessageBytes)
 		http.Error(w, text, bad.status)
-		h.Log.Info("Refused what is no admission review", "because", text, "from", r.RemoteAddr)
+		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
 		return
 	}
 	err = brief.Error(err)

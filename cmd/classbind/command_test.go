@@ -42,7 +42,7 @@ func TestHelpOfServe(t *testing.T) {
 	out, err := run(t, "serve", "--help")
 	require.NoError(t, err)
 	for flag, mentions := range map[string]string{
-		"--certs self-signed or cert-manager": `(default "self-signed")`,
+		"--certs issuer":                      `(default "self-signed")`,
 		"--cert-dir folder":                   `tls.crt and tls.key, with --certs=cert-manager (default "/etc/classbind/tls")`,
 		"--certificate-duration time":         `(default 168h0m0s)`,
 		"--ca-duration time":                  `(default 8760h0m0s)`,

@@ -102,7 +102,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"The leader reads claims beyond that again, 20 a second of each kind")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"`time` for which the replica answers after SIGTERM, while /readyz fails. "+
-			"Behind a Service, give it some seconds, until nobody calls it any more")
+			"Behind a Service, give it some seconds, until nobody calls it")
 	fs.StringVar(&o.logLevel, "log-level", "info", "lowest `level` that is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text for people")
 }

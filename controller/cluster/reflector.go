@@ -104,7 +104,7 @@ func (s *store) Delete(object any) error {
 
 func (s *store) take(change func() error) error {
 	if err := loop.Recovered(change); err != nil {
-		s.log.Error(err, "Cannot take in a change of an object", "resource", s.name)
+		s.log.Error(err, "Cannot process a change of an object", "resource", s.name)
 	}
 	return nil
 }

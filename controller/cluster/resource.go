@@ -27,7 +27,7 @@ var ErrNotInstalled = errors.New("the API server serves no such resource: instal
 var ErrVersionNotServed = errors.New("the API server does not serve the version for which the paths are written")
 
 // ErrUnsuitable says that the resource is served, but without the verbs needed.
-var ErrUnsuitable = errors.New("the resource is not suited")
+var ErrUnsuitable = errors.New("the resource cannot be used")
 
 // CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
 func CRD() *metav1.PartialObjectMetadata {

@@ -28,7 +28,7 @@ const (
 	// longestNote is the longest note that the API server accepts, in bytes.
 	longestNote = 1024
 	// noteOverflow is for claims whose selectors are not held.
-	noteOverflow = "so many claims of this namespace wait with selectors of their own that classbind does not keep this one's: " +
+	noteOverflow = "too many claims of this namespace wait, so classbind does not keep this selector: " +
 		"it reads the claim again from time to time, and binds it when a class matches"
 )
 

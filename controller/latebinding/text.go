@@ -9,7 +9,7 @@ import (
 )
 
 // panicText tells an author about a panic. The details are in our log.
-const panicText = "classbind failed because of a mistake of its own: its log says more"
+const panicText = "classbind failed because of a bug: see its log"
 
 // textFor is the text of an error for the author of a claim.
 func textFor(err error) string {

@@ -235,7 +235,7 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 // It names no claim, because all readers of the ClaimKind are told.
 var ErrReferenceRemoved error = &selector.Fault{
 	Reason: v1alpha1.ReasonReferencePruned,
-	Text: "the API server stores claims without the reference to their class: their schema does not have the field, " +
+	Text: "the API server stores claims without the reference to their class: the schema lacks the field, " +
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }
 

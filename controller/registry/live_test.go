@@ -191,7 +191,7 @@ func TestReadsEndWithTheirLastReader(t *testing.T) {
 		cancelSecond(gone)
 		a := <-second
 		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server are before it: `, "We should say what they waited for.")
+		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server come first: `, "We should say what they waited for.")
 		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
 
 		cancelFirst(gone)

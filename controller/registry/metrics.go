@@ -16,7 +16,7 @@ import (
 var (
 	defaultClasses = prometheus.NewDesc("classbind_default_classes",
 		"The most classes marked default for a claim kind and not being deleted, of all namespaces or of one. "+
-			"More than one is for admins to mend.",
+			"More than one needs an admin.",
 		[]string{"claim_kind"}, nil)
 	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
 		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",

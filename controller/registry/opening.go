@@ -132,7 +132,7 @@ func (r *Registration) Ready(ctx context.Context) error {
 	if err = errors.Join(err, a.problem()); err != nil {
 		return err
 	}
-	return errors.New("all that is registered is known, and is about to be used")
+	return errors.New("all registered kinds are known, and take effect soon")
 }
 
 // awaited are the registered kinds that are not in the inventory yet.

@@ -39,7 +39,7 @@ func TestPending(t *testing.T) {
 		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, want: true},
 		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
 		"NotInstalled":       {reason: "We should believe that there is no such resource.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotInstalled},
-		"Unsuitable":         {reason: "We should believe that the resource is not suited.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonUnsuitable},
+		"Unsuitable":         {reason: "We should believe that the resource cannot be used.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonUnsuitable},
 		"Served":             {reason: "We should not wait for what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonServed},
 		"Stale":              {reason: "We should not wait for news of what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonStale},
 	} {

@@ -156,7 +156,7 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, err
 	begun := s.stop != nil
 	r.mu.Unlock()
 	if !begun {
-		return nil, fmt.Errorf("cannot %v: other reads of the API server are before it: %w", s.key, context.Cause(ctx))
+		return nil, fmt.Errorf("cannot %v: other reads of the API server come first: %w", s.key, context.Cause(ctx))
 	}
 	return nil, fmt.Errorf("cannot %v: %w", s.key, context.Cause(ctx))
 }

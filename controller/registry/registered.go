@@ -205,11 +205,11 @@ func (r *Registration) State(name string) State {
 		s.Reason, s.Message = v1alpha1.ReasonServed, "the classes are offered to claims"
 	case k.synced:
 		s.Reason = v1alpha1.ReasonStale
-		s.Message = "the last known classes are offered, because the API server does not answer for them any more: " + why
+		s.Message = "the last known classes are offered, because the API server no longer answers: " + why
 	case k.classes != nil:
 		s.Reason = v1alpha1.ReasonStale
 		s.Message = "the classes are offered as they were registered before the last change, " +
-			"because the API server does not answer for them: " + why
+			"because the API server does not answer: " + why
 	case apierrors.IsForbidden(err):
 		s.Reason, s.Message, s.Refused = v1alpha1.ReasonNotPermitted, why, true
 	default:

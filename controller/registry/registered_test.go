@@ -64,7 +64,7 @@ func TestState(t *testing.T) {
 		"Unsuitable": {
 			reason: "We should say which verbs are missing.",
 			kind:   &registered{err: fmt.Errorf("%w: no watch", cluster.ErrUnsuitable)},
-			want:   State{Reason: v1alpha1.ReasonUnsuitable, Message: "the resource is not suited: no watch"},
+			want:   State{Reason: v1alpha1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
 		"NotLookedUp": {
 			reason: "We should say why it could not be looked up.",
@@ -95,25 +95,25 @@ func TestState(t *testing.T) {
 			reason: "We should say that we offer what we last knew, and why.",
 			kind:   &registered{watch: watching(golds, refused), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
-				"the last known classes are offered, because the API server does not answer for them any more: connection refused", none),
+				"the last known classes are offered, because the API server no longer answers: connection refused", none),
 		},
 		"StaleForbidden": {
 			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
 			kind:   &registered{watch: watching(golds, forbidden), classes: none, synced: true},
 			want: watched(v1alpha1.ReasonStale,
-				"the last known classes are offered, because the API server does not answer for them any more: "+permit, none),
+				"the last known classes are offered, because the API server no longer answers: "+permit, none),
 		},
 		"ChangedAndNotAnswered": {
 			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
 			kind:   &registered{watch: watching(golds, nil), classes: none},
 			want: watched(v1alpha1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer for them: it has not answered yet", none),
+				"the classes are offered as they were registered before the last change, because the API server does not answer: it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
 			reason: "We should say why what was known before a change of the registration is still offered.",
 			kind:   &registered{watch: watching(golds, forbidden), classes: none},
 			want: watched(v1alpha1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer for them: "+permit, none),
+				"the classes are offered as they were registered before the last change, because the API server does not answer: "+permit, none),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestFollow(t *testing.T) {
 		server.Refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
 		golds.Generation = 2
 		require.True(t, follow())
-		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer for them: ")
+		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
 		until(v1alpha1.ReasonStale, "label a ClusterRole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")

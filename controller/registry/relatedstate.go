@@ -72,7 +72,7 @@ func (k *relatedKind) state(needed *selector.RelatedKind) RelatedState {
 		s.Reason, s.Message = v1alpha1.ReasonServed, "the objects that claims name are known"
 	case s.Known:
 		s.Reason = v1alpha1.ReasonStale
-		s.Message = fmt.Sprintf("expressions see the last known objects of %q, because the API server answers for them no more: %s",
+		s.Message = fmt.Sprintf("expressions see the last known objects of %q, because the API server no longer answers: %s",
 			resource, why)
 	case apierrors.IsForbidden(err):
 		s.Reason, s.Message, s.refused, s.since = v1alpha1.ReasonNotPermitted, fmt.Sprintf("%q: %s", resource, why), true, since

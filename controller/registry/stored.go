@@ -89,7 +89,7 @@ func newGets() gets {
 	return gets{semaphore.NewWeighted(v1alpha1.MaxRegistrationReads), semaphore.NewWeighted(v1alpha1.MaxWaitingRegistrationReads)}
 }
 
-var errOthersFirst = errors.New("other reads of the API server are before it")
+var errOthersFirst = errors.New("other reads of the API server come first")
 
 // getInTurn waits for a turn, unless too many wait already. done ends the turn.
 func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {

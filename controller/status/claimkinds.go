@@ -58,7 +58,7 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 	}
 	ready.Reason, ready.Message = n.fault.Reason, n.fault.Text
 	if more := n.refusing[1:]; len(more) > 0 {
-		ready.Message += "; neither are they to claims of " + selector.List(more)
+		ready.Message += "; nor are they offered to claims of " + selector.List(more)
 	}
 	if n.offered == 0 {
 		ready.Status = metav1.ConditionFalse
@@ -75,7 +75,7 @@ func (n namedKinds) registered() metav1.Condition {
 			quoted[i] = fmt.Sprintf("%q", name)
 		}
 		c.Reason = v1alpha1.ReasonNotRegistered
-		c.Message = fmt.Sprintf("spec.claimKinds names what no ClaimKind registers: %s: correct the name, which is <plural>.<group>, "+
+		c.Message = fmt.Sprintf("spec.claimKinds has names that no ClaimKind has: %s: correct the name, which is <plural>.<group>, "+
 			"or create the ClaimKind", strings.Join(quoted, ", "))
 	case n.offered+len(n.refusing) == 0:
 		c.Reason = v1alpha1.ReasonNoClaimKinds

@@ -48,7 +48,7 @@ func TestNamedKinds(t *testing.T) {
 			reason: "We should name what is not registered, once in a while in vain: the ClaimKind may come later.", of: []string{refs, mistyped, "a.example.org"},
 			want: want{ready: served, registered: metav1.Condition{
 				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotRegistered,
-				Message: `spec.claimKinds names what no ClaimKind registers: "a.example.org", "nmaes.example.org": correct the name, which is <plural>.<group>, or create the ClaimKind`,
+				Message: `spec.claimKinds has names that no ClaimKind has: "a.example.org", "nmaes.example.org": correct the name, which is <plural>.<group>, or create the ClaimKind`,
 			}},
 		},
 		"LeftOut": {
@@ -62,7 +62,7 @@ func TestNamedKinds(t *testing.T) {
 		"LeftOutOfSeveral": {
 			reason: "We should name each claim kind that is not offered the classes.", of: []string{names, refs, others},
 			want: want{ready: metav1.Condition{
-				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut + "; neither are they to claims of others.example.org",
+				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut + "; nor are they offered to claims of others.example.org",
 			}, registered: all},
 		},
 		"Outdated": {

@@ -65,7 +65,7 @@ func singleDefault(claimKind string, ofAll []*selector.Class, own map[selector.S
 	}
 	switch {
 	case len(ofAll) > 1:
-		condition.Message = fmt.Sprintf("a claim without a selector gets any of %d classes; leave the mark on one of %s",
+		condition.Message = fmt.Sprintf("a claim without a selector gets one of %d classes; leave the mark on one of %s",
 			len(ofAll), named(ofAll))
 		if len(crowded) > 0 {
 			condition.Message += fmt.Sprintf("; so it is in %d places that have defaults of their own: %s", len(crowded), in())
@@ -73,7 +73,7 @@ func singleDefault(claimKind string, ofAll []*selector.Class, own map[selector.S
 		return condition
 	case len(crowded) > 0:
 		first := own[crowded[0]]
-		condition.Message = fmt.Sprintf("a claim%s without a selector gets any of %d classes; leave the mark on one of %s",
+		condition.Message = fmt.Sprintf("a claim%s without a selector gets one of %d classes; leave the mark on one of %s",
 			crowded[0].In(), len(first), named(first))
 		if len(crowded) > 1 {
 			condition.Message += fmt.Sprintf("; so it is in %d places: %s", len(crowded), in())

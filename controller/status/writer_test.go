@@ -57,7 +57,7 @@ func TestSetDefaults(t *testing.T) {
 			classes: []*selector.Classes{controllertest.NewClasses(silvers, map[string][]string{"a": isDefault}), controllertest.NewClasses(golds, map[string][]string{"b": isDefault, "a": isDefault})},
 			want: want{
 				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				"a claim without a selector gets any of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0,
+				"a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0,
 			},
 		},
 		"OfNamespaces": {
@@ -81,7 +81,7 @@ func TestSetDefaults(t *testing.T) {
 			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a", "two/a", "two/b", "three/a", "three/b")},
 			want: want{
 				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim in namespace "three" without a selector gets any of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3,
+				`a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3,
 			},
 		},
 		"Cordoned": {
@@ -113,7 +113,7 @@ func TestSetDefaults(t *testing.T) {
 			},
 			want: want{
 				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1,
+				`a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1,
 			},
 		},
 	} {
@@ -163,7 +163,7 @@ func TestSetDefaultsOfPartitions(t *testing.T) {
 		"Several": {
 			"We should name a partition that has two.",
 			[]string{"a@east", "b@east", "c@west"},
-			want{metav1.ConditionFalse, `a claim in partition "east" without a selector gets any of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
+			want{metav1.ConditionFalse, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
 		},
 		"InNamespaces": {
 			"We should count namespaces and partitions apart.",
@@ -174,7 +174,7 @@ func TestSetDefaultsOfPartitions(t *testing.T) {
 		"SeveralInNamespaces": {
 			"We should name both.",
 			[]string{"team/a@east", "team/b@east", "team/c@", "team/d@"},
-			want{metav1.ConditionFalse, `a claim in namespace "team" without a selector gets any of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
+			want{metav1.ConditionFalse, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
 		},
 		"Unknown": {

@@ -239,7 +239,7 @@ func (w *Configurator) withoutRefused(
 		return err
 	}
 	maps.Copy(w.refused, refused)
-	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, and will call classbind for each claim",
+	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, so it calls classbind for each claim",
 		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", brief.Error(err).Error())
 	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
 }

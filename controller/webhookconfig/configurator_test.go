@@ -456,7 +456,7 @@ func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
 			client: &controllertest.Cached{Guarding: configuration("d.example.org"), ClassKinds: kinds(isReady, "a.example.org", "d.example.org")},
 			want: want{
 				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
-				again: registry.RetryAfter, problem: `"d.example.org": the resource is not suited: the API server does not serve it with the verbs ["watch"]`,
+				again: registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
 			},
 		},
 		"NotServed": {

@@ -273,7 +273,7 @@ func (w *Configurator) tooEarly(
 		return nil, fmt.Errorf("cannot get the CRD of %q: %w", k.Resource(), err)
 	}
 	if err == nil && time.Since(crd.CreationTimestamp.Time) < crdSettles {
-		return notYet("the CRD is new, and the API server has to learn of its schema first")
+		return notYet("the CRD is new, and the API server does not know its schema yet")
 	}
 	return nil, nil //nolint:nilnil // It is not too early.
 }

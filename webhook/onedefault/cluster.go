@@ -66,8 +66,8 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 		return err
 	}
 	if l.Version == "" && seat.Partition != "" && c.Sightings.partitions() >= v1alpha1.MaxPartitionLeases {
-		return fmt.Errorf("more than %d partitions have, or had, a default class: delete the Leases of those that have none any more; "+
-			"the annotation %s says of which each is", v1alpha1.MaxPartitionLeases, v1alpha1.SeatAnnotation)
+		return fmt.Errorf("more than %d partitions have, or had, a default class: delete the Leases of those without a default; "+
+			"the annotation %s has the partition of each", v1alpha1.MaxPartitionLeases, v1alpha1.SeatAnnotation)
 	}
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
@@ -132,7 +132,7 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 		len(stored) == 0 || len(stored) > v1alpha1.MaxPendingDefaults ||
 		slices.ContainsFunc(stored, func(p pendingWrite) bool { return !Plausible(p.ID) || p.From != "" && !Plausible(p.From) })
 	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !Plausible(string(l.Holder.UID)) {
-		return Lease{}, fmt.Errorf("it is not as classbind writes it (holderIdentity %q): kubectl delete lease %s --namespace %s",
+		return Lease{}, fmt.Errorf("somebody else changed it (holderIdentity %q): kubectl delete lease %s --namespace %s",
 			brief.Text(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
 	}
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]

@@ -140,7 +140,7 @@ func TestDecodeRefuses(t *testing.T) {
 			tc.edit(l)
 			l.Namespace = "classbind-system"
 			got, err := decode(l)
-			require.EqualError(t, err, "it is not as classbind writes it (holderIdentity "+tc.quoted+"): kubectl delete lease "+leaseName+" --namespace classbind-system", tc.reason)
+			require.EqualError(t, err, "somebody else changed it (holderIdentity "+tc.quoted+"): kubectl delete lease "+leaseName+" --namespace classbind-system", tc.reason)
 			assert.Zero(t, got, tc.reason)
 		})
 	}

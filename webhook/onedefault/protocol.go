@@ -24,7 +24,7 @@ const (
 )
 
 // ErrConflict says that a Lease does not have the version to replace.
-var ErrConflict = errors.New("the Lease was written meanwhile")
+var ErrConflict = errors.New("the Lease has changed")
 
 // Store reads and writes Leases and reads classes. Reads return what the API server
 // has stored, not a cache. All methods are called concurrently.

@@ -542,7 +542,7 @@ func TestExplainCluster(t *testing.T) {
 				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
 					served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get"))
 			},
-			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org"`, "not suited"},
+			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
 		},
 		"RelatedNotServed": {
 			reason: "We should take an object of a kind that is not installed as absent.",

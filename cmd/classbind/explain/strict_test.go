@@ -276,12 +276,12 @@ func TestStrictValues(t *testing.T) {
 		},
 		"Many": {
 			reason: "We should bound the errors.", claim: gold(`, "users": [1` + strings.Repeat(", 1", 20) + `]`), notes: "the rules (CEL)",
-			want: append(slices.Repeat([]string{"spec.users["}, 9), " FieldValueTooMany there is more wrong than these 9: mend them, and try again"),
+			want: append(slices.Repeat([]string{"spec.users["}, 9), " FieldValueTooMany there are more errors than these 9: correct them, and try again"),
 		},
 		"Unknown": {
 			reason: "We should bound the unknown fields, too.", code: "UnknownField",
 			claim: gold(`, "a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1`),
-			want:  append(slices.Repeat([]string{"spec."}, 9), " FieldValueTooMany there is more wrong"),
+			want:  append(slices.Repeat([]string{"spec."}, 9), " FieldValueTooMany there are more errors"),
 		},
 		"LongName": {
 			reason: "We should shorten the name of a field.", claim: gold(`, "` + strings.Repeat("x", 1000) + `": 1`), code: "UnknownField",

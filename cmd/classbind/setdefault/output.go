@@ -45,7 +45,7 @@ func (p *plan) lines() []string {
 	}
 	lines := []string{target}
 	for _, seat := range p.lose {
-		lines = append(lines, seatText(seat)+": no default any more")
+		lines = append(lines, seatText(seat)+": no longer has a default")
 	}
 	return lines
 }
