@@ -39,9 +39,9 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 # Static, for an image that has nothing else, and without debug information. It shares what is compiled with the
 # demonstration, which -trimpath would prevent; an image gets no path of the machine that built it.
 .PHONY: build
-build: ## Build bin/classbind
+build: ## Build bin/classbind; VERSION names it where git cannot: make build VERSION=v0.1.0
 	@echo "==> Compiling classbind (a first time, for some minutes, less after make demo)"
-	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w" -o bin/classbind ./cmd/classbind
+	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
 
 .PHONY: image
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
