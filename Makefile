@@ -89,7 +89,7 @@ test: unit control-plane ## Run all tests, those on a real control plane include
 	$(E2E) go test -count=1 -parallel 8 -timeout 30m -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
-# CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
+# CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test, RELEASE a version in dist/. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux
 e2e: TRIMPATH := -trimpath
