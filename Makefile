@@ -1,6 +1,8 @@
 # Every tool runs at a pinned version from its own module; none is in go.mod.
 CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
 
 # The race detector needs a C compiler. Without one, the tests run without it.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -59,7 +61,8 @@ generate: ## Generate deepcopy functions, CRDs and the limits in SECURITY.md fro
 	@go test -run 'TestSecurity$$' ./api/v1alpha1 -update
 
 .PHONY: lint
-lint: ## Lint all modules
+lint: ## Lint all modules, and the workflows of GitHub
+	$(ACTIONLINT)
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
@@ -96,6 +99,23 @@ e2e: TRIMPATH := -trimpath
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 
+# The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
+RELEASE := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./cmd/release
+
+.PHONY: release
+release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
+	@$(RELEASE) build $(VERSION)
+
+.PHONY: release-twice
+release-twice: ## Build a release in two clones, and prove that both are the same
+	@$(RELEASE) twice $(VERSION)
+
+# REGISTRY_USER and REGISTRY_PASSWORD log in to the registry; without them, crane uses what docker login has stored.
+# GITHUB_TOKEN is for gh.
+.PHONY: publish
+publish: ## Push the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0
+	@e2e/publish $(VERSION)
+
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
@@ -126,5 +146,5 @@ fuzz: ## Try inputs for their outcome and their cost: make fuzz TIME=10m ONLY=Bi
 	@$(E2E) go run ./cmd/fuzz --time=$(or $(TIME),1m) $(if $(ONLY),--only='$(ONLY)')
 
 .PHONY: clean
-clean: ## Remove what was built here, but not the cached control plane
-	rm -rf bin
+clean: ## Remove what was built here, a release too, but not the cached control plane
+	rm -rf bin dist
