@@ -1,5 +1,5 @@
-# Built with make image. make image-archive makes the same without a container engine:
-# e2e/cmd/image says once more what this file says below.
+# Built with make image. make image-archive and make release make the same without a container engine:
+# e2e/image says once more what this file says below.
 
 # Of the machine's own kind, whatever the image is for: Go compiles for all.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
@@ -8,9 +8,10 @@ ENV GOCACHE=/go/cache
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
-ARG TARGETOS TARGETARCH
+# VERSION is for a context without .git, where classbind version could not name the commit.
+ARG TARGETOS TARGETARCH VERSION
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH make build TRIMPATH=-trimpath
+    GOOS=$TARGETOS GOARCH=$TARGETARCH make build TRIMPATH=-trimpath VERSION=$VERSION
 
 FROM scratch
 COPY --from=build /src/bin/classbind /classbind

@@ -2,6 +2,8 @@
 CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
 
 # The race detector needs a C compiler. Without one, the tests run without it.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -45,9 +47,9 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 # Static, for an image that has nothing else, and without debug information. It shares what is compiled with the
 # demonstration, which -trimpath would prevent; an image gets no path of the machine that built it.
 .PHONY: build
-build: ## Build bin/classbind
+build: ## Build bin/classbind; VERSION names it where git cannot: make build VERSION=v0.1.0
 	@echo "==> Compiling classbind (a first time, for some minutes, less after make demo)"
-	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w" -o bin/classbind ./cmd/classbind
+	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
 
 .PHONY: image
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
@@ -66,7 +68,8 @@ generate: ## Generate deepcopy functions, CRDs, docs/api.md and the limits in do
 	@go test -run 'TestSecurity$$' ./api/v1alpha1 -update
 
 .PHONY: lint
-lint: ## Lint all modules
+lint: ## Lint all modules, and the workflows of GitHub
+	$(ACTIONLINT)
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
@@ -112,12 +115,29 @@ test-oldest: export KUBERNETES := oldest
 test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
 	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 1h -run '^Test($(OLDEST))$$' .
 
-# CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test. See e2e/on-cluster.
+# CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test, RELEASE a version in dist/. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux
 e2e: TRIMPATH := -trimpath
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
+
+# The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
+RELEASE := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./cmd/release
+
+.PHONY: release
+release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
+	@$(RELEASE) build $(VERSION)
+
+.PHONY: release-twice
+release-twice: ## Build a release in two clones, and prove that both are the same
+	@$(RELEASE) twice $(VERSION)
+
+# REGISTRY_USER and REGISTRY_PASSWORD log in to the registry; without them, crane uses what docker login has stored.
+# GITHUB_TOKEN is for gh.
+.PHONY: publish
+publish: ## Push the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0
+	@e2e/publish $(VERSION)
 
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
@@ -149,5 +169,5 @@ fuzz: ## Try inputs for their outcome and their cost: make fuzz TIME=10m ONLY=Bi
 	@$(E2E) go run ./cmd/fuzz --time=$(or $(TIME),1m) $(if $(ONLY),--only='$(ONLY)')
 
 .PHONY: clean
-clean: ## Remove what was built here, but not the cached control plane
-	rm -rf bin
+clean: ## Remove what was built here, a release too, but not the cached control plane
+	rm -rf bin dist

@@ -56,6 +56,7 @@ func TestDeployment(t *testing.T) {
 		need bool // The rest is in vain without it.
 	}{
 		{"Install", d.install, true},
+		{"Version", d.version, false},
 		{"InstallAgain", d.installAgain, false},
 		{"Register", d.register, true},
 		{"InstallOnceMore", d.installOnceMore, false},

@@ -2,11 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,28 +66,4 @@ kinds, and writes the class reference before the claim is stored.`,
 	c.AddCommand(
 		newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
-}
-
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of classbind and of the Go that built it",
-		Args:  cobra.NoArgs,
-
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
-}
-
-// version returns the module version that the go command stamped: the tag of a
-// release, or a pseudo-version of the commit.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }

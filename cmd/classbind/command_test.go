@@ -22,12 +22,6 @@ func run(t *testing.T, args ...string) (out string, err error) {
 	return b.String(), err
 }
 
-func TestVersion(t *testing.T) {
-	out, err := run(t, "version")
-	require.NoError(t, err)
-	assert.Regexp(t, `^classbind \S+ go1\.\S.* [a-z0-9]+/[a-z0-9]+\n$`, out, "We should print one line that a bug report can quote.")
-}
-
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
 		t.Run(name, func(t *testing.T) {
@@ -42,11 +36,11 @@ func TestHelpOfServe(t *testing.T) {
 	out, err := run(t, "serve", "--help")
 	require.NoError(t, err)
 	for flag, mentions := range map[string]string{
-		"--certs issuer":                      `(default "self-signed")`,
-		"--cert-dir folder":                   `tls.crt and tls.key, with --certs=cert-manager (default "/etc/classbind/tls")`,
-		"--certificate-duration time":         `(default 168h0m0s)`,
-		"--ca-duration time":                  `(default 8760h0m0s)`,
-		"--shutdown-delay-duration time":      `SIGTERM`,
+		"--certs issuer":                 `(default "self-signed")`,
+		"--cert-dir folder":              `tls.crt and tls.key, with --certs=cert-manager (default "/etc/classbind/tls")`,
+		"--certificate-duration time":    `(default 168h0m0s)`,
+		"--ca-duration time":             `(default 8760h0m0s)`,
+		"--shutdown-delay-duration time": `SIGTERM`,
 	} {
 		var line string
 		for l := range strings.Lines(out) {

@@ -86,6 +86,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
 	require.NoError(t, newLogWriter(io.Discard).RegisterMetrics())
+	require.NoError(t, ownBuild().RegisterMetrics())
 
 	all := map[string][]string{}
 	for _, c := range recorded.collectors {

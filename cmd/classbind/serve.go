@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	goruntime "runtime"
 	"runtime/debug"
 	"strconv"
 	"syscall"
@@ -88,6 +89,8 @@ func serve(ctx context.Context, o *options) error {
 	if o.contention {
 		profileContention()
 	}
+	own := ownBuild()
+	log.Info("Starting classbind", "version", own.version, "commit", own.commit, "go", goruntime.Version())
 
 	s := &server{options: o, log: log, lines: lines, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
 	for _, add := range []func() error{
@@ -223,7 +226,7 @@ func (s *server) addControllers() (err error) {
 func (s *server) addMetrics() error {
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	err := errors.Join(s.registration.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
-		s.claims.Metrics.Register(), s.lines.RegisterMetrics())
+		s.claims.Metrics.Register(), s.lines.RegisterMetrics(), ownBuild().RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
