@@ -265,14 +265,8 @@ func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
 // compareWithPage what the page shows of status.
 func compareWithPage(t *testing.T, said string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/explain-and-status.md")
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n## What is broken?\n")
-	require.True(t, found)
-	_, sample, found := strings.Cut(section, "```console\n")
-	require.True(t, found)
-	sample, _, _ = strings.Cut(sample, "```\n")
-	assert.Equal(t, untimed(sample), untimed(said), "We should show on the page what the commands print.")
+	shown := documented(t, "docs/explain-and-status.md")[0]
+	assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(said), "We should show on the page what the commands print.")
 }
 
 // overruleSelectors of PersistentVolumeClaims by a default StorageClass.
