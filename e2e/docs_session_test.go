@@ -54,42 +54,18 @@ type docSession struct {
 // newDocSession in a world of its own.
 func newDocSession(t *testing.T, kind string) *docSession {
 	t.Helper()
-	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
-	env := []string{"KUBECONFIG=" + filepath.Join(s.dir, "none.kubeconfig")}
-	path := []string{filepath.Dir(command)}
-	if inPods() {
-		env, path = nil, []string{filepath.Join(filepath.Dir(podDeploy), "bin")}
-		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
-	} else {
-		copyRepository(t, s.root)
-		binaries, err := assets.Dir(t.Context(), os.Stderr)
-		require.NoError(t, err)
-		path = append(path, binaries)
-	}
-	if kubeconfig := s.enter(t, kind); kubeconfig != "" {
-		env = []string{"KUBECONFIG=" + kubeconfig}
-	}
-	s.serveReleases(t)
-	s.start(t, append(env, "PATH="+strings.Join(append(path, os.Getenv("PATH")), ":")))
-	return s
-}
-
-// enter a world, and return its kubeconfig if there is a new one.
-func (s *docSession) enter(t *testing.T, kind string) string {
-	t.Helper()
 	switch {
 	case inPods():
 		w, err := podWorld()
 		require.NoError(t, err)
-		s.world = w
-		return ""
+		return w.docSession(t)
 	case kind == docsNone:
-		return ""
+		return docSessionWith(t, "")
 	case kind == docsEmpty:
 		plane, err := controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
-		return plane.Kubeconfig
+		return docSessionWith(t, plane.Kubeconfig)
 	}
 	w := newWorld(t, controlplane.Options{})
 	// Without its log at the end: what a command prints tells more of a page.
@@ -102,8 +78,41 @@ func (s *docSession) enter(t *testing.T, kind string) string {
 	if kind == docsCrossplane {
 		w.applySamples(t)
 	}
+	return w.docSession(t)
+}
+
+// docSession in this world.
+func (w *world) docSession(t *testing.T) *docSession {
+	t.Helper()
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if w.plane != nil {
+		kubeconfig = w.plane.Kubeconfig
+	}
+	s := docSessionWith(t, kubeconfig)
 	s.world = w
-	return w.plane.Kubeconfig
+	return s
+}
+
+// docSessionWith a kubeconfig. Without one, there is no cluster.
+func docSessionWith(t *testing.T, kubeconfig string) *docSession {
+	t.Helper()
+	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(s.dir, "none.kubeconfig")
+	}
+	var path []string
+	if inPods() {
+		path = append(path, filepath.Join(filepath.Dir(podDeploy), "bin"))
+		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
+	} else {
+		copyRepository(t, s.root)
+		binaries, err := assets.Dir(t.Context(), os.Stderr)
+		require.NoError(t, err)
+		path = append(path, filepath.Dir(command), binaries)
+	}
+	s.serveReleases(t)
+	s.start(t, []string{"KUBECONFIG=" + kubeconfig, "PATH=" + strings.Join(append(path, os.Getenv("PATH")), ":")})
+	return s
 }
 
 // copyRepository as git has it, with what is new and not ignored.

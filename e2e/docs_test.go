@@ -172,7 +172,7 @@ func docObjects(text string) (objects []string, err error) {
 }
 
 // docMakeTests run targets of make that CI does not.
-var docMakeTests = map[string]string{"run": "TestRun", "demo": "TestRun", "build": "TestMakeBuild"}
+var docMakeTests = map[string]string{"run": "TestRun", "demo": "TestFirstMinute", "build": "TestMakeBuild", "image-archive": "TestImageArchive"}
 
 var (
 	docMake       = regexp.MustCompile(`^make((?: [\w./=:-]+)*) *(?:#.*)?$`)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,6 +54,7 @@ func TestScenarios(t *testing.T) {
 			t.Run("Explains", i.explains)
 			t.Run("Binds", i.binds)
 			t.Run("Then", func(t *testing.T) { s.then(t, i) })
+			t.Run("Further", i.runsFurther)
 		})
 	}
 }
@@ -78,6 +78,8 @@ func TestScenariosAreAll(t *testing.T) {
 // installedScenario is in the cluster, without its claims.
 type installedScenario struct {
 	*installedPreset
+	// blocks of commands in the README: the first as commands says, the others for when the claims are there.
+	blocks  []docBlock
 	classes []*unstructured.Unstructured
 }
 
@@ -88,9 +90,10 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 		world: w, preset: preset{name: s.name, project: s.project}, folder: filepath.Join(w.deploy, "samples", s.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{},
 	}}
+	i.blocks = documented(t, "deploy/samples/"+s.name+"/README.md")
 	objects := w.rendered(t, i.folder)
 	i.installCRDs(t, objects, source)
-	for _, command := range i.documented(t, false) {
+	for _, command := range i.commands(false) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) { // kubectl wait fails at what has no status yet.
 			_, _, err := w.Kubectl(t.Context(), nil, command...)
 			require.NoError(c, err)
@@ -106,22 +109,16 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 	return i
 }
 
-// documented returns the arguments of kubectl in the README of the sample: what installs it, or
-// what creates the claims and shows them.
-func (i *installedScenario) documented(t *testing.T, claims bool) (commands [][]string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(i.folder, "README.md"))
-	require.NoError(t, err)
-	_, block, _ := strings.Cut(string(text), "```sh\n")
-	block, _, _ = strings.Cut(block, "```")
-	install, show, found := strings.Cut(block, "kubectl apply -f ")
-	require.True(t, found)
-	if block = install; claims {
+// commands are the arguments of kubectl in the first block of the README: what installs the sample,
+// or what creates the claims and shows them.
+func (i *installedScenario) commands(claims bool) (commands [][]string) {
+	install, show, _ := strings.Cut(strings.Join(i.blocks[0].lines, "\n"), "kubectl apply -f ")
+	block := install
+	if claims {
 		block = "kubectl apply -f " + show
 	}
 	for line := range strings.Lines(block) {
 		words := strings.Fields(strings.ReplaceAll(line, " deploy/", " "+i.deploy+"/"))
-		require.Equal(t, "kubectl", words[0])
 		commands = append(commands, words[1:])
 	}
 	return commands
@@ -207,7 +204,7 @@ func (i *installedScenario) awaitGets(t *testing.T, claim *unstructured.Unstruct
 
 // binds the claims, as an author has them created.
 func (i *installedScenario) binds(t *testing.T) {
-	for _, command := range i.documented(t, true) {
+	for _, command := range i.commands(true) {
 		assert.NotEmpty(t, i.kubectl(t, command...))
 	}
 	for _, claim := range i.claims {
@@ -218,6 +215,19 @@ func (i *installedScenario) binds(t *testing.T) {
 			assert.Contains(t, promised, got, "We should bind %s as its comment says.", claim.GetName())
 		} else {
 			assert.Contains(t, []any{nil, ""}, got, "We should not bind %s: %s", claim.GetName(), claim.comment)
+		}
+	}
+}
+
+// runsFurther blocks of the README.
+func (i *installedScenario) runsFurther(t *testing.T) {
+	if len(i.blocks) == 1 {
+		return
+	}
+	session := i.docSession(t)
+	for n := range i.blocks[1:] {
+		for _, step := range i.blocks[1+n].steps() {
+			require.NoError(t, session.run(&step))
 		}
 	}
 }

@@ -265,8 +265,8 @@ func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
 // compareWithPage what the page shows of status.
 func compareWithPage(t *testing.T, said string) {
 	t.Helper()
-	sample := strings.Join(documented(t, "docs/explain-and-status.md")[0].lines, "\n") + "\n"
-	assert.Equal(t, untimed(sample), untimed(said), "We should show on the page what the commands print.")
+	shown := documented(t, "docs/explain-and-status.md")[0]
+	assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(said), "We should show on the page what the commands print.")
 }
 
 // overruleSelectors of PersistentVolumeClaims by a default StorageClass.
