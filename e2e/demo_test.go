@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 			}
 			for _, b := range documented(t, "README.md") {
 				want := "...\n" + strings.Join(b.lines, "\n") + "\n..."
-				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out) //nolint:testifylint // The pattern says more.
+				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out)
 			}
 			assert.Contains(t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to", "We should have classbind on the PATH.")
 			shell("kubectl delete -k deploy --wait=false")
@@ -93,7 +93,7 @@ func TestFirstMinute(t *testing.T) {
 		files[name] = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(binaries, name))
 	}
 	clone := filepath.Join(t.TempDir(), "classbind")
-	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", clone).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", clone).CombinedOutput() //nolint:gosec // It is a folder of the test's.
 	if err != nil {
 		t.Skipf("It needs a clone: %s", out)
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"archive/tar"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -32,7 +31,7 @@ func TestImageArchive(t *testing.T) {
 	files := tar.NewReader(f)
 	for {
 		header, err := files.Next()
-		require.False(t, errors.Is(err, io.EOF), "We should find the index of the layout.")
+		require.NotErrorIs(t, err, io.EOF, "We should find the index of the layout.")
 		require.NoError(t, err)
 		if header.Name == "index.json" {
 			break

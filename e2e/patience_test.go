@@ -43,8 +43,11 @@ func newPatient(next http.RoundTripper) http.RoundTripper { return patient{next}
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		response, err := p.next.RoundTrip(r)
-		if err != nil || response.StatusCode != http.StatusInternalServerError || attempt == attempts || r.Body != nil && r.GetBody == nil {
-			return response, err
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusInternalServerError || attempt == attempts || r.Body != nil && r.GetBody == nil {
+			return response, nil
 		}
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
@@ -52,7 +55,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		response.Body = io.NopCloser(bytes.NewReader(body))
-		if !slowWebhook(string(body)) || attemptAgain(r.Context()) != nil {
+		if !slowWebhook(string(body)) || !attemptAgain(r.Context()) {
 			return response, nil
 		}
 		if r = r.Clone(r.Context()); r.GetBody != nil {
@@ -63,12 +66,13 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func attemptAgain(ctx context.Context) error {
+// attemptAgain after a while, unless nobody waits for the answer.
+func attemptAgain(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false
 	case <-time.After(attemptEvery):
-		return nil
+		return true
 	}
 }
 
@@ -86,7 +90,7 @@ func patiently(kubectl kubectlFunc) kubectlFunc {
 		}
 		for attempt := 1; ; attempt++ {
 			stdout, stderr, err = kubectl(ctx, bytes.NewReader(input), args...)
-			if err == nil || attempt == attempts || !slowWebhook(err.Error()) || attemptAgain(ctx) != nil {
+			if err == nil || attempt == attempts || !slowWebhook(err.Error()) || !attemptAgain(ctx) {
 				return stdout, stderr, err
 			}
 		}

@@ -47,7 +47,7 @@ func olderRelease(t *testing.T) (root, command string) {
 		t.Skipf("It needs the commit %s, which a shallow clone does not have: git fetch --unshallow. (%v)", upgradeFrom, err)
 	}
 	root = t.TempDir()
-	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root)
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root) //nolint:gosec // It is a folder of the test's.
 	unpack.Stdin = strings.NewReader(string(source))
 	out, err := unpack.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -21,7 +21,8 @@ func (p *problems) add(err *field.Error) bool {
 		p.list = append(p.list, err)
 		return true
 	}
-	p.list[len(p.list)-1] = field.Forbidden(p.at, fmt.Sprintf("there are more errors than these %d: correct them, and try again", len(p.list)-1))
+	last := len(p.list) - 1
+	p.list[last] = field.Forbidden(p.at, fmt.Sprintf("there are more errors than these %d: correct them, and try again", last))
 	return false
 }
 

@@ -22,7 +22,8 @@ func newVersionCommand() *cobra.Command {
 
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n", ownBuild().version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n",
+				ownBuild().version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

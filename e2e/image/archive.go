@@ -103,7 +103,7 @@ func IsArchive(path string) (bool, error) {
 	defer func() { _ = f.Close() }()
 	start := make([]byte, 262)
 	if _, err := io.ReadFull(f, start); err != nil {
-		return false, nil //nolint:nilerr // It is too short.
+		return false, nil // It is too short.
 	}
 	return string(start[257:]) == "ustar", nil
 }

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -20,14 +21,14 @@ import (
 )
 
 // program is built for Linux, static unless the flags say otherwise.
-func program(t *testing.T, goos string, flags ...string) string {
+func program(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600))
 	binary := filepath.Join(dir, "program")
 	build := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", binary, source)...) //nolint:gosec // What it builds is ours.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return binary
@@ -61,7 +62,7 @@ func packed(ref, binary string, about About) ([]byte, error) {
 
 func TestPack(t *testing.T) {
 	const ref = "localhost/classbind:dev"
-	binary := program(t, "linux", "-ldflags=-s -w")
+	binary := program(t, "-ldflags=-s -w")
 	archive, err := packed(ref, binary, About{})
 	require.NoError(t, err)
 
@@ -114,7 +115,7 @@ func TestPack(t *testing.T) {
 func programFor(t *testing.T, goarch string) string {
 	t.Helper()
 	t.Setenv("GOARCH", goarch)
-	return program(t, "linux", "-ldflags=-s -w")
+	return program(t, "-ldflags=-s -w")
 }
 
 func TestIndex(t *testing.T) {
@@ -171,7 +172,7 @@ func TestIndex(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	one, err := New(program(t, "linux"), About{})
+	one, err := New(program(t), About{})
 	require.NoError(t, err)
 	archive, err := Archive("localhost/classbind:dev", one)
 	require.NoError(t, err)
@@ -211,7 +212,7 @@ func TestReadRefuses(t *testing.T) {
 			files := map[string][]byte{}
 			for r := tar.NewReader(bytes.NewReader(archive)); ; {
 				header, err := r.Next()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				require.NoError(t, err)
@@ -230,7 +231,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestPackRefuses(t *testing.T) {
-	static := program(t, "linux")
+	static := program(t)
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
 	cases := map[string]struct {
@@ -265,7 +266,7 @@ func TestPackRefuses(t *testing.T) {
 		},
 		"Dynamic": {
 			reason: "We should refuse a binary that needs a loader, which the image does not have.",
-			ref:    "localhost/classbind:dev", binary: program(t, "linux", "-buildmode=pie"),
+			ref:    "localhost/classbind:dev", binary: program(t, "-buildmode=pie"),
 			want: "build it with CGO_ENABLED=0",
 		},
 	}

@@ -204,7 +204,8 @@ func atMost(errs []FieldError) []FieldError {
 	}
 	named := v1alpha1.MaxErrors - 1
 	return append(errs[:named:named], FieldError{
-		Reason: string(field.ErrorTypeTooMany), Message: fmt.Sprintf("there are more errors than these %d: correct them, and try again", named),
+		Reason:  string(field.ErrorTypeTooMany),
+		Message: fmt.Sprintf("there are more errors than these %d: correct them, and try again", named),
 	})
 }
 

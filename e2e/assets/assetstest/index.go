@@ -37,7 +37,8 @@ func Index(t *testing.T, version string, binaries map[string]string, checksum fu
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: %s/%s\n", version, name, checksum(archive.Bytes()), server.URL, name)
+		_, _ = fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: %s/%s\n",
+			version, name, checksum(archive.Bytes()), server.URL, name)
 	})
 	mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) })
 	mux.HandleFunc("/garbage.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) })

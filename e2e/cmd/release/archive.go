@@ -47,7 +47,9 @@ func tarball(files map[string]file, modified time.Time) ([]byte, error) {
 	w := tar.NewWriter(z)
 	for _, name := range sorted(files) {
 		f := files[name]
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Size: int64(len(f.content)), ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Format: tar.FormatUSTAR, Name: name, Mode: f.mode, Size: int64(len(f.content)), ModTime: modified,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

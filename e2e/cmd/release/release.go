@@ -96,7 +96,8 @@ func (b *builder) compile(ctx context.Context) error {
 			"GOOS="+of.os, "GOARCH="+of.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0",
 			"GOFLAGS=-buildvcs=false", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=", "GOWORK=off", "GO111MODULE=on")
 		flags := fmt.Sprintf("-s -w -X main.releaseVersion=%s -X main.releaseCommit=%s", b.version, b.commit)
-		if _, err := output(ctx, b.root, env, "go", "build", "-trimpath", "-mod=readonly", "-ldflags", flags, "-o", b.binary(of), "./cmd/classbind"); err != nil {
+		build := []string{"build", "-trimpath", "-mod=readonly", "-ldflags", flags, "-o", b.binary(of), "./cmd/classbind"}
+		if _, err := output(ctx, b.root, env, "go", build...); err != nil {
 			return fmt.Errorf("cannot compile for %s/%s: %w", of.os, of.arch, err)
 		}
 	}

@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	semver "k8s.io/apimachinery/pkg/util/version"
 )
 
-// semver is Semantic Versioning without build metadata: the + that comes before them cannot be in the tag of an image.
-var semver = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?$`) //nolint:lll // It is one expression.
-
-// checkVersion refuses what is no version.
+// checkVersion refuses what is no version of Semantic Versioning. The + that comes before build metadata cannot be in the
+// tag of an image.
 func checkVersion(version string) error {
 	if version == "" {
 		return errors.New("VERSION is not set: name the version, as in make release VERSION=v0.1.0")
 	}
-	if !semver.MatchString(version) {
-		return fmt.Errorf("VERSION is %q: it must be like v0.1.0 or v0.2.0-rc.1, with a v in front (Semantic Versioning, without build metadata)", version)
+	if parsed, err := semver.ParseSemantic(version); err != nil || version != "v"+parsed.String() || parsed.BuildMetadata() != "" {
+		return fmt.Errorf("VERSION is %q: it must be like v0.1.0 or v0.2.0-rc.1, with a v in front "+
+			"(Semantic Versioning, without build metadata)", version)
 	}
 	return nil
 }
@@ -56,12 +56,14 @@ func (p project) source(ctx context.Context, version string) (source, error) {
 	}
 	s.commit, s.time = commit, time.Unix(unix, 0).UTC()
 	// git prints nothing where there is no such tag.
-	tagged, err := p.git(ctx, "for-each-ref", "--format=%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)", "refs/tags/"+version)
+	tagged, err := p.git(ctx, "for-each-ref", "refs/tags/"+version,
+		"--format=%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)")
 	if err != nil {
 		return s, err
 	}
 	if tagged != "" && tagged != commit {
-		return s, fmt.Errorf("%s is the tag of the commit %s, and %s is checked out: git checkout %s, or choose another VERSION", version, tagged, commit, version)
+		return s, fmt.Errorf("%s is the tag of the commit %s, and %s is checked out: git checkout %s, or choose another VERSION",
+			version, tagged, commit, version)
 	}
 	return s, nil
 }
@@ -82,15 +84,16 @@ func (p project) checkTree(ctx context.Context) error {
 	}
 	// The source in an archive, unpacked in the repository of somebody else.
 	if top != root {
-		return fmt.Errorf("cannot tell which commit this is: git's repository is %s, and not %s: make the release in a clone of the repository; "+
-			"make build VERSION=… builds the binary without git", top, root)
+		return fmt.Errorf("cannot tell which commit this is: git's repository is %s, and not %s: "+
+			"make the release in a clone of the repository; make build VERSION=… builds the binary without git", top, root)
 	}
 	changed, err := p.git(ctx, "status", "--porcelain")
 	if err != nil {
 		return err
 	}
 	if changed != "" {
-		return fmt.Errorf("the folder is not what is committed: commit the changes, or put them aside with git stash --include-untracked:\n%s", changed)
+		return fmt.Errorf("the folder is not what is committed: commit the changes, "+
+			"or put them aside with git stash --include-untracked:\n%s", changed)
 	}
 	return nil
 }

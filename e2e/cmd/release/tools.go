@@ -17,7 +17,8 @@ const (
 func (b *builder) install(ctx context.Context) error {
 	for _, tool := range []string{kustomize, cyclonedx} {
 		b.say("Installing %s (a first time, for half a minute)", tool)
-		env := append(os.Environ(), "GOBIN="+filepath.Join(b.work, "tools"), "GOOS=", "GOARCH=", "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=off")
+		env := append(os.Environ(), "GOBIN="+filepath.Join(b.work, "tools"),
+			"GOOS=", "GOARCH=", "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=off")
 		if _, err := output(ctx, b.work, env, "go", "install", tool); err != nil {
 			return fmt.Errorf("cannot install %s: %w", tool, err)
 		}

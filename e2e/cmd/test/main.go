@@ -60,7 +60,9 @@ func run(args []string) error {
 			}
 		}
 	}()
-	s := &summary{out: os.Stdout, verbose: slices.Contains(args, "-v"), begin: time.Now(), running: map[test]time.Time{}, logs: map[test][]string{}}
+	s := &summary{
+		out: os.Stdout, verbose: slices.Contains(args, "-v"), begin: time.Now(), running: map[test]time.Time{}, logs: map[test][]string{},
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

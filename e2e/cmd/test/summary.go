@@ -93,7 +93,8 @@ func (s *summary) say() {
 			oldest = append(oldest, t)
 		}
 	}
-	text := fmt.Sprintf("... %s: passed %d tests, failed %d, skipped %d", time.Since(s.begin).Round(time.Second), s.passed, s.failed, s.skipped)
+	text := fmt.Sprintf("... %s: passed %d tests, failed %d, skipped %d",
+		time.Since(s.begin).Round(time.Second), s.passed, s.failed, s.skipped)
 	if len(oldest) == 0 {
 		s.print(text + "; compiling\n")
 		return
