@@ -129,15 +129,10 @@ RELEASE := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 g
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
 	@$(RELEASE) build $(VERSION)
 
-.PHONY: release-twice
-release-twice: ## Build a release in two clones, and prove that both are the same
-	@$(RELEASE) twice $(VERSION)
-
-# REGISTRY_USER and REGISTRY_PASSWORD log in to the registry; without them, crane uses what docker login has stored.
-# GITHUB_TOKEN is for gh.
+# e2e/publish has the settings: IMAGE, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
 .PHONY: publish
 publish: ## Push the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0
-	@e2e/publish $(VERSION)
+	@CRANE='$(CRANE)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' e2e/publish $(VERSION)
 
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile

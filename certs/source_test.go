@@ -78,7 +78,7 @@ func TestCertManager(t *testing.T) {
 		got, err := source.GetCertificate(nil)
 		require.NoError(c, err)
 		assert.Equal(c, second.Certificate, got.Certificate, "We should read what is mounted later.")
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 3*time.Minute, 20*time.Millisecond)
 }
 
 func TestNewCertManagerRefuses(t *testing.T) {
@@ -195,7 +195,7 @@ func TestSelfSigned(t *testing.T) {
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		c, err = source.GetCertificate(nil)
 		require.NoError(collect, err)
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 3*time.Minute, 20*time.Millisecond)
 
 	var secret *corev1.Secret
 	select {

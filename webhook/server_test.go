@@ -44,7 +44,7 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 	})
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, s.StartedChecker()(httptest.NewRequest(http.MethodGet, "/", nil)))
-	}, 10*time.Second, time.Millisecond)
+	}, 3*time.Minute, time.Millisecond)
 	return tcp.Addr().String()
 }
 

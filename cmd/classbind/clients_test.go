@@ -189,7 +189,7 @@ func TestClientsCAIsReplaced(t *testing.T) {
 		status, _, err := ask(t, server, renewed, nil, http.NoBody)
 		require.NoError(collect, err)
 		require.Equal(collect, http.StatusOK, status)
-	}, 10*time.Second, 20*time.Millisecond, "We should read the CA again without a restart.")
+	}, 3*time.Minute, 20*time.Millisecond, "We should read the CA again without a restart.")
 	_, _, err = ask(t, server, old, nil, http.NoBody)
 	require.Error(t, err, "We should not answer a client of a CA that is gone.")
 	_, _, err = ask(t, server, old, sessions, http.NoBody)

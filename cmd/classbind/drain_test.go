@@ -95,7 +95,7 @@ func call(t *testing.T, client *http.Client, url, protocol string) (closes, ok b
 
 func until(t *testing.T, reason string, enough func() bool) {
 	t.Helper()
-	require.Eventually(t, enough, 20*time.Second, time.Millisecond, reason)
+	require.Eventually(t, enough, 3*time.Minute, time.Millisecond, reason)
 }
 
 func TestDrainClosesConnections(t *testing.T) {

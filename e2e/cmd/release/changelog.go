@@ -14,6 +14,9 @@ var heading = regexp.MustCompile(`^## \[([^\]]+)\]( - \d{4}-\d{2}-\d{2})?\s*$`)
 // reference is a link at the end of the changelog: [0.1.0]: https://…
 var reference = regexp.MustCompile(`^\[[^\]]+\]: `)
 
+// unreleased is the heading of what the next version has. A prerelease, such as v0.2.0-rc.1, has no section of its own.
+const unreleased = "Unreleased"
+
 // notes are what CHANGELOG.md says of a version.
 func (p project) notes(version string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(p.root, "CHANGELOG.md"))
@@ -25,6 +28,9 @@ func (p project) notes(version string) (string, error) {
 
 func notesIn(changelog, version string) (string, error) {
 	name := strings.TrimPrefix(version, "v")
+	if strings.Contains(name, "-") {
+		name = unreleased
+	}
 	found, dated, notes := false, false, ""
 	for line := range strings.Lines(changelog) {
 		if strings.HasPrefix(line, "## ") {
@@ -42,6 +48,8 @@ func notesIn(changelog, version string) (string, error) {
 	}
 	notes = strings.TrimSpace(notes)
 	switch {
+	case found && name == unreleased:
+		return notes, nil
 	case !found:
 		return "", fmt.Errorf("CHANGELOG.md has no section for %s: write one, ## [%s] - YYYY-MM-DD", version, name)
 	case !dated:

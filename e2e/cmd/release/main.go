@@ -1,8 +1,6 @@
-// Command release builds what make release puts into dist/, and proves that
-// the same commit gives the same files:
+// Command release builds what make release puts into dist/:
 //
 //	release build VERSION    build the release of the commit that is checked out
-//	release twice VERSION    build it in two clones, and compare
 //	release notes VERSION    print what the changelog says of it
 //
 // One commit, one VERSION and one toolchain give the same bytes, so make
@@ -58,9 +56,6 @@ func newCommand() *cobra.Command {
 	}
 	command("build", "Build a release into dist/", func(c *cobra.Command, version string) error {
 		return p.release(c.Context(), version, c.OutOrStdout())
-	})
-	command("twice", "Build a release in two clones, and compare", func(c *cobra.Command, version string) error {
-		return p.twice(c.Context(), version, c.OutOrStdout())
 	})
 	command("notes", "Print what the changelog says of a release", func(c *cobra.Command, version string) error {
 		notes, err := p.notes(version)

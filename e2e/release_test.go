@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/image"
+)
+
+const (
+	releaseVersion = "v0.1.0"
+	releaseImage   = "ghcr.io/classbind/classbind:" + releaseVersion
+)
+
+// releaseTest makes a release of the files that are here, in a repository of its own.
+type releaseTest struct {
+	root string            // a clone
+	dist *httptest.Server  // what is published, as GitHub would serve it
+	env  map[string]string // beside the caller's
+}
+
+// run commands in a folder, and return what they print.
+func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string, error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Join(lines, "\n")) //nolint:gosec // It is the test's own.
+	c.Dir, c.Env = folder, os.Environ()
+	for name, value := range r.env {
+		c.Env = append(c.Env, name+"="+value)
+	}
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+func (r *releaseTest) must(t *testing.T, folder string, lines ...string) string {
+	t.Helper()
+	out, err := r.run(t, folder, lines...)
+	require.NoError(t, err, "%s:\n%s", strings.Join(lines, "\n"), out)
+	return out
+}
+
+// clone the repository of the test to another folder.
+func (r *releaseTest) clone(t *testing.T, name string) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), name)
+	r.must(t, r.root, "git clone --quiet . '"+folder+"'")
+	return folder
+}
+
+// stub is a program that prints its arguments into a file.
+func (r *releaseTest) stub(t *testing.T, name string) (called string) {
+	t.Helper()
+	folder := t.TempDir()
+	called = filepath.Join(folder, "called")
+	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" + called + "'\n"
+	require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(script), 0o700)) //nolint:gosec // It is to be executed.
+	r.env["PATH"] = folder + ":" + os.Getenv("PATH")
+	t.Cleanup(func() { delete(r.env, "PATH") })
+	return called
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path) //nolint:gosec // It is the test's own.
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestRelease runs what docs/releases.md says to the user and to the maintainer.
+func TestRelease(t *testing.T) {
+	if inPods() || runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("It needs Go, and the machine that the page names.")
+	}
+	t.Parallel()
+	r := &releaseTest{root: filepath.Join(t.TempDir(), "classbind"), env: map[string]string{
+		"GIT_CONFIG_GLOBAL": os.DevNull, "MAKEFLAGS": "", "GIT_AUTHOR_NAME": "a", "GIT_COMMITTER_NAME": "a", "EMAIL": "a@example.org",
+	}}
+	copyRepository(t, r.root)
+	r.must(t, r.root, "git init --quiet --initial-branch=main .", "git add .", "git commit --quiet --message=All", "git tag "+releaseVersion)
+	r.refuses(t)
+
+	dist := filepath.Join(r.root, "dist")
+	r.dist = httptest.NewServer(http.FileServer(http.Dir(dist)))
+	t.Cleanup(r.dist.Close)
+	blocks := documented(t, "docs/releases.md")
+	require.Len(t, blocks, 4)
+	verify, build, krew, make := blocks[0], blocks[1], blocks[2], blocks[3]
+	block := func(t *testing.T, folder string, b docBlock) string {
+		t.Helper()
+		return r.must(t, folder, strings.Split(docRelease.ReplaceAllString(strings.Join(b.lines, "\n"), r.dist.URL+"/"), "\n")...)
+	}
+	t.Log(block(t, r.root, make))
+
+	t.Run("Verify", func(t *testing.T) {
+		out := block(t, t.TempDir(), verify)
+		assert.Contains(t, out, "classbind_v0.1.0_linux_amd64.tar.gz: OK\n")
+		assert.Contains(t, out, "classbind v0.1.0 go1.", "We should name the version.")
+	})
+	t.Run("SameElsewhere", func(t *testing.T) {
+		block(t, r.clone(t, "another/folder"), build)
+	})
+	t.Run("Krew", func(t *testing.T) {
+		called := r.stub(t, "kubectl")
+		block(t, t.TempDir(), krew)
+		assert.Equal(t, "krew\ninstall\n--manifest-url="+r.dist.URL+"/krew.yaml\n", readText(t, called))
+		r.validKrew(t, dist)
+	})
+	t.Run("Manifests", func(t *testing.T) {
+		for _, name := range []string{"install.yaml", "install-cert-manager.yaml"} {
+			text := readText(t, filepath.Join(dist, name))
+			assert.Equal(t, 1, strings.Count(text, "image: "+releaseImage+"\n"), "We should run the image of the release in %s.", name)
+			assert.NotContains(t, text, "localhost/")
+		}
+	})
+	t.Run("Image", func(t *testing.T) { checkReleaseImage(t, dist) })
+	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
+	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist) })
+}
+
+// refuses what is no release, before it builds anything.
+func (r *releaseTest) refuses(t *testing.T) {
+	t.Helper()
+	for _, tc := range []struct{ name, before, command, want string }{
+		{"NoVersion", "", "make release", "VERSION is not set: name the version, as in make release VERSION=v0.1.0"},
+		{"NoV", "", "make release VERSION=0.1.0", `VERSION is "0.1.0": it must be like v0.1.0`},
+		{"BuildMetadata", "", "make release VERSION=v0.1.0+1", "it must be like v0.1.0"},
+		{"Unwritten", "", "make release VERSION=v9.0.0", "CHANGELOG.md has no section for v9.0.0"},
+		{"Undated", "sed -i 's/^## .0.1.0..*/## [0.1.0]/' CHANGELOG.md", "make release VERSION=v0.1.0", "CHANGELOG.md has no date for v0.1.0"},
+		{"Changed", "echo >> README.md", "make release VERSION=v0.1.0", "the folder is not what is committed"},
+		{"NewFile", "touch new", "make release VERSION=v0.1.0", "?? new"},
+		{
+			"OtherCommit", "git commit --quiet --allow-empty --message=Next", "make release VERSION=v0.1.0",
+			"v0.1.0 is the tag of the commit",
+		},
+		{"NotOurs", "mkdir dist && touch dist/mine", "make release VERSION=v0.1.0", "has files that are no release: move them away"},
+		{"NoGit", "rm -r .git", "make release VERSION=v0.1.0", "cannot tell which commit this is"},
+		{"NotBuilt", "", "make publish VERSION=v0.1.0", "there is no dist/classbind_v0.1.0_image.tar: run make release VERSION=v0.1.0 first"},
+		{"PublishNothing", "", "make publish", "VERSION is not set"},
+		{"TestNothing", "", "make --assume-old=build e2e RELEASE=v0.1.0 CLUSTER=e2e/kind", "run make release VERSION=v0.1.0 first"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out, err := r.run(t, r.clone(t, "classbind"), tc.before, tc.command)
+			require.Error(t, err, "%s", out)
+			assert.Contains(t, out, tc.want)
+			assert.NotContains(t, out, "==> Installing", "We should say so before we build anything.")
+		})
+	}
+}
+
+// validKrew has krew's own check read the manifest.
+func (r *releaseTest) validKrew(t *testing.T, dist string) {
+	t.Helper()
+	text, sums := readText(t, filepath.Join(dist, "krew.yaml")), readText(t, filepath.Join(dist, "SHA256SUMS"))
+	for line := range strings.Lines(sums) {
+		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasSuffix(name, ".tar.gz") {
+			assert.Contains(t, text, "sha256: "+sum+"\n    uri: https://github.com/classbind/classbind/releases/download/v0.1.0/"+name)
+		}
+	}
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "classbind.yaml"), []byte(text), 0o600))
+	r.must(t, folder, "CGO_ENABLED=0 go run sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0 -skip-install -manifest classbind.yaml")
+}
+
+// checkReleaseImage has an image of each platform, which says where it comes from.
+func checkReleaseImage(t *testing.T, dist string) {
+	t.Helper()
+	read, err := image.Read(filepath.Join(dist, "classbind_v0.1.0_image.tar"), t.TempDir())
+	require.NoError(t, err)
+	index, ok := read.(v1.ImageIndex)
+	require.True(t, ok, "We should have an index.")
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		i, err := index.Image(m.Digest)
+		require.NoError(t, err)
+		config, err := i.ConfigFile()
+		require.NoError(t, err)
+		assert.Equal(t, m.Platform.Architecture, config.Architecture)
+		assert.Equal(t, "65532:65532", config.Config.User)
+		assert.Equal(t, releaseVersion, config.Config.Labels["org.opencontainers.image.version"])
+	}
+	assert.Equal(t, []string{"linux/amd64", "linux/arm64"}, platforms)
+}
+
+// checkBOM lists the modules of the binary, which the binary itself knows, each with a license.
+func (r *releaseTest) checkBOM(t *testing.T, dist string) {
+	t.Helper()
+	folder := t.TempDir()
+	r.must(t, folder, "tar -xzf '"+filepath.Join(dist, "classbind_v0.1.0_linux_amd64.tar.gz")+"'")
+	info, err := buildinfo.ReadFile(filepath.Join(folder, "classbind"))
+	require.NoError(t, err)
+	want := map[string]string{"std": info.GoVersion}
+	for _, m := range info.Deps {
+		want[m.Path] = m.Version
+	}
+	var bom struct {
+		BOMFormat  string `json:"bomFormat"`
+		Components []struct {
+			Name, Version string
+			Licenses      []any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(readText(t, filepath.Join(dist, "classbind_v0.1.0_linux_amd64.cdx.json"))), &bom))
+	got := map[string]string{}
+	for _, c := range bom.Components {
+		got[c.Name] = c.Version
+		assert.NotEmpty(t, c.Licenses, "We should know the license of %s.", c.Name)
+	}
+	assert.Equal(t, "CycloneDX", bom.BOMFormat)
+	assert.Equal(t, want, got)
+}
+
+// publishes to a registry on this machine. gh is the one part that is not real.
+func (r *releaseTest) publishes(t *testing.T, dist string) {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	called := r.stub(t, "gh")
+	out := r.must(t, r.root, "make publish VERSION=v0.1.0 IMAGE="+host+"/classbind")
+	assert.Contains(t, out, "==> Pushing "+host+"/classbind:v0.1.0")
+	response, err := http.Get(server.URL + "/v2/classbind/manifests/v0.1.0") //nolint:noctx // It is on this machine.
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	pushed, err := v1.ParseIndexManifest(response.Body)
+	require.NoError(t, err)
+	assert.Len(t, pushed.Manifests, 2, "We should push both platforms.")
+	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
+	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
+	assert.Contains(t, args, "The first release.", "We should say what is new.")
+	assert.NotContains(t, args, "--prerelease")
+	files, err := os.ReadDir(dist)
+	require.NoError(t, err)
+	for _, file := range files {
+		assert.Contains(t, args, "dist/"+file.Name())
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(dist, "install.yaml"), []byte("kind: Other"), 0o600))
+	out, err = r.run(t, r.root, "make publish VERSION=v0.1.0 IMAGE="+host+"/changed")
+	require.Error(t, err)
+	assert.Contains(t, out, "dist/ is not what make release wrote", "We should publish nothing that was changed.")
+}
