@@ -123,11 +123,11 @@ e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self
 	@e2e/on-cluster
 
 # The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
-RELEASE := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./cmd/release
+RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./cmd/release
 
 .PHONY: release
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
-	@$(RELEASE) build $(VERSION)
+	@$(RELEASE_COMMAND) build $(VERSION)
 
 # e2e/publish has the settings: IMAGE, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
 .PHONY: publish

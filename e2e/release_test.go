@@ -172,7 +172,9 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 	}
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "classbind.yaml"), []byte(text), 0o600))
-	r.must(t, folder, "CGO_ENABLED=0 go run sigs.k8s.io/krew/cmd/validate-krew-manifest@v0.5.0 -skip-install -manifest classbind.yaml")
+	// A module of its own, because go run PACKAGE@VERSION asks the proxy for more than that version.
+	r.must(t, folder, "go mod init krew", "go mod edit -require=sigs.k8s.io/krew@v0.5.0",
+		"CGO_ENABLED=0 go run -mod=mod sigs.k8s.io/krew/cmd/validate-krew-manifest -skip-install -manifest classbind.yaml")
 }
 
 // checkReleaseImage has an image of each platform, which says where it comes from.

@@ -39,7 +39,7 @@ func (b *builder) bom(ctx context.Context, of platform) ([]byte, error) {
 }
 
 // settled is a list without what differs between machines: checksums of the tool that wrote it. The tool does not look up
-// our own license.
+// our own license, nor that of Go.
 func settled(text []byte) ([]byte, error) {
 	var bom map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -53,7 +53,13 @@ func settled(text []byte) ([]byte, error) {
 	if component == nil || len(tools) == 0 {
 		return nil, fmt.Errorf("it names no component or no tool")
 	}
-	component["licenses"] = []any{map[string]any{"license": map[string]any{"id": license}}}
+	setLicense(component, license)
+	components, _ := bom["components"].([]any)
+	for _, c := range components {
+		if c, ok := c.(map[string]any); ok && c["name"] == "std" {
+			setLicense(c, "BSD-3-Clause")
+		}
+	}
 	for _, tool := range tools {
 		if tool, ok := tool.(map[string]any); ok {
 			delete(tool, "hashes")
@@ -65,4 +71,8 @@ func settled(text []byte) ([]byte, error) {
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(bom) // sorts
 	return settled.Bytes(), err
+}
+
+func setLicense(component map[string]any, id string) {
+	component["licenses"] = []any{map[string]any{"license": map[string]any{"id": id}}}
 }
