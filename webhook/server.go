@@ -92,7 +92,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 		return fmt.Errorf("cannot serve the webhooks: %w", err)
 	}
 	if err := <-ended; err != nil {
-		s.options.Log.Error(err, "Ended before all reviews were answered")
+		s.options.Log.Error(err, "Stopped before all reviews were answered")
 	}
 	return nil
 }

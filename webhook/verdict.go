@@ -58,7 +58,7 @@ func (v *verdict) logDecision() {
 }
 
 func (v *verdict) logRestoration() {
-	v.log.Info("Put a class reference back that an update removed",
+	v.log.Info("Restored a class reference that an update removed",
 		"claimKind", v.view.Kind.Name, "namespace", v.request.Namespace, "name", v.request.Name, "requestUID", string(v.request.UID),
 		"class", brief.Text(v.restored.Class, v1alpha1.MaxShownBytes), "reason", v.restored.Reason, "dryRun", isDryRun(v.request))
 }

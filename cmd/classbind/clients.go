@@ -93,9 +93,9 @@ func (c *clients) Start(ctx context.Context) error {
 		}
 		switch {
 		case changed:
-			log.Info("Answers the clients of another CA from now on", "file", c.file)
+			log.Info("Loaded a new client CA", "file", c.file)
 		case text != "" && text != before:
-			log.Error(err, "Goes on with the client CA of before")
+			log.Error(err, "Keeping the previous client CA")
 		}
 		before = text
 	}, rereadInterval)

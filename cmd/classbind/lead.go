@@ -65,7 +65,7 @@ func (l *leadership) Start(ctx context.Context) error {
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := l.term(ctx); err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Info("Does not lead, and runs for it again", "because", err.Error())
+			logf.FromContext(ctx).Info("Not the leader, trying again", "because", err.Error())
 		}
 	}, termInterval)
 	return nil

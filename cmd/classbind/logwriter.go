@@ -102,7 +102,7 @@ func (w *logWriter) run(log logr.Logger) {
 		time.Sleep(lineDelay)
 		w.flush()
 		if dropped := w.dropped.Load(); dropped > reported {
-			log.Info("Dropped lines of the log, which could not be written, or not as fast as they came", "lines", dropped-reported)
+			log.Info("Dropped log lines that could not be written fast enough", "lines", dropped-reported)
 			reported = dropped
 		}
 	}

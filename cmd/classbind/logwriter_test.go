@@ -144,7 +144,7 @@ func TestLogWriterSaysWhatItDropped(t *testing.T) {
 		_, _ = fmt.Fprintln(w, "again")
 		go w.run(log)
 		time.Sleep(time.Second)
-		assert.Contains(t, out.String(), `"msg":"Dropped lines of the log, which could not be written, or not as fast as they came","lines":2}`, "We should say how many are missing.")
+		assert.Contains(t, out.String(), `"msg":"Dropped log lines that could not be written fast enough","lines":2}`, "We should say how many are missing.")
 		assert.True(t, strings.HasPrefix(out.String(), "again\n"), "We should go on when we can.")
 		w.close()
 		assert.Equal(t, 1, strings.Count(out.String(), "Dropped"), "We should say it once.")

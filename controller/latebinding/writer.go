@@ -76,7 +76,7 @@ func (l *lateWriter) work(ctx context.Context) bool {
 		if outcome == lateChanged {
 			log = log.V(1)
 		}
-		log.Info("Cannot bind a waiting claim, and tries again",
+		log.Info("Cannot bind a waiting claim, trying again",
 			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
 		l.queue.AddRateLimited(item)
 	case again > 0:
