@@ -45,11 +45,12 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 	@$(DEMO) --keep
 
 # Static, for an image that has nothing else, and without debug information. It shares what is compiled with the
-# demonstration, which -trimpath would prevent; an image gets no path of the machine that built it.
+# demonstration, which -trimpath would prevent; an image gets no path of the machine that built it. -v shows each package
+# that is compiled.
 .PHONY: build
 build: ## Build bin/classbind; VERSION names it where git cannot: make build VERSION=v0.1.0
 	@echo "==> Compiling classbind (a first time, for some minutes, less after make demo)"
-	CGO_ENABLED=0 go build $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
+	CGO_ENABLED=0 go build -v $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
 
 .PHONY: image
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
