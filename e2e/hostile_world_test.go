@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 )
 
 const (
@@ -74,7 +75,7 @@ func besiege(t *testing.T) *besieged {
 	t.Helper()
 	b := &besieged{world: newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true}), answers: &answers{}}
 	var err error
-	b.etcd, err = b.plane.Etcd()
+	b.etcd, err = etcdclient.New(b.plane.EtcdURL())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, b.etcd.Close()) })
 	b.install(t)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 )
 
 // batch is how many classes are written in one transaction, of which etcd allows 128.
@@ -75,7 +77,7 @@ func (c class) stored(other *unstructured.Unstructured) ([]byte, error) {
 // them, which takes a twentieth of the time.
 func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) (err error) {
 	_, _ = fmt.Fprintf(c.progress, "creating %d classes\n", end-first)
-	etcd, err := c.Etcd()
+	etcd, err := etcdclient.New(c.EtcdURL())
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 )
 
 const (
@@ -66,7 +68,7 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	for _, kind := range free {
 		watches.Go(func() error { return m.discard(watching, kind) })
 	}
-	etcd, err := m.Etcd()
+	etcd, err := etcdclient.New(m.EtcdURL())
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
@@ -264,14 +263,8 @@ func logged(dir, name string, to *io.Writer, start func() error) error {
 	return start()
 }
 
-// Etcd is a client of it, for what should not pass through an API server.
-func (c *ControlPlane) Etcd() (*clientv3.Client, error) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcd.URL.String()}, DialTimeout: startTimeout})
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a client of etcd: %w", err)
-	}
-	return etcd, nil
-}
+// EtcdURL is where it answers, for what should not pass through an API server.
+func (c *ControlPlane) EtcdURL() string { return c.etcd.URL.String() }
 
 // stopProcesses stops the API servers before their etcd.
 func (c *ControlPlane) stopProcesses() error {
