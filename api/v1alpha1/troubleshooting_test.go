@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,4 +50,42 @@ func TestTroubleshooting(t *testing.T) {
 		assert.Contains(t, page, "\n### "+string(alert[1])+"\n", "We should say what to do about %s.", alert[1])
 		assert.Contains(t, string(rules), "/docs/troubleshooting.md#"+strings.ToLower(string(alert[1]))+"\n", "We should link %s to that.", alert[1])
 	}
+}
+
+// TestTroubleshootingMessages finds the messages on the page in the program, or in what its tests want it to say.
+func TestTroubleshootingMessages(t *testing.T) {
+	b, err := os.ReadFile("../../docs/troubleshooting.md")
+	require.NoError(t, err)
+	_, tables, _ := strings.Cut(string(b), "\n## Messages to authors of claims\n")
+	tables, _, _ = strings.Cut(tables, "\n## Conditions\n")
+	said := source(t, "../../cmd", "../../controller", "../../selector", "../../webhook")
+	parts := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(tables, -1) {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			for part := range strings.SplitSeq(message[1], "…") {
+				if part = strings.Trim(part, " ,;:"); strings.Contains(part, " ") {
+					parts++
+					assert.Contains(t, said, part, "We should print what %q is about.", message[1])
+				}
+			}
+		}
+	}
+	assert.Greater(t, parts, 30, "We should find them.")
+}
+
+// source of the program and of its tests in some folders, each text in one piece.
+func source(t *testing.T, folders ...string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, folder := range folders {
+		require.NoError(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" && filepath.Ext(path) != ".yaml" {
+				return err
+			}
+			b, err := os.ReadFile(path) //nolint:gosec // It is ours.
+			text.Write(b)
+			return err
+		}))
+	}
+	return regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(text.String(), "")
 }
