@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,9 @@ func (s *docSession) serveReleases(t *testing.T) {
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
+		}
+		if s.image != "" { // The image that the nodes have.
+			out = bytes.ReplaceAll(out, []byte("localhost/classbind:dev"), []byte(s.image))
 		}
 		_, _ = w.Write(out)
 	}))
