@@ -49,8 +49,8 @@ func (p *presetTable) lines() []string {
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
 	t.Helper()
-	const readme = "../docs/register-kinds.md"
-	text, err := os.ReadFile(readme)
+	const page = "../docs/register-kinds.md"
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
@@ -65,7 +65,7 @@ func (p *presetTable) compare(t *testing.T) {
 		}
 		head.WriteString("\n" + strings.Repeat("|---", len(presetColumns)+5) + "|\n")
 		table := before + presetTableBegin + head.String() + strings.Join(lines, "") + presetTableEnd + after
-		require.NoError(t, os.WriteFile(readme, []byte(table), 0o644)) //nolint:gosec // A document.
+		require.NoError(t, os.WriteFile(page, []byte(table), 0o644)) //nolint:gosec // A document.
 		return
 	}
 	shown := slices.Collect(strings.Lines(present))
