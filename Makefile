@@ -12,7 +12,7 @@ E2E := cd e2e && CGO_ENABLED=0
 # cmd/test is go test that says how far it is.
 TEST := go run -C e2e ./cmd/test
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
-DEMO := cd e2e && export CGO_ENABLED=0 && go build -o ../bin/demo ./cmd/demo && exec ../bin/demo
+DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 DOCS := cd e2e/docs && CGO_ENABLED=0
 CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
@@ -36,12 +36,12 @@ control-plane: ## Get etcd, kube-apiserver and kubectl, once: make control-plane
 
 .PHONY: demo
 demo: control-plane ## Show classbind at work on a control plane of its own, then clean up
-	@echo "==> Compiling the demonstration (a first time, for half a minute)"
+	@echo "==> Compiling the demonstration (a first time, for a minute or two)"
 	@$(DEMO)
 
 .PHONY: run
 run: control-plane ## Do the same, and leave it running with a kubeconfig to play with
-	@echo "==> Compiling the demonstration (a first time, for half a minute)"
+	@echo "==> Compiling the demonstration (a first time, for a minute or two)"
 	@$(DEMO) --keep
 
 # Static, for an image that has nothing else, and without debug information. It shares what is compiled with the

@@ -56,7 +56,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
-	step("Building classbind (a first time compiles its libraries, for a minute)")
+	step("Compiling classbind (a first time, for a minute or two)")
 	done := progress("compiling")
 	command, err := classbind.Build(ctx, plane.Dir)
 	done()
