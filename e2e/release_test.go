@@ -98,12 +98,12 @@ func TestRelease(t *testing.T) {
 	t.Cleanup(r.dist.Close)
 	blocks := documented(t, "docs/releases.md")
 	require.Len(t, blocks, 4)
-	verify, build, krew, make := blocks[0], blocks[1], blocks[2], blocks[3]
+	verify, build, krew, release := blocks[0], blocks[1], blocks[2], blocks[3]
 	block := func(t *testing.T, folder string, b docBlock) string {
 		t.Helper()
 		return r.must(t, folder, strings.Split(docRelease.ReplaceAllString(strings.Join(b.lines, "\n"), r.dist.URL+"/"), "\n")...)
 	}
-	t.Log(block(t, r.root, make))
+	t.Log(block(t, r.root, release))
 
 	t.Run("Verify", func(t *testing.T) {
 		out := block(t, t.TempDir(), verify)
