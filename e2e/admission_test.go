@@ -210,7 +210,7 @@ func TestSpared(t *testing.T) {
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	t.Helper()
-	n, err := r.Calls(t.Context(), v1alpha1.BindPath+"{name}")
+	n, err := r.Answered(t.Context(), v1alpha1.BindPath+"{name}")
 	require.NoError(t, err)
 	return n
 }

@@ -71,7 +71,7 @@ func TestDeletion(t *testing.T) {
 		return text
 	}
 	asked := func(r *replica) int {
-		n, err := r.Calls(t.Context(), v1alpha1.DeletionPath)
+		n, err := r.Answered(t.Context(), v1alpha1.DeletionPath)
 		require.NoError(t, err)
 		return n
 	}

@@ -73,7 +73,7 @@ func TestGuard(t *testing.T) {
 	}
 	w.awaitGuardOf(t, "blues.guard.test", blue("probe", "{weight: x}"))
 	asked := func() int {
-		n, err := r.Calls(t.Context(), v1alpha1.GuardPath)
+		n, err := r.Answered(t.Context(), v1alpha1.GuardPath)
 		require.NoError(t, err)
 		return n
 	}

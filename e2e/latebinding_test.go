@@ -251,7 +251,7 @@ func TestLeastClaims(t *testing.T) {
 
 			w.createMany(t, group, claims)
 			for _, r := range all {
-				calls, err := r.Calls(t.Context(), v1alpha1.BindPath+"{name}")
+				calls, err := r.Answered(t.Context(), v1alpha1.BindPath+"{name}")
 				require.NoError(t, err)
 				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
 			}

@@ -136,8 +136,36 @@ func (p *Process) Probe(ctx context.Context) error {
 	return err
 }
 
-// Calls of the webhook at a path that the replica has answered.
+// Calls of the webhook at a path that the replica has counted.
 func (p *Process) Calls(ctx context.Context, path string) (int, error) {
+	return p.sum(ctx, requests, path)
+}
+
+// Answered are all Calls once none is under way: the webhook answers first, and counts then.
+func (p *Process) Answered(ctx context.Context, path string) (int, error) {
+	for {
+		open, err := p.sum(ctx, underWay, path)
+		if err != nil {
+			return 0, err
+		}
+		if open == 0 {
+			return p.Calls(ctx, path)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+var (
+	requests = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="([^"]+)"\} (\d+)$`)
+	underWay = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_in_flight\{webhook="([^"]+)"\} (\d+)$`)
+)
+
+// sum of a metric for a path.
+func (p *Process) sum(ctx context.Context, metric *regexp.Regexp, path string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.MetricsURL, nil)
 	if err != nil {
 		return 0, err
@@ -152,7 +180,7 @@ func (p *Process) Calls(ctx context.Context, path string) (int, error) {
 		return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
 	}
 	total := 0
-	for _, match := range requests.FindAllSubmatch(body, -1) {
+	for _, match := range metric.FindAllSubmatch(body, -1) {
 		if string(match[1]) != path {
 			continue
 		}
@@ -164,8 +192,6 @@ func (p *Process) Calls(ctx context.Context, path string) (int, error) {
 	}
 	return total, nil
 }
-
-var requests = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="([^"]+)"\} (\d+)$`)
 
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
