@@ -248,19 +248,17 @@ func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
 		i.noteDefaulting(k, &d)
 		return i.end(Bound, d.Reason(), because(e))
 	}
-	after := map[v1alpha1.WhenUnmatched]string{
-		v1alpha1.Admit:     "it is created without a class",
-		v1alpha1.Deny:      "it is refused",
-		v1alpha1.BindLater: "it is created without a class",
-	}[k.Spec.WhenUnmatched]
-	if after == "" {
-		after = "whenUnmatched is " + string(k.Spec.WhenUnmatched)
-	}
-	if d.Denied() {
-		after = "it is refused"
+	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
+	switch {
+	case d.Denied(), k.Spec.WhenUnmatched == v1alpha1.Deny:
+		after = "; it is refused"
+	case k.Spec.WhenUnmatched == v1alpha1.Admit:
+		after = "; it is created without a class"
+	case k.Spec.WhenUnmatched == v1alpha1.BindLater:
+		after = "" // The warning says that it waits.
 	}
 	i.Warning = "" // It is the message.
-	return i.end(Unmatched, d.Reason(), d.Warning()+"; "+after)
+	return i.end(Unmatched, d.Reason(), d.Warning()+after)
 }
 
 // noteDefaulting says whether the API server itself may give the class.
