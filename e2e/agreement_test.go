@@ -85,7 +85,7 @@ func TestAgreement(t *testing.T) {
 		case "Unmatched":
 			require.NoError(t, err)
 			require.Len(t, warnings, 1)
-			assert.Equal(t, warnings[0], item.Message[:strings.LastIndex(item.Message, "; ")], claims[i])
+			assert.Equal(t, warnings[0], item.Message, claims[i])
 			assert.Equal(t, warnings[0], late[i].note, claims[i])
 			assert.Empty(t, late[i].class, claims[i])
 		case "LeftAlone":

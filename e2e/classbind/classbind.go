@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -211,20 +212,23 @@ func (p *Process) Kill() {
 	p.err = nil
 }
 
-// FreePorts of localhost were free a moment ago; all are held until the last is found.
+// FreePorts of localhost were free a moment ago; all are held until the last is found. A
+// kernel does not give them to outgoing connections, whose ports begin at 32768 or above:
+// such a connection could take one before it is listened on.
 func FreePorts(n int) ([]string, error) {
+	const first, end = 10000, 32768
 	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "localhost:0")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
+	var err error
+	for range 100 * n {
+		port := strconv.Itoa(first + rand.IntN(end-first)) //nolint:gosec // It need not be hard to guess.
+		var l net.Listener
+		if l, err = net.Listen("tcp", "localhost:"+port); err != nil {
+			continue
 		}
 		defer func() { _ = l.Close() }()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
 		}
-		ports = append(ports, port)
 	}
-	return ports, nil
+	return nil, fmt.Errorf("cannot find a free port: %w", err)
 }
