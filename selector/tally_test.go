@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
 // counting is a view with a strategy that counts, and classes gold-0 to gold-(n-1).
@@ -343,7 +344,7 @@ func TestManyOfOneGenerateName(t *testing.T) {
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 	allocations := func(v *View) float64 {
 		claim := Claim{Namespace: "team-a", Name: "db", Selector: gold}
-		return testing.AllocsPerRun(100, func() { choose(v, claim, 1) })
+		return cost.Allocs(func() { choose(v, claim, 1) })
 	}
 	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
 	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
