@@ -84,5 +84,5 @@ func (m *many) awaitPolicy(ctx context.Context, kind string) error {
 
 // calls that classbind has answered about claims.
 func (m *many) calls(ctx context.Context) (int, error) {
-	return m.replica.Calls(ctx, v1alpha1.BindPath+"{name}")
+	return m.replica.Answered(ctx, v1alpha1.BindPath+"{name}")
 }
