@@ -49,7 +49,9 @@ type ClaimKind struct {
 	plan          *readPlan // of the fields that lead to any of these
 	freshSeeds    bool
 	memory        memory // nil if the strategy has none
-	filters       []compiledFilter
+	// filters, of which so many are free: they evaluate no expression.
+	filters []compiledFilter
+	free    int
 
 	// annotation has a selector as text.
 	annotation      path

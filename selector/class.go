@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -145,6 +146,9 @@ type Class struct {
 	// OfferErr says why nobody can tell whether offerWhen is true of the class, nil if one can.
 	OfferErr *field.Error
 
+	// stored is a hash of the uid and the resourceVersion with which the class was last seen.
+	stored atomic.Uint64
+
 	// groupless is the place by which a reference that names the Kind alone finds the class,
 	// and kindless that for one that names neither group nor Kind.
 	groupless, kindless uint64
@@ -182,7 +186,27 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.groupless = placeOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = placeOf("", "", c.Namespace, c.Name)
+	c.stored.Store(storedAs(meta))
 	return c
+}
+
+// storedAs is 0 for an object that is not stored.
+func storedAs(meta metav1.Object) uint64 {
+	if meta.GetResourceVersion() == "" {
+		return 0
+	}
+	return hashOf(string(meta.GetUID()), meta.GetResourceVersion())
+}
+
+// Read returns a class as it is known, if it is stored unchanged, and reads it otherwise. No
+// expression is evaluated again for a class that is known. The classes may be nil.
+func (s *Classes) Read(kind *ClassKind, meta metav1.Object, content map[string]any) *Class {
+	if stored := storedAs(meta); s != nil && s.Kind == kind && stored != 0 {
+		if c := s.find(className{meta.GetNamespace(), meta.GetName()}); c != nil && c.stored.Load() == stored {
+			return c
+		}
+	}
+	return kind.NewClass(meta, content)
 }
 
 func (k *ClassKind) readWeight(c *Class, weight any) {

@@ -76,6 +76,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 func (s *Classes) With(c *Class) *Classes {
 	old := s.find(c.name())
 	if old != nil && old.equal(c) {
+		old.stored.Store(c.stored.Load())
 		return s
 	}
 	return s.put(old, c)

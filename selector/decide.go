@@ -38,6 +38,10 @@ type Decider struct {
 	// Deadline limits all that a decision asks of others. It is called only when there is
 	// something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
+	// Costly waits until another decision for a claim of this namespace may take long, and
+	// returns what to call after it. It is called once a decision has cost
+	// FreeExpressionCost. Nil lets all go on.
+	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
 	Fresh func() uint64
 	// Now returns the time from which a claim counts as in flight. Nil returns zero.
@@ -83,9 +87,6 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if view.Fault != nil {
 		return decision, view.Fault
 	}
-	if len(in.Problems) > 0 && in.Facts != nil && in.Facts.err != nil { // Not the author's: see ClaimKind.Read.
-		return decision, in.Facts.err
-	}
 	if !decision.Drawn() {
 		return decision, nil
 	}
@@ -96,9 +97,10 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 		if err != nil || !decision.Drawn() {
 			return decision, err
 		}
+		in.Facts.turn = func() error { return asking.turn(d.Costly, in.Namespace) }
 	}
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
-	if err == nil && decision.Class == nil && d.Live != nil && mode.reads() {
+	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
 	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
@@ -119,6 +121,9 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 	}
 	decision.Read = ReadFound
 	decision.forgetDraw()
+	if f := decision.Claim.Facts; f != nil {
+		f.budget.Left = max(f.budget.Left, v1alpha1.MaxExpressionCost/2)
+	}
 	if err := d.draw(asking, live, decision, mode); err != nil {
 		return err
 	}
@@ -138,6 +143,9 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 		began := d.now()
 		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
 		best := order.first(decision)
+		if err := decision.settle(); err != nil || !decision.Drawn() {
+			return err
+		}
 		if decision.Read == NotRead {
 			decision.Took += d.now().Sub(began)
 		}
@@ -155,9 +163,6 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			best = order.next(decision.Candidates, best.class)
-		}
-		if claim.Facts != nil && claim.Facts.err != nil { // The other classes were dropped for that.
-			return claim.Facts.err
 		}
 		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
 			decision.Class = best.class
@@ -205,6 +210,15 @@ type asking struct {
 	ctx    context.Context
 	limit  func(context.Context) (context.Context, context.CancelFunc)
 	cancel context.CancelFunc
+	done   func() // nil without a turn
+}
+
+// turn waits for the turn of a costly decision.
+func (a *asking) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
+	if wait != nil {
+		a.done, err = wait(a.context(), namespace)
+	}
+	return err
 }
 
 func (a *asking) context() context.Context {
@@ -215,6 +229,9 @@ func (a *asking) context() context.Context {
 }
 
 func (a *asking) end() {
+	if a.done != nil {
+		a.done()
+	}
 	if a.cancel != nil {
 		a.cancel()
 	}
@@ -254,6 +271,10 @@ type Decision struct {
 	Dropped Dropped
 	DropErr error
 	dropErr *Class
+	// Unjudged and Skipped count the classes for which no expression was evaluated, because
+	// those for other classes cost too much. The strategy may prefer one that is unjudged to
+	// Class, and none that was skipped.
+	Unjudged, Skipped int
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
 	// Took is how long the draw among the known classes took, without the gates, ReadTook
@@ -265,6 +286,7 @@ type Decision struct {
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
 	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.Refused = 0, Dropped{}, nil, nil, nil
+	d.Unjudged, d.Skipped = 0, 0
 }
 
 // Drawn says whether there was a draw, with or without a candidate.

@@ -94,7 +94,15 @@ func (k *ClaimKind) compileFilters() {
 
 // dropping returns the index of the first filter that drops a candidate, -1 if none does.
 func (k *ClaimKind) dropping(claim Claim, c *Class) (filter int, err error) {
-	for i := range k.filters {
+	if filter, err = k.droppingFreely(claim, c); filter < 0 && k.judges() {
+		filter, err = k.judge(claim, c)
+	}
+	return filter, err
+}
+
+// droppingFreely does the same with the filters that evaluate nothing.
+func (k *ClaimKind) droppingFreely(claim Claim, c *Class) (filter int, err error) {
+	for i := range k.filters[:k.free] {
 		if dropped, err := k.filters[i].drops(claim, c); dropped || err != nil {
 			return i, err
 		}
@@ -190,20 +198,36 @@ type order struct {
 // first candidate, without a class if there is none. The decision learns how many there
 // are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
-	kind, claim := o.view.Kind, o.claim
-	o.view.each(claim, func(c *Class) {
-		if i, err := kind.dropping(claim, c); i >= 0 {
-			decision.Dropped[i]++
-			if err != nil && (decision.dropErr == nil || compare(c, decision.dropErr) < 0) {
-				decision.DropErr, decision.dropErr = err, c
+	var unjudged []candidate
+	kind, facts := o.view.Kind, o.claim.Facts
+	o.view.each(o.claim, func(c *Class) {
+		switch {
+		case kind.judges() && facts != nil && facts.budget.Left < v1alpha1.MaxExpressionCost/2: // The rest is for those that matter.
+			if filter, err := kind.droppingFreely(o.claim, c); filter < 0 {
+				unjudged = append(unjudged, o.place(c))
+			} else {
+				decision.drop(filter, c, err)
 			}
-			return
-		}
-		decision.Candidates++
-		if next := o.place(c); best.class == nil || next.before(best) {
-			best = next
+		default:
+			best = o.better(decision, best, c)
 		}
 	})
+	if len(unjudged) > 0 {
+		best = o.judgeRest(decision, best, unjudged)
+	}
+	return best
+}
+
+// better is a class, if it is a candidate and the draw prefers it to the best.
+func (o *order) better(decision *Decision, best candidate, c *Class) candidate {
+	if filter, err := o.view.Kind.dropping(o.claim, c); filter >= 0 {
+		decision.drop(filter, c, err)
+		return best
+	}
+	decision.Candidates++
+	if next := o.place(c); best.class == nil || next.before(best) {
+		return next
+	}
 	return best
 }
 
@@ -232,7 +256,7 @@ func (o *order) place(c *Class) candidate {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
 	case kind.rules.score != nil:
-		rank, _ = o.claim.Facts.rank(kind, c) // A class without one is dropped.
+		rank = o.claim.Facts.judgedRank(c) // A class without one is dropped.
 	}
 	return candidate{c, rank, key}
 }

@@ -1,9 +1,9 @@
 package selector
 
 import (
-	"errors"
-	"fmt"
 	"math"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
@@ -29,8 +29,12 @@ type Facts struct {
 	budget expression.Budget
 	values []claimValue
 	terms  []claimTerm
-	// err ends the decision: the budget is exhausted.
+	// turn waits for a turn of a costly decision, nil once it has one.
+	turn func() error
+	// err ends the decision: it got no turn.
 	err error
+	// costly is why the claim is at fault for what it costs to judge a class, nil if it is not.
+	costly *field.Error
 	// ranked is the class whose score is lastRank.
 	ranked   *Class
 	lastRank int64
@@ -69,19 +73,7 @@ func (f *Facts) begin() {
 	}
 }
 
-func (f *Facts) bool(e *expression.Expression) (bool, error) {
-	ok, err := e.Bool(&f.input, &f.budget)
-	return ok, f.checked(err)
-}
-
-// checked notes an error that ends the decision.
-func (f *Facts) checked(err error) error {
-	if errors.Is(err, expression.ErrBudget) {
-		f.err = fmt.Errorf("the expressions of its kind cost more than %d for this claim, or one more than %d: simplify them, "+
-			"or have a term class.FIELD == VALUE select the classes: %w", v1alpha1.MaxExpressionCost, v1alpha1.MaxClassExpressionCost, err)
-	}
-	return err
-}
+func (f *Facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
 
 // claimTerm of a fit that is not true, nil if all are.
 func (f *Facts) claimTerm(of *fit) *claimTerm {
@@ -136,13 +128,20 @@ func (f *Facts) rank(k *ClaimKind, c *Class) (int64, error) {
 		f.ranked = c
 		f.input.Class = c.Fields
 		f.score, f.lastErr = k.rules.score.Number(&f.input, &f.budget)
-		_ = f.checked(f.lastErr)
 		f.lastRank = rankOf(f.score)
 		if k.Strategy.Name == v1alpha1.LowestScore {
 			f.lastRank = -f.lastRank
 		}
 	}
 	return f.lastRank, f.lastErr
+}
+
+// judgedRank is the rank of a class if it was judged last.
+func (f *Facts) judgedRank(c *Class) int64 {
+	if f.ranked != c {
+		return 0
+	}
+	return f.lastRank
 }
 
 // rankOf a score is a number with the same order.

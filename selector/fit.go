@@ -76,9 +76,6 @@ func (f *fit) servedBy(c *Class, budget *expression.Budget) (by *expression.Expr
 
 // drops says whether a class does not fit the claim of the facts. By is the term that says so.
 func (f *fit) drops(facts *Facts, c *Class) (by *expression.Expression, why error) {
-	if facts.err != nil {
-		return nil, facts.err
-	}
 	if failed := facts.claimTerm(f); failed != nil {
 		return failed.term, failed.err
 	}
@@ -127,8 +124,9 @@ const otherFit = "OtherFit"
 
 // compileFits adds the filters for the fits of the kind and of its class kinds.
 func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
+	k.free = len(k.filters)
 	for _, f := range k.rules.fits {
-		k.filters = append(k.filters, f.row())
+		k.addJudges(f.row())
 	}
 	var names []string
 	classKinds = slices.Clone(classKinds)
@@ -143,15 +141,15 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 		}
 	}
 	k.hasFacts = k.hasFacts || len(names) > 0
-	room := min(len(names), max(maxFilters-len(k.filters)-2, 0)) // Two are for otherFit and the score.
+	room := min(len(names), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
 	for _, f := range k.linkedFits[:room] {
-		k.filters = append(k.filters, rowOf(f.name, f.text, f.name))
+		k.addJudges(rowOf(f.name, f.text, f.name))
 	}
 	if others := names[room:]; len(others) > 0 {
-		k.filters = append(k.filters, rowOf(otherFit, "unfit", others...))
+		k.addJudges(rowOf(otherFit, "unfit", others...))
 	}
 	if k.rules.score != nil {
-		k.filters = append(k.filters, compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
+		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
 			_, err := claim.Facts.rank(k, c)
 			return err != nil, err
 		}})
@@ -161,10 +159,13 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 // serves says whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
 func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
-	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
+}
+
+func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, term *expression.Expression, why error) {
 	for _, fits := range [...][]*fit{k.rules.fits, c.Kind.rules.fits} {
 		for _, f := range fits {
-			if term, why = f.servedBy(c, &budget); term != nil {
+			if term, why = f.servedBy(c, budget); term != nil {
 				return f, term, why
 			}
 		}
@@ -178,8 +179,8 @@ func (k *ClaimKind) Serves(c *Class) bool {
 	return by == nil
 }
 
-// judges says whether some classes of a kind may not serve the claims.
-func (k *ClaimKind) judges(classes *ClassKind) bool {
+// sorts reports whether some classes of a kind may not serve the claims.
+func (k *ClaimKind) sorts(classes *ClassKind) bool {
 	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
 	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
 }

@@ -267,6 +267,7 @@ func TestFilterFailsForOneClass(t *testing.T) {
 		}
 		return c.Name == "class-002", nil
 	}})
+	kind.free = len(kind.filters)
 	view := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4)})
 	got := choose(view, claim(1), 0)
 	assert.Equal(t, 2, got.Candidates, "We should offer the others.")

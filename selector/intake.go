@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Reasons to leave a claim alone.
@@ -99,12 +100,12 @@ func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
 func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range k.looksAt.Paths() {
 		at := path(p)
-		if value, _ := at.lookup(object); !isRead(value) {
+		if value, _ := at.lookup(object); !isRead(value) || expression.TooManyElements(value) {
 			in.Problems = append(in.Problems, &field.Error{
 				Type: field.ErrorTypeTooLong, Field: at.field().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes or nested %d levels deep, because an expression of "+
-					"claim kind %q looks at it",
-					v1alpha1.MaxExpressionValueBytes, maxExpressionDepth, k.Name),
+				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
+					"because an expression of claim kind %q looks at it",
+					v1alpha1.MaxExpressionValueBytes, v1alpha1.MaxExpressionElements, maxExpressionDepth, k.Name),
 			})
 			return false
 		}

@@ -171,7 +171,7 @@ func (i *Inventory) change(from, to *Classes) {
 		}
 		next := *old
 		v := &next
-		judges := old.Kind.judges(to.Kind) // An unlinked view may share the index, and not the next.
+		judges := old.Kind.sorts(to.Kind) // An unlinked view may share the index, and not the next.
 		if twin := changed[old.index]; twin != nil && !judges {
 			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
 		} else {

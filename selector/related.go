@@ -138,13 +138,6 @@ func (v *View) Related(resource, version string) *Objects {
 	return nil
 }
 
-// With returns a view of the same claim kind with other classes, and no index.
-func (v *View) With(classes []*Classes) *View {
-	other := NewView(v.Kind, classes)
-	other.needs, other.related = v.needs, v.related
-	return other
-}
-
 // needing says whether the view's claim kind needs these objects.
 func (v *View) needing(key RelatedKey) bool {
 	return slices.ContainsFunc(v.needs, func(k *RelatedKind) bool { return k.Key() == key })

@@ -28,11 +28,7 @@ func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode)
 	r := resolver{d, asking{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
 	defer r.asking.end()
 	in.Facts.begin()
-	err := r.resolve() //nolint:contextcheck // It is in asking.
-	if err == nil {
-		err = in.Facts.err
-	}
-	return in, err
+	return in, r.resolve() //nolint:contextcheck // It is in asking.
 }
 
 func (r *resolver) resolve() error {
@@ -51,8 +47,8 @@ func (r *resolver) resolve() error {
 		}
 	}
 	if in.Selector == nil && k.rules.selectorFrom != nil {
-		if r.resolveSelector(); len(in.Problems) > 0 || f.err != nil {
-			return nil //nolint:nilerr // Its caller looks at it.
+		if r.resolveSelector(); len(in.Problems) > 0 {
+			return nil
 		}
 	}
 	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
@@ -62,7 +58,7 @@ func (r *resolver) resolve() error {
 	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
 		f.Partition, err = k.rules.partitionOf.Text(&f.input, &f.budget)
-		if r.fails("spec.partition.claim", k.rules.partitionOf, f.checked(err)) {
+		if r.fails("spec.partition.claim", k.rules.partitionOf, err) {
 			return nil
 		}
 	}
@@ -82,9 +78,7 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 	if err == nil {
 		return false
 	}
-	if r.facts.err == nil {
-		r.in.Problems = append(r.in.Problems, failure(r.view.Kind, name, e, err))
-	}
+	r.in.Problems = append(r.in.Problems, failure(r.view.Kind, name, e, err))
 	return true
 }
 
@@ -102,7 +96,7 @@ func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
 	const name = "spec.classSelector.expression"
 	value, err := k.rules.selectorFrom.Value(&f.input, &f.budget)
-	if r.fails(name, k.rules.selectorFrom, f.checked(err)) {
+	if r.fails(name, k.rules.selectorFrom, err) {
 		return
 	}
 	at := field.NewPath("spec", "classSelector", "expression")
@@ -123,12 +117,13 @@ func (r *resolver) resolveSelector() {
 }
 
 // resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
-// an error makes the claim invalid, and otherwise it drops the classes of the kind.
+// an error makes the claim invalid, and otherwise it drops the classes of the kind, unless the
+// claim is too long for it.
 func (r *resolver) resolveFit(of *fit, own bool) {
 	f := r.facts
 	for _, term := range of.ofClaim {
 		ok, err := f.bool(term)
-		if own && r.fails(of.field, term, err) {
+		if (own || errors.Is(err, expression.ErrBudget)) && r.fails(of.field, term, err) {
 			return
 		}
 		if !ok || err != nil {
@@ -139,7 +134,9 @@ func (r *resolver) resolveFit(of *fit, own bool) {
 	for _, e := range of.equal {
 		v := claimValue{of: e}
 		v.value, v.err = e.value.Value(&f.input, &f.budget)
-		_ = f.checked(v.err)
+		if errors.Is(v.err, expression.ErrBudget) && r.fails(of.field, e.value, v.err) {
+			return
+		}
 		if v.err == nil {
 			v.text, v.indexed = derivedValue(v.value)
 		}
@@ -178,8 +175,8 @@ func (r *resolver) resolveRelated() error {
 		default:
 			namespace = in.Namespace
 		}
-		if len(in.Problems) > 0 || f.err != nil {
-			return nil //nolint:nilerr // Its caller looks at it.
+		if len(in.Problems) > 0 {
+			return nil
 		}
 		f.Names[rule.kind.Name] = name
 		if namespace != "" {
@@ -204,7 +201,7 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 		return text
 	}
 	if !errors.Is(err, expression.ErrAbsent) {
-		r.fails(name, e, r.facts.checked(err))
+		r.fails(name, e, err)
 	}
 	return ""
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/expression"
 )
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the
@@ -76,45 +75,104 @@ func TestServingClasses(t *testing.T) {
 	}
 }
 
-// TestBudget proves that expressions that cost too much end the decision, however the cost
-// comes together, and do not drop classes.
+// TestBudget proves who pays for expressions that cost too much.
 func TestBudget(t *testing.T) {
 	numbers := make([]any, 200)
 	for i := range numbers {
 		numbers[i] = int64(i)
 	}
-	cases := map[string]struct {
+	const costly = "claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < 1000)))"
+	refused := map[string]struct {
 		reason  string
 		world   *expressive
 		classes int
 	}{
-		"OneEvaluation": {"We should end one that costs too much", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < class.spec.size)))")), 1},
-		"Many":          {"We should end many that cost too much together", newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)")), 5000},
-		"Claim":         {"We should end what looks at the claim alone", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < 1000)))")), 1},
-		"Score": {"We should end scores that cost too much", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+		"OneEvaluation": {"We should refuse a claim that makes a class costly", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1},
+		"Many":          {"We should refuse a claim that makes many classes costly together", newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000},
+		"Claim":         {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
+		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+			s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: costly}}
+		}), 1},
+		"Score": {"We should refuse a claim that makes scores costly", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
 			s.Strategy, s.Score = v1alpha1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
 		}), 5000},
-		"BindWhen": {"We should end what is evaluated as soon as the claim is read", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.BindWhen = "claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c < 1000)))"
+		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+			s.BindWhen = costly
 		}), 1},
 	}
-	for name, tc := range cases {
+	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
 			for i := range tc.classes {
 				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
 			}
-			view, read := tc.world.view(), false
-			d := &Decider{Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
-				read = true
-				return v, nil
+			view := tc.world.view()
+			d := &Decider{Live: func(context.Context, *View, Claim) (*View, error) {
+				t.Error("We should not read classes for a claim that is refused.")
+				return nil, nil
 			}}
 			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
-			_, err := d.Decide(t.Context(), view, in, Admit)
-			require.ErrorIs(t, err, expression.ErrBudget, tc.reason)
-			assert.Contains(t, err.Error(), "simplify them")
-			assert.False(t, read, "We should not read classes that nobody can judge")
+			got, err := d.Decide(t.Context(), view, in, Admit)
+			require.NoError(t, err, "Nobody else is at fault, so that Deny holds under Ignore.")
+			require.Len(t, got.Claim.Problems, 1, tc.reason)
+			assert.Equal(t, "spec.n", got.Claim.Problems[0].Field, "We should name the long field.")
+			assert.Nil(t, got.Class)
 		})
 	}
+	t.Run("DrawnAmongMany", func(t *testing.T) {
+		world, cheap := newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)")), newExpressive(fits("true"))
+		for i := range 1000 {
+			size := int64(1000)
+			if i%2 == 0 {
+				size = 0
+			}
+			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": size})
+			if size > 0 {
+				cheap.with(fmt.Sprintf("class-%d", i), map[string]any{"size": size})
+			}
+		}
+		view := world.view()
+		for i := range 20 {
+			name := fmt.Sprintf("db-%d", i)
+			object := func() map[string]any { return map[string]any{"spec": all(map[string]any{"n": numbers})} }
+			got, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", name, object()), Admit)
+			require.NoError(t, err)
+			other := cheap.view()
+			want, err := new(Decider).Decide(t.Context(), other, other.Kind.Read("team", name, object()), Admit)
+			require.NoError(t, err)
+			require.NotNil(t, got.Class)
+			assert.Equal(t, want.Class.Name, got.Class.Name, "We should draw the class that is drawn without a limit.")
+			assert.Positive(t, got.Skipped, "We should not judge the classes that cannot be drawn.")
+		}
+	})
+	t.Run("CostlyClasses", func(t *testing.T) {
+		const count = 1000
+		for name, change := range map[string]func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec){
+			"Draw": fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
+			"Score": func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+				s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"
+			},
+		} {
+			world := newExpressive(change)
+			for i := range count {
+				world.with(fmt.Sprintf("costly-%d", i), map[string]any{"n": numbers})
+			}
+			world.with("zz-good", map[string]any{"n": []any{}})
+			d, err := world.decide(t, all(map[string]any{"size": int64(1000)}))
+			require.NoError(t, err)
+			require.NotNil(t, d.Class, name)
+			assert.Equal(t, "zz-good", d.Class.Name, "A class should pay for itself, however many there are: %s", name)
+			assert.Equal(t, count, d.Skipped+int(d.Dropped[d.View.Kind.free]))
+			assert.Zero(t, d.Unjudged)
+		}
+	})
+	t.Run("TooManyClasses", func(t *testing.T) {
+		world := newExpressive(fits("claim.spec.size > class.spec.size + 1 || claim.spec.size * 2 > class.spec.size * 2 + 1"))
+		for i := range 20_000 {
+			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
+		}
+		_, err := world.decide(t, all(map[string]any{"size": int64(10)}))
+		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
+	})
 	t.Run("Class", func(t *testing.T) {
 		world := newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
 			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
@@ -144,8 +202,8 @@ func TestBudget(t *testing.T) {
 		in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
 		e, err := new(Decider).Explain(t.Context(), view, in)
 		require.NoError(t, err)
-		assert.Len(t, e.Candidates, e.Decision.Candidates, "We should explain what costs less than the budget once")
-		assert.Len(t, e.Candidates, 600)
+		assert.Equal(t, 600, e.Decision.Candidates+e.Decision.Skipped, "We should judge the first that may be drawn.")
+		assert.Len(t, e.Candidates, 600, "We should explain all.")
 	})
 }
 

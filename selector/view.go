@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // View is all that claims of one kind can be bound to, at one moment. It does not change,
@@ -44,17 +45,56 @@ type View struct {
 // NewView puts the classes of several kinds together. It has no index, so the time to
 // choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
+	return viewAfter(kind, classes, nil)
+}
+
+// With returns a view of the same claim kind with other classes, and no index. Those that the
+// view knows are not judged again.
+func (v *View) With(classes []*Classes) *View {
+	other := viewAfter(v.Kind, classes, v)
+	other.needs, other.related = v.needs, v.related
+	return other
+}
+
+func viewAfter(kind *ClaimKind, classes []*Classes, before *View) *View {
 	slices.SortFunc(classes, byKind)
 	v := &View{Kind: kind, Classes: classes, Fault: kind.fault}
 	if kind.ConfusesKinds() && len(classes) > 1 {
 		v.leaveOut()
 	}
-	v.serve()
+	v.serve(before)
 	return v
 }
 
+// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind
+// that the view does not have.
+func (v *View) Known(classKind *ClassKind) *Classes {
+	for _, s := range v.known {
+		if s.Kind == classKind {
+			return s
+		}
+	}
+	return nil
+}
+
+// knows reports whether a class is one of those, in this version.
+func (v *View) knows(c *Class) bool {
+	s := v.Known(c.Kind)
+	return s != nil && s.find(c.name()) == c
+}
+
+// has reports whether the class serves the claim kind.
+func (v *View) has(c *Class) bool {
+	for _, s := range v.Classes {
+		if s.Kind == c.Kind {
+			return s.find(c.name()) == c
+		}
+	}
+	return false
+}
+
 // serve keeps the classes that can serve the claim kind.
-func (v *View) serve() {
+func (v *View) serve(before *View) {
 	v.known = v.Classes
 	v.derivation = v.newDerivation()
 	for i, s := range v.known {
@@ -62,7 +102,7 @@ func (v *View) serve() {
 			v.Fault = cmp.Or(v.Fault, fault)
 			continue
 		}
-		if serving := v.Kind.serving(s); serving != s {
+		if serving := v.Kind.serving(s, before); serving != s {
 			if &v.Classes[0] == &v.known[0] {
 				v.Classes = slices.Clone(v.known)
 			}
@@ -78,14 +118,29 @@ func (v *View) replace(place int, from, to *Classes) {
 	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, from, to)
 }
 
-// serving are the classes that can serve the claim kind, sorted out anew.
-func (k *ClaimKind) serving(s *Classes) *Classes {
-	if !k.judges(s.Kind) {
+// serving are the classes that can serve the claim kind. If there was a view before, those that
+// it does not know are judged on a claim's way, and cost no more than one claim may.
+func (k *ClaimKind) serving(s *Classes, before *View) *Classes {
+	if !k.sorts(s.Kind) {
 		return s
+	}
+	left := expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	serves := func(c *Class) bool {
+		switch {
+		case before == nil:
+			return k.Serves(c)
+		case before.knows(c):
+			return before.has(c)
+		}
+		part := expression.Budget{Left: min(left.Left, v1alpha1.MaxClassExpressionCost)}
+		left.Left -= part.Left
+		by, _, _ := k.servesWithin(c, &part)
+		left.Left += part.Left
+		return by == nil
 	}
 	var all []*Class
 	s.Each(func(c *Class) {
-		if k.Serves(c) {
+		if serves(c) {
 			all = append(all, c)
 		}
 	})
@@ -94,7 +149,7 @@ func (k *ClaimKind) serving(s *Classes) *Classes {
 
 // servingAfter a change, only what changed is sorted out.
 func (k *ClaimKind) servingAfter(serving, from, to *Classes) *Classes {
-	if !k.judges(to.Kind) {
+	if !k.sorts(to.Kind) {
 		return to
 	}
 	diff(from.byName.root, to.byName.root, func(was, is *Class) {

@@ -214,6 +214,9 @@ func auditAnnotations(d *selector.Decision) map[string]string {
 	if d.Class != nil {
 		annotations["class"] = d.Class.String()
 	}
+	if d.Skipped > 0 {
+		annotations["skipped"] = strconv.Itoa(d.Skipped)
+	}
 	if dropped := d.DroppedText(); dropped != "" {
 		annotations["dropped"] = dropped
 	}

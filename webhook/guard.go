@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,7 +45,8 @@ type Guard struct {
 	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 
-	turns guardTurns
+	once  sync.Once
+	turns *turns // once
 }
 
 // Review validates a class before it is created or updated. In this order, it
@@ -119,7 +121,8 @@ func (g *Guard) oneDefault(
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	turn, err := g.turns.take(ctx, class)
+	g.once.Do(func() { g.turns = newTurns(guardLimits, errTooManyDefaults) })
+	turn, err := g.turns.take(ctx, shareKey{class.Kind.Name, class.Namespace})
 	if err != nil {
 		return nil, err
 	}

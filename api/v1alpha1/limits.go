@@ -42,18 +42,45 @@ const (
 	// and events. Beyond it, the answer says that there are more.
 	MaxErrors = 10
 
-	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim,
-	// in the units of Kubernetes, and 10 more for each evaluation: about 0.1 s of CPU. It
-	// protects the claims of others. Beyond it, the claim gets 503.
-	MaxExpressionCost = 1_000_000
-	// MaxClassExpressionCost limits the same for one class when it changes, and each single
-	// evaluation. It protects the watch of the other classes. Beyond it, the class is offered
-	// to no claim, and a claim gets 503.
-	MaxClassExpressionCost = 100_000
+	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim.
+	// A unit is at most 50 ns of CPU: this is 12 ms, and half as much more where classes are
+	// read live. It protects the claims of others. Beyond it, the classes that are left are
+	// not judged. A claim that could get only one of these is refused (422) if it has a long
+	// field, and gets 503 if it has none.
+	MaxExpressionCost = 250_000
+	// MaxClassExpressionCost limits the same for one class, when it changes and for each
+	// claim, and for each evaluation: 1 ms of CPU. It protects the watch of the other
+	// classes, and the claims. Beyond it, the class is offered to no claim. Where the claim
+	// has the longer fields, it is refused instead (422).
+	MaxClassExpressionCost = 20_000
+	// LongExpressionCost is what a claim or a class costs to go through once if its fields
+	// are long: they have some 60 elements, or 600 bytes. It protects the other classes: where
+	// not all can be judged, those with long fields are judged last.
+	LongExpressionCost = 64
+	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of
+	// CPU.
+	FreeExpressionCost = 20_000
+	// MaxCostlyDecisions limits the concurrent decisions that cost more. It protects the
+	// CPU of a replica. Beyond it, a claim waits its turn until its deadline, and gets 503.
+	MaxCostlyDecisions = 2
+	// MaxCostlyDecisionsOfNamespace limits them for the claims of one namespace. It protects
+	// the claims of other namespaces. Beyond it, a claim waits as above.
+	MaxCostlyDecisionsOfNamespace = 1
+	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
+	// It protects the connections: a connection with a waiting review is not closed for
+	// another. Beyond it, a claim gets 503 at once.
+	MaxWaitingCostlyDecisions = MaxConnections / 4
+	// MaxWaitingCostlyDecisionsOfNamespace is the same limit for the claims of one
+	// namespace. It protects the claims of other namespaces.
+	MaxWaitingCostlyDecisionsOfNamespace = MaxWaitingCostlyDecisions / 4
 	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
 	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a
 	// claim is refused (422), and a field of another object is an error for the expression.
 	MaxExpressionValueBytes = 16 << 10
+	// MaxExpressionElements limits the elements of lists and the entries of maps in one of
+	// these fields, all together. It protects the CPU that goes through them, and the same
+	// memory. Beyond it, the same happens.
+	MaxExpressionElements = 1000
 
 	// MaxClassLabels limits the labels of one class. It protects the memory of every
 	// replica, which holds the labels of all classes. Beyond it, the class is offered to

@@ -215,6 +215,7 @@ func (s *server) addControllers() (err error) {
 	}
 	s.decider = &selector.Decider{
 		Live: s.registration.Live, Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
+		Costly: webhook.CostlyDecisions(),
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {

@@ -124,18 +124,18 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 	return object, brief.Error(err)
 }
 
-// classes reads the classes out of a list.
-func classes(kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
+// classes reads the classes out of a list, but those that are known. Known may be nil.
+func classes(known *selector.Classes, kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
 	result := make([]*selector.Class, 0, meta.LenList(list))
 	err := meta.EachListItem(list, func(o runtime.Object) error {
-		c, err := class(kind, o)
+		c, err := class(known, kind, o)
 		result = append(result, c)
 		return err
 	})
 	return result, err
 }
 
-func class(kind *selector.ClassKind, object any) (*selector.Class, error) {
+func class(known *selector.Classes, kind *selector.ClassKind, object any) (*selector.Class, error) {
 	m, err := meta.Accessor(object)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a class of %q: %w", kind.Name, err)
@@ -144,5 +144,5 @@ func class(kind *selector.ClassKind, object any) (*selector.Class, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		content = u.Object
 	}
-	return kind.NewClass(m, content), nil
+	return known.Read(kind, m, content), nil
 }

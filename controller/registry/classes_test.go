@@ -41,7 +41,7 @@ func TestDeepClasses(t *testing.T) {
 	kind := selector.NewClassKind(&v1alpha1.ClassKind{Spec: v1alpha1.ClassKindSpec{Weight: v1alpha1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	list, err := client.list(t.Context(), kind, "", metav1.ListOptions{})
 	require.NoError(t, err, "We should read a list with a deep class in it.")
-	all, err := classes(kind, list)
+	all, err := classes(nil, kind, list)
 	require.NoError(t, err)
 	assert.Len(t, all, 2)
 	events, err := client.watch(t.Context(), kind, metav1.ListOptions{})

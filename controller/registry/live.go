@@ -30,7 +30,7 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 			classes[i] = selector.NewClasses(known.Kind, nil)
 		}
 	}
-	asked, err := r.reads.ask(claim.Namespace, view.Kind.Asks(claim), keys...) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := r.reads.ask(claim.Namespace, view.Kind.Asks(claim), view.Known, keys...) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespa
 		if err != nil {
 			return err
 		}
-		page, err := classes(s.key.kind, list)
+		page, err := classes(s.known, s.key.kind, list)
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
 	c := make(chan answer, 1)
 	go func() {
 		const namespace = "a"
-		asked, err := r.ask(namespace, labels.Everything(), k) //nolint:contextcheck // A shared read has no claim's context.
+		asked, err := r.ask(namespace, labels.Everything(), nil, k) //nolint:contextcheck // A shared read has no claim's context.
 		if err != nil {
 			c <- answer{err: err}
 			return

@@ -57,7 +57,7 @@ func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*select
 		return r.classes.list(ctx, kind, "", o)
 	})
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		c, err := class(kind, o)
+		c, err := class(nil, kind, o)
 		all = append(all, c)
 		return err
 	})

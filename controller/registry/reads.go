@@ -59,6 +59,8 @@ type sharedRead struct {
 	key readKey
 	// selector of the key; nil asks for the default classes.
 	selector labels.Selector
+	// known are the classes that are not read again if they are stored unchanged; it may be nil.
+	known *selector.Classes
 
 	// readers counts the waiting claims of each namespace. stop ends the read, and is
 	// nil until it begins. reads.mu guards both.
@@ -109,8 +111,11 @@ func newReads(read func(context.Context, *sharedRead) (*selector.Classes, error)
 	}
 }
 
-// ask queues reads for a claim of a namespace, which must leave them later.
-func (r *reads) ask(namespace string, s labels.Selector, keys ...readKey) ([]*sharedRead, error) {
+// ask queues reads for a claim of a namespace, which must leave them later. known returns what
+// is known of a kind; nil knows nothing.
+func (r *reads) ask(
+	namespace string, s labels.Selector, known func(*selector.ClassKind) *selector.Classes, keys ...readKey,
+) ([]*sharedRead, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -132,6 +137,9 @@ func (r *reads) ask(namespace string, s labels.Selector, keys ...readKey) ([]*sh
 		}
 		if next == nil {
 			next = &sharedRead{key: k, selector: s, readers: map[string]int{}, done: make(chan struct{})}
+			if known != nil {
+				next.known = known(k.kind)
+			}
 			r.next[k] = next
 		}
 		if next.readers[namespace]++; next.readers[namespace] == 1 {

@@ -78,7 +78,7 @@ func claimant(r *reads, namespace string, keys ...readKey) <-chan error {
 func claimOne(r *reads, namespace string, keys ...readKey) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 	defer cancel()
-	asked, err := r.ask(namespace, labels.Everything(), keys...)
+	asked, err := r.ask(namespace, labels.Everything(), nil, keys...)
 	if err != nil {
 		return err
 	}

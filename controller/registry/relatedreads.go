@@ -35,7 +35,7 @@ func (r *Registration) RelatedObject(
 		return nil, nil
 	}
 	key := readKey{related: relatedResource{kind, watch.gvr}, namespaces: namespace, name: name}
-	asked, err := r.reads.ask(claimNamespace, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := r.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}

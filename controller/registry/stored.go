@@ -129,7 +129,7 @@ func (r *Registration) Class(
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot get the class %q of %q: %w", name, kind.Name, err)
 	}
-	c, err := class(kind, object)
+	c, err := class(nil, kind, object)
 	return object, c, err
 }
 

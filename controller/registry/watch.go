@@ -46,7 +46,7 @@ func (w *watch) set(classes *selector.Classes) {
 // Add is called by the Reflector, as are Update, Delete, Replace and Resync. It
 // publishes nothing if nothing that matters has changed.
 func (w *watch) Add(object any) error {
-	c, err := class(w.kind, object)
+	c, err := class(w.classes, w.kind, object)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (w *watch) Update(object any) error { return w.Add(object) }
 
 // Delete a class.
 func (w *watch) Delete(object any) error {
-	c, err := class(w.kind, object)
+	c, err := class(w.classes, w.kind, object)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *watch) Delete(object any) error {
 func (w *watch) Replace(objects []any, _ string) error {
 	all := make([]*selector.Class, 0, len(objects))
 	for _, object := range objects {
-		c, err := class(w.kind, object)
+		c, err := class(w.classes, w.kind, object)
 		if err != nil {
 			return err
 		}

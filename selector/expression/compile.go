@@ -42,7 +42,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	for _, name := range variables {
 		options = append(options, cel.Variable(inCEL(name), cel.DynType))
 	}
-	e, err := base.Extend(slices.Concat(options, quantities(), sets())...)
+	e, err := base.Extend(slices.Concat(options, quantities())...)
 	if err != nil {
 		panic(err) // It depends on nothing but this function.
 	}
@@ -111,7 +111,7 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	}
 	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.looks()}
 	e.plain = plainField(e.ast.Expr())
-	program, err := env().Program(checked, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
+	program, err := newProgram(checked)
 	if err != nil {
 		return nil, &Error{1, 1, brief.Text(err.Error(), v1alpha1.MaxMessageBytes), text}
 	}

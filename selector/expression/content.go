@@ -22,12 +22,19 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	case map[string]any:
 		return &content{v}
 	case []any:
-		return types.NewDynamicList(a, v)
+		return elements{types.NewDynamicList(a, v), v}
 	case map[ref.Val]ref.Val:
 		return sortedMap{types.NewRefValMap(a, v)}
 	default:
 		return types.DefaultTypeAdapter.NativeToValue(v)
 	}
+}
+
+// elements of a list as JSON is decoded.
+type elements struct {
+	traits.Lister
+
+	all []any
 }
 
 // content of an object as JSON is decoded. It is a value of CEL, which must be one that a Go

@@ -8,20 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// callCost is that of an evaluation, beside what it does.
-const callCost = 10
-
-// Budget limits the cost of evaluations, in the units of Kubernetes.
+// Budget limits the cost of evaluations, in units of 50 ns of CPU at most.
 type Budget struct{ Left uint64 }
 
 func (b *Budget) take(cost uint64) error {
@@ -40,22 +35,11 @@ type Input struct {
 	Class                     *Object
 	// Related objects by name, without those that are absent.
 	Related map[string]any
+
+	// left is what the evaluation under way may still cost, and turn the cost of each turn of
+	// a comprehension.
+	left, turn uint64
 }
-
-// activation gives an Input to CEL.
-type activation struct{ *Input }
-
-// ResolveName implements cel.Activation.
-func (a activation) ResolveName(name string) (any, bool) {
-	if name == reserved {
-		name = Namespace
-	}
-	v := a.variable(name)
-	return v, v != nil
-}
-
-// Parent implements cel.Activation.
-func (activation) Parent() cel.Activation { return nil }
 
 func (in *Input) variable(name string) any {
 	switch name {
@@ -182,14 +166,9 @@ func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
 	if e.plain != nil {
 		return e.evalPlain(in, budget)
 	}
-	if err := budget.take(callCost); err != nil {
-		return nil, err
-	}
-	v, details, err := e.program.Eval(activation{in})
-	if cost := details.ActualCost(); cost != nil {
-		if err := budget.take(*cost); err != nil {
-			return nil, err
-		}
+	v, spent, err := e.program.eval(in, min(budget.Left, maxCost))
+	if exceeded := budget.take(spent); exceeded != nil {
+		return nil, exceeded
 	}
 	if err != nil {
 		return nil, e.evalError(in, err)
@@ -238,8 +217,8 @@ func noSuchKey(name string) error {
 
 // evalError says shortly why an evaluation failed.
 func (e *Expression) evalError(in *Input, err error) error {
-	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) {
-		return ErrBudget
+	if errors.Is(err, ErrBudget) {
+		return err
 	}
 	if long := (*tooLongError)(nil); errors.As(err, &long) {
 		return errors.New(e.describe(in, long))

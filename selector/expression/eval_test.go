@@ -65,8 +65,8 @@ func TestEvaluationErrors(t *testing.T) {
 		{"class.spec.nope == 1", "no such key: nope"},
 		{"related.other.spec.a", "there is no related.other"},
 		{"related.other.spec.a + 'b'", "there is no related.other"},
-		{"related.plan.spec.long", "related.plan.spec.long is longer than 16 KiB"},
-		{"size(related.plan.spec.long)", "related.plan.spec.long is longer than 16 KiB"},
+		{"related.plan.spec.long", "related.plan.spec.long is longer than 16 KiB or 1000 elements"},
+		{"size(related.plan.spec.long)", "related.plan.spec.long is longer than 16 KiB or 1000 elements"},
 		{"namespace.metadata.labels.a", "namespace is not known"},
 		{"namespace.metadata.labels.a == 'b'", "namespace is not known"},
 		{"request.userInfo.username + 'a'", "request is not known"},
@@ -176,7 +176,7 @@ func TestSaw(t *testing.T) {
 		{"class.spec.text", `"a"`},
 		{"request.userInfo.username", "absent"},
 		{"related.other.a", "absent"},
-		{"related.plan.spec.long", "longer than 16 KiB"},
+		{"related.plan.spec.long", "longer than 16 KiB or 1000 elements"},
 	}, e.Saw(input()))
 }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 )
 
@@ -89,7 +88,7 @@ type Expression struct {
 	scope   Scope
 	ast     *ast.AST
 	looks   map[string][]Path
-	program cel.Program
+	program *program
 	// plain is an expression that is only a field, which needs no program.
 	plain *field
 }

@@ -77,12 +77,15 @@ func (f *Fields) Covers(paths ...Path) bool {
 	return true
 }
 
-// Project takes the fields out of an object. A field longer than MaxExpressionValueBytes
-// becomes an error for the expressions that look at it.
+// Project takes the fields out of an object. A field longer than MaxExpressionValueBytes,
+// or with more than MaxExpressionElements, becomes an error for the expressions that look at it.
 func (f *Fields) Project(content map[string]any) *Object {
 	o := &Object{fields: f, values: make([]any, len(f.nodes))}
 	var names [8]string
 	f.project(o.values, 0, content, names[:0])
+	for _, v := range o.values {
+		o.length += Length(v)
+	}
 	return o
 }
 
@@ -115,7 +118,7 @@ const shortText = 64
 
 // keep returns a value of CEL, which does not keep the object in memory.
 func keep(value any, path Path) any {
-	if size(value, v1alpha1.MaxExpressionValueBytes) < 0 {
+	if size(value, v1alpha1.MaxExpressionValueBytes) < 0 || TooManyElements(value) {
 		return types.WrapErr(&tooLongError{slices.Clone(path)})
 	}
 	switch v := clone(value).(type) {
@@ -134,10 +137,11 @@ func keep(value any, path Path) any {
 	}
 }
 
-// tooLong says what is wrong with a field longer than MaxExpressionValueBytes.
-var tooLong = fmt.Sprintf("longer than %d KiB", v1alpha1.MaxExpressionValueBytes>>10)
+// tooLong says what is wrong with a field over these limits.
+var tooLong = fmt.Sprintf("longer than %d KiB or %d elements",
+	v1alpha1.MaxExpressionValueBytes>>10, v1alpha1.MaxExpressionElements)
 
-// tooLongError is the value of a field that is longer than MaxExpressionValueBytes.
+// tooLongError is the value of a field that is too long.
 type tooLongError struct{ path Path }
 
 func (e *tooLongError) Error() string { return e.in("") }
@@ -167,6 +171,29 @@ func size(value any, left int) int {
 		left -= len("true,")
 	default: // It was not read, because of its length.
 		left = -1
+	}
+	return left
+}
+
+// TooManyElements reports whether a value has more than MaxExpressionElements.
+func TooManyElements(value any) bool { return elementsOf(value, v1alpha1.MaxExpressionElements) < 0 }
+
+// elementsOf takes the elements of a value off what is left. Less than 0 is too many.
+func elementsOf(value any, left int) int {
+	switch v := value.(type) {
+	case []any:
+		left -= len(v)
+		for i := 0; i < len(v) && left >= 0; i++ {
+			left = elementsOf(v[i], left)
+		}
+	case map[string]any:
+		left -= len(v)
+		for _, child := range v {
+			if left < 0 {
+				break
+			}
+			left = elementsOf(child, left)
+		}
 	}
 	return left
 }

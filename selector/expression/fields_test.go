@@ -84,7 +84,7 @@ func TestTooLong(t *testing.T) {
 		if tc.ok {
 			require.NoError(t, err, name)
 		} else {
-			require.EqualError(t, err, "class.a.b is longer than 16 KiB", name)
+			require.EqualError(t, err, "class.a.b is longer than 16 KiB or 1000 elements", name)
 		}
 		got, err := compiled(t, "class.c == 1", Bool).Bool(in, &Budget{plenty})
 		require.NoError(t, err, "An expression that does not look at the field should not fail.")

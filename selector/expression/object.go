@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"math"
 	"reflect"
 	"slices"
 
@@ -17,7 +18,20 @@ type Object struct {
 	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or
 	// nil if the field is absent.
 	values []any
+	// length of the values in all.
+	length uint64
 }
+
+// Length is what it costs to go through all values once, 0 for nil.
+func (o *Object) Length() uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.length
+}
+
+// Length of a value as JSON is decoded.
+func Length(value any) uint64 { return units(value, math.MaxUint32) }
 
 var _ traits.Mapper = (*Object)(nil)
 
@@ -28,6 +42,10 @@ func (o *Object) Lookup(path Path) (any, bool) {
 		return nil, false
 	}
 	return native(value), true
+}
+
+func (o *Object) part(node int) *Object {
+	return &Object{fields: o.fields, node: node, values: o.values}
 }
 
 // HasText says whether the value at a path is this text.
@@ -58,7 +76,7 @@ func (o *Object) lookup(path Path) (any, error) {
 	case *types.Err:
 		return nil, v.Unwrap()
 	case parent:
-		value = &Object{o.fields, at, o.values}
+		value = o.part(at)
 	}
 	for _, name := range path {
 		fields, _ := value.(map[string]any)
@@ -101,7 +119,7 @@ func (o *Object) whole() map[string]any {
 		switch v := o.values[i].(type) {
 		case nil, *types.Err:
 		case parent:
-			all[nodes[i].name] = (&Object{o.fields, i, o.values}).whole()
+			all[nodes[i].name] = o.part(i).whole()
 		default:
 			all[nodes[i].name] = native(v)
 		}
@@ -148,7 +166,7 @@ func (o *Object) Find(key ref.Val) (ref.Val, bool) {
 	case nil:
 		return nil, false
 	case parent:
-		return &Object{o.fields, i, o.values}, true
+		return o.part(i), true
 	case *types.Err:
 		return v, false
 	case ref.Val:

@@ -127,7 +127,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				turns := &guardTurns{}
+				turns := newTurns(guardLimits, errTooManyDefaults)
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				begin := time.Now()
@@ -135,7 +135,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 				var refused atomic.Int64
 				for i := range tc.namespaces * tc.each {
 					flood.Go(func() {
-						turn, err := turns.take(ctx, &selector.Class{Kind: sqlClasses, Namespace: fmt.Sprint(i % tc.namespaces)})
+						turn, err := turns.take(ctx, shareKey{sqlClasses.Name, fmt.Sprint(i % tc.namespaces)})
 						if err == nil {
 							<-ctx.Done()
 							turn.done()
@@ -147,7 +147,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 				flood.Wait()
 				assert.EqualValues(t, tc.namespaces*tc.each-tc.wait, refused.Load(), tc.reason)
 				assert.Empty(t, turns.shares, "We should remember nobody who is gone.")
-				turn, err := turns.take(ctx, &selector.Class{Kind: sqlClasses})
+				turn, err := turns.take(ctx, shareKey{kind: sqlClasses.Name})
 				require.NoError(t, err, "We should forget those who are gone.")
 				turn.done()
 			})

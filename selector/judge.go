@@ -1,0 +1,171 @@
+package selector
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
+)
+
+// Each pays for itself. To judge a class is to evaluate the expressions that look at it and at
+// the claim, and what that costs depends on both. A class that costs more than
+// MaxClassExpressionCost is dropped, or the claim is refused: whichever has the longer fields.
+// All classes together cost at most MaxExpressionCost. Where they would cost more, those that
+// come first in the draw are judged first, so the claim gets the class that it would get
+// without a limit; those with long fields come last, so that they leave enough for the others.
+
+// reasonCostly drops the classes that cost too much to judge.
+const reasonCostly = "TooCostly"
+
+var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
+
+// judges reports whether there are filters that evaluate expressions.
+func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
+
+// addJudges adds the filters that evaluate expressions, after all others. The first of them
+// drops nothing: it counts the classes that cost too much.
+func (k *ClaimKind) addJudges(filters ...compiledFilter) {
+	if len(filters) > 0 && !k.judges() {
+		k.filters = append(k.filters, compiledFilter{reasonCostly, "too costly to judge", func(Claim, *Class) (bool, error) { return false, nil }})
+	}
+	k.filters = append(k.filters, filters...)
+}
+
+// judge returns the index of the first filter with an expression that drops a class, -1 if none
+// does.
+func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
+	f, costly := claim.Facts, k.free
+	if err := f.goOn(); err != nil {
+		return costly, err
+	}
+	left := f.budget.Left
+	f.budget.Left = min(left, v1alpha1.MaxClassExpressionCost)
+	defer func(part uint64) { f.budget.Left += left - part }(f.budget.Left)
+	for i := costly; i < len(k.filters); i++ {
+		dropped, err := k.filters[i].drops(claim, c)
+		switch {
+		case errors.Is(err, expression.ErrBudget) && left > v1alpha1.MaxClassExpressionCost:
+			f.blame(k, c)
+			return costly, errCostly
+		case errors.Is(err, expression.ErrBudget):
+			return costly, err
+		case dropped || err != nil:
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+// goOn waits for a turn once the claim has cost what is free. An error ends the decision.
+func (f *Facts) goOn() error {
+	const free = v1alpha1.MaxExpressionCost - v1alpha1.FreeExpressionCost
+	if f.turn != nil && f.err == nil && f.budget.Left < free {
+		f.err, f.turn = f.turn(), nil
+	}
+	return f.err
+}
+
+// blame the claim, if it has longer fields than a class that costs too much.
+func (f *Facts) blame(k *ClaimKind, c *Class) {
+	if length, problem := f.longest(k); f.costly == nil && length >= c.Fields.Length() {
+		f.costly = problem
+	}
+}
+
+// longest returns what it costs to go through all that expressions look at beside the class,
+// and an error for the longest field of the claim.
+func (f *Facts) longest(k *ClaimKind) (all uint64, _ *field.Error) {
+	at, most := field.NewPath("metadata"), uint64(0)
+	for _, p := range k.looksAt.Paths() {
+		value, _ := path(p).lookup(f.Claim)
+		length := expression.Length(value)
+		if all += length; length > most {
+			at, most = path(p).field(), length
+		}
+	}
+	for _, o := range f.input.Related {
+		if o, ok := o.(*expression.Object); ok {
+			all += o.Length()
+		}
+	}
+	all += expression.Length(f.Request)
+	return all, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(
+		"the expressions of claim kind %q cost too much CPU with what they look at in this claim: make it shorter", k.Name))
+}
+
+// judgeRest judges the candidates that may be drawn before the best so far, within what is left.
+func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candidate) candidate {
+	var short, long candidateHeap
+	for _, c := range unjudged {
+		if c.class.Fields.Length() > v1alpha1.LongExpressionCost {
+			long = append(long, c)
+		} else {
+			short = append(short, c)
+		}
+	}
+	for _, candidates := range []*candidateHeap{&short, &long} {
+		heap.Init(candidates)
+		for o.mayHaveBetter(candidates, best) && o.claim.Facts.budget.Left > 0 && o.claim.Facts.err == nil {
+			best = o.better(decision, best, heap.Pop(candidates).(candidate).class)
+		}
+	}
+	for _, c := range short {
+		if o.mayPrefer(c, best) {
+			decision.Unjudged++
+		} else {
+			decision.Skipped++
+		}
+	}
+	for _, c := range long {
+		if o.mayPrefer(c, best) { // It pays for itself.
+			decision.drop(o.view.Kind.free, c.class, errCostly)
+		} else {
+			decision.Skipped++
+		}
+	}
+	return best
+}
+
+func (o *order) mayHaveBetter(candidates *candidateHeap, best candidate) bool {
+	return candidates.Len() > 0 && o.mayPrefer((*candidates)[0], best)
+}
+
+// mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
+// Where there is a score, only its expression tells.
+func (o *order) mayPrefer(c, best candidate) bool {
+	return best.class == nil || o.view.Kind.rules.score != nil || c.before(best)
+}
+
+// settle is the end of a draw: an error if it is nobody's fault that classes were not judged.
+func (d *Decision) settle() error {
+	f := d.Claim.Facts
+	switch {
+	case f == nil:
+		return nil
+	case f.err != nil:
+		return f.err
+	case f.costly == nil && d.Unjudged == 0:
+		return nil
+	case f.costly == nil:
+		length, problem := f.longest(d.View.Kind)
+		if length <= v1alpha1.LongExpressionCost {
+			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
+				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)
+		}
+		f.costly = problem
+	}
+	d.Claim.Problems = field.ErrorList{f.costly}
+	return nil
+}
+
+// drop counts a class that a filter dropped.
+func (d *Decision) drop(filter int, c *Class, err error) {
+	d.Dropped[filter]++
+	if err != nil && (d.dropErr == nil || compare(c, d.dropErr) < 0) {
+		d.DropErr, d.dropErr = err, c
+	}
+}
