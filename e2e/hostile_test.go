@@ -59,6 +59,8 @@ func attacks() []attack {
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", (*besieged).escapedClaim, []int{created}},
+		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid}},
+		{"CostlyClasses", "We should judge a class when it changes, at little cost.", (*besieged).costlyClasses, []int{ok, forbidden, conflict}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
@@ -110,7 +112,7 @@ func boundHostileKinds() (kinds []schema.GroupVersionKind) {
 	for kind := range boundKinds {
 		kinds = append(kinds, hostileKind(kind))
 	}
-	return kinds
+	return append(kinds, hostileKind("FitClaim"))
 }
 
 // claims of the honest tenant, steadily.

@@ -93,10 +93,10 @@ func (b *besieged) install(t *testing.T) {
 	for kind := range boundKinds {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
 	}
-	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim"} {
+	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim", "FitClaim", "DenyFitClaim"} {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
 	}
-	for _, kind := range append([]string{"Red", "Blue", "Ghost", "First", "Second", "Shared"}, offered...) {
+	for _, kind := range append([]string{"Red", "Blue", "Ghost", "First", "Second", "Shared", "Zoned"}, offered...) {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Cluster")
 	}
 	b.resources(t, crds...)
@@ -172,9 +172,15 @@ func (b *besieged) register(t *testing.T) {
 		names = append(names, hostileResource(kind))
 		manifest += claimKind(hostileResource(kind), spec)
 	}
-	for _, kind := range append([]string{"Local"}, offered...) {
+	for _, kind := range offered {
 		manifest += classKind(hostileResource(kind), "{claimKinds: ["+strings.Join(names, ", ")+"]}")
 	}
+	manifest += classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(names, ", ")))
+	for kind, spec := range fitKinds {
+		manifest += claimKind(hostileResource(kind), spec)
+	}
+	manifest += classKind(hostileResource("Zoned"), "{claimKinds: ["+hostileResource("FitClaim")+", "+hostileResource("DenyFitClaim")+"]}")
+	b.zonedClasses(t)
 	guarded := map[string]string{
 		"Red": "SeatClaim", "Blue": "SeatClaim", "Ghost": "GhostClaim",
 		"First": "FirstClaim", "Second": "SecondClaim", "Shared": "FirstClaim, SecondClaim",
@@ -191,6 +197,9 @@ func (b *besieged) register(t *testing.T) {
 	}
 	b.apply(t, manifest)
 	for kind := range boundKinds {
+		b.awaitClaims(t, hostileResource(kind))
+	}
+	for kind := range fitKinds {
 		b.awaitClaims(t, hostileResource(kind))
 	}
 	for kind := range guarded {

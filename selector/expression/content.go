@@ -22,7 +22,7 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	case map[string]any:
 		return &content{v}
 	case []any:
-		return elements{types.NewDynamicList(a, v), v}
+		return &elements{types.NewDynamicList(a, v), v}
 	case map[ref.Val]ref.Val:
 		return sortedMap{types.NewRefValMap(a, v)}
 	default:
@@ -30,7 +30,7 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	}
 }
 
-// elements of a list as JSON is decoded.
+// elements of a list as JSON is decoded. Like content, they may become the key of a Go map.
 type elements struct {
 	traits.Lister
 

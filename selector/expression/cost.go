@@ -77,7 +77,7 @@ func cost(function string, args []ref.Val, limit uint64) uint64 {
 			n = units(args[1], limit)
 		}
 	case operators.Equals, operators.NotEquals:
-		if n = min(units(args[0], limit), units(args[1], limit)); args[0].Type().HasTrait(traits.ContainerType) {
+		if n = shorter(args[0], args[1], limit); args[0].Type().HasTrait(traits.ContainerType) {
 			n *= equalElements
 		}
 	case "indexOf", "lastIndexOf", "replace", "join", "sets.contains", "sets.equivalent", "sets.intersects":
@@ -93,6 +93,16 @@ func cost(function string, args []ref.Val, limit uint64) uint64 {
 		return p.each + p.times*n
 	}
 	return n
+}
+
+// shorter returns the units of the shorter of two values, and does not go through much more.
+func shorter(a, b ref.Val, limit uint64) uint64 {
+	const first, factor = 16, 4
+	for most := uint64(first); ; most *= factor {
+		if n := min(units(a, most), units(b, most)); n <= most || n > limit {
+			return n
+		}
+	}
 }
 
 func total(args []ref.Val, limit uint64) (n uint64) {
@@ -125,7 +135,7 @@ func units(value any, limit uint64) uint64 {
 		}
 	case *content:
 		return units(v.fields, limit)
-	case elements:
+	case *elements:
 		return units(v.all, limit)
 	case traits.Lister:
 		for it := v.Iterator(); n <= limit && it.HasNext() == types.True; {

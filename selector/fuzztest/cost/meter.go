@@ -74,6 +74,15 @@ type Meter struct {
 	maxCPU  float64 // as a multiple of the CPU budget
 	largest Largest
 	sample  [1]metrics.Sample
+	// ofCPU says that allocations have no budget.
+	ofCPU bool
+}
+
+// OfCPU returns the meter without a budget for allocations, for work that makes garbage in
+// proportion to its CPU, and holds none of it.
+func (m *Meter) OfCPU() *Meter {
+	m.ofCPU = true
+	return m
 }
 
 // NewMeter of a target.
@@ -112,6 +121,9 @@ func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	bytes, began := m.allocated(), threadTime()
 	work()
 	c := Cost{Length: length, CPU: threadTime() - began, Bytes: m.allocated() - bytes}
+	if m.ofCPU {
+		c.Bytes = 0
+	}
 	if c.CPUShare() <= m.largest.CPU.CPUShare() && c.BytesShare() <= m.largest.Bytes.BytesShare() {
 		return
 	}
