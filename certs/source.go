@@ -59,23 +59,23 @@ func (a backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) 
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	var err error // The authority's, which sets how long the certificate is valid.
-	if waited := wait.PollUntilContextCancel(ctx, signInterval, true, func(context.Context) (bool, error) {
+	if waited := wait.PollUntilContextTimeout(ctx, signInterval, time.Second, true, func(context.Context) (bool, error) {
 		_, err = a.DynamicAuthority.Sign(template)
 		return !errors.Is(err, authority.ErrCertificateNotAvailable), nil
 	}); waited != nil || err != nil {
-		return nil, err
+		return nil, errors.Join(waited, err)
 	}
 	client, err := kubernetes.NewForConfig(a.RESTConfig)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot make a client for the CA: %w", err)
 	}
 	secret, err := client.CoreV1().Secrets(a.SecretNamespace).Get(ctx, a.SecretName, metav1.GetOptions{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read the CA: %w", err)
 	}
 	ca, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read the CA in the Secret %q: %w", a.SecretName, err)
 	}
 	template.NotBefore = template.NotBefore.Add(-clockSkew)
 	_, signed, err := pki.SignCertificate(template, ca.Leaf, template.PublicKey, ca.PrivateKey)
