@@ -203,7 +203,9 @@ func (s *server) addCertificates() (err error) {
 	if s.source, err = s.options.certificates(s.cluster); err != nil {
 		return err
 	}
-	bundles := func(ctx context.Context) ([][]byte, time.Time, error) { return webhookconfig.Bundles(ctx, s.mgr.GetClient()) }
+	bundles := func(ctx context.Context) ([][]byte, time.Time, error) {
+		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
+	}
 	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
 	return nil
 }
