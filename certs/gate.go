@@ -18,18 +18,26 @@ import (
 
 const (
 	// settleTime is how long every entry of the webhook configurations must have
-	// trusted a certificate before it is served. The API servers notice a changed
-	// entry a little after it is stored.
+	// trusted a certificate before it is served. Each API server verifies us with the
+	// entries of its own informer, which notices a changed entry a little after it is
+	// stored. Nothing else is waited for: an API server whose informer is 5 s behind
+	// refuses a certificate of a new CA, but one of a CA that was in every entry 5 s
+	// ago, it trusts.
 	settleTime = 5 * time.Second
 
+	// clockSkew is how much the clocks of API servers and replicas may differ. An API
+	// server with a slow clock takes a certificate of this moment for one from the
+	// future, and writes a time into an entry that is too early.
+	clockSkew = 30 * time.Second
+
 	// pollInterval is how often the gate looks for another certificate to serve.
-	pollInterval = 250 * time.Millisecond
+	pollInterval = 100 * time.Millisecond
 )
 
 var (
 	errNoCertificate = errors.New("there is no certificate yet")
-	errSettling      = fmt.Errorf("it has been valid, and trusted by all entries of the webhook configurations, "+
-		"for less than %s", settleTime)
+	errSettling      = fmt.Errorf("this replica has seen all entries of the webhook configurations trust it for less than %s, "+
+		"and one of them, or the certificate, is new", settleTime)
 )
 
 // Source makes certificates. GetCertificate returns the newest.
@@ -45,8 +53,10 @@ type Gate struct {
 	Source Source
 	// Name that the API servers verify certificates for.
 	Name string
-	// Bundles returns the CA bundles of all entries, which they verify them with.
-	Bundles func(context.Context) ([][]byte, error)
+	// Bundles returns the CA bundles of all entries, which they verify them with, and
+	// when an entry was last written, by the clock of an API server; zero means that
+	// this is not known.
+	Bundles func(context.Context) (bundles [][]byte, written time.Time, err error)
 	// Now is time.Now outside of tests.
 	Now func() time.Time
 
@@ -54,14 +64,14 @@ type Gate struct {
 	// notReady is why the replica must not be called yet. Once nil, it stays nil.
 	notReady atomic.Pointer[error]
 
-	// next is the newest certificate. All entries have trusted it since
+	// next is the newest certificate. We have seen all entries trust it since
 	// trustedSince, which is zero while one does not.
 	next         *tls.Certificate
 	trustedSince time.Time
 }
 
 // NewGate returns a gate in front of a source.
-func NewGate(source Source, name string, bundles func(context.Context) ([][]byte, error)) *Gate {
+func NewGate(source Source, name string, bundles func(context.Context) ([][]byte, time.Time, error)) *Gate {
 	g := &Gate{Source: source, Name: name, Bundles: bundles, Now: time.Now}
 	g.notReady.Store(&errNoCertificate)
 	return g
@@ -130,7 +140,7 @@ func (g *Gate) advance(ctx context.Context) error {
 	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
 	}
-	bundles, err := g.bundles(ctx)
+	bundles, written, err := g.bundles(ctx)
 	if err == nil {
 		err = g.checkTrust(bundles, newest, now)
 	}
@@ -138,21 +148,23 @@ func (g *Gate) advance(ctx context.Context) error {
 		g.trustedSince = time.Time{}
 		return err
 	}
-	switch {
-	case served == nil && len(bundles) == 0: // Nobody calls.
-		g.trustedSince = now.Add(-settleTime)
-	case served == nil:
-		// The API servers got the entries before we started. But an API server with a
-		// slow clock takes a certificate issued just now for one from the future.
-		g.trustedSince = newest.Leaf.NotBefore
-	case g.trustedSince.IsZero():
+	if g.trustedSince.IsZero() {
 		g.trustedSince = now
 	}
-	if now.Sub(g.trustedSince) < settleTime {
+	nobodyCalls := served == nil && len(bundles) == 0
+	if !nobodyCalls && !longTrusted(bundles, written, newest, now) && now.Sub(g.trustedSince) < settleTime {
 		return errSettling
 	}
 	g.serve(ctx, newest)
 	return nil
+}
+
+// longTrusted reports whether all API servers trust a certificate that all entries
+// trust now. It knows this where no entry was written for longer than their informers
+// take: what we see now, they saw then. It allows for clocks that differ.
+func longTrusted(bundles [][]byte, written time.Time, c *tls.Certificate, now time.Time) bool {
+	return len(bundles) > 0 && !written.IsZero() &&
+		now.Sub(written) >= settleTime+clockSkew && now.Sub(c.Leaf.NotBefore) >= clockSkew
 }
 
 func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
@@ -164,7 +176,7 @@ func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
 
 // bundles reads the bundles with a timeout: the first read fills the cache and may
 // be slow.
-func (g *Gate) bundles(ctx context.Context) ([][]byte, error) {
+func (g *Gate) bundles(ctx context.Context) ([][]byte, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	return g.Bundles(ctx)

@@ -52,6 +52,7 @@ type world struct {
 	newest      *tls.Certificate
 	newestErr   error
 	bundles     [][]byte
+	written     time.Time
 	bundlesErr  error
 	bundleReads int
 }
@@ -64,11 +65,11 @@ func (w *world) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 func (w *world) Start(context.Context) error { return nil }
 
-func (w *world) readBundles(context.Context) ([][]byte, error) {
+func (w *world) readBundles(context.Context) ([][]byte, time.Time, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bundleReads++
-	return w.bundles, w.bundlesErr
+	return w.bundles, w.written, w.bundlesErr
 }
 
 func (w *world) change(f func(*world)) {
@@ -125,6 +126,10 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
+	// written sets how long ago the entries were last written; by default, this is not known.
+	written := func(ago time.Duration) change {
+		return func(_ *certificates, w *world) { w.written = time.Now().Add(-ago) }
+	}
 	refused := func(_ *certificates, w *world) { w.bundlesErr = errors.New("connection refused") }
 	garbage := func(_ *certificates, w *world) { w.bundles = [][]byte{[]byte("PEM")} }
 	// step makes changes, waits, and says what is served then and whether it is ready.
@@ -136,7 +141,7 @@ func TestGate(t *testing.T) {
 	}
 	do := func(c ...change) []change { return c }
 	// begun serves the first certificate, which the entry trusts.
-	begun := step{do(issue("a1"), entries("a")), moment, "a1", true}
+	begun := step{do(issue("a1"), entries("a")), settleTime + moment, "a1", true}
 
 	for name, tc := range map[string]struct {
 		reason string
@@ -147,12 +152,39 @@ func TestGate(t *testing.T) {
 			life:   []step{{do(issue("a1")), moment, "a1", true}},
 		},
 		"FirstTrusted": {
-			reason: "We should serve at once a certificate that was trusted before we began.",
-			life:   []step{{do(issue("a1"), entries("a", "ba")), moment, "a1", true}},
+			reason: "We should be ready at once with a certificate of a CA that the entries have long had.",
+			life:   []step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}},
+		},
+		"FirstTrustedSinceWhenIsUnknown": {
+			reason: "We should wait where the API server does not tell when the entries were written.",
+			life:   []step{{do(issue("a1"), entries("a")), moment + before, "a1", false}, {nil, 2 * pollInterval, "a1", true}},
+		},
+		"FirstWrittenJustNow": {
+			reason: "We should wait for API servers to see an entry that was just written, also by one with a slow clock.",
+			life: []step{
+				{do(issue("a1"), entries("a"), written(clockSkew)), moment, "a1", false},
+				{nil, before, "a1", false},
+				{nil, 2 * pollInterval, "a1", true},
+			},
+		},
+		"FirstWrittenInTheFuture": {
+			reason: "We should wait no longer than by our own clock where an API server's clock is fast.",
+			life:   []step{{do(issue("a1"), entries("a"), written(-time.Hour)), moment + before, "a1", false}, {nil, 2 * pollInterval, "a1", true}},
+		},
+		"FirstLongNotTrusted": {
+			reason: "We should not take old entries that do not have our CA for trust, and wait for API servers to see it once it is there.",
+			life: []step{
+				{do(issue("a1"), entries("a", "b"), written(time.Hour)), time.Minute, "a1", false},
+				{do(entries("a", "ab"), written(0)), moment + before, "a1", false},
+				{nil, 2 * pollInterval, "a1", true},
+			},
 		},
 		"FirstOfThisMoment": {
 			reason: "We should not be called at once with a certificate issued just now: a slow clock takes it for one from the future.",
-			life:   []step{{do(issue("a of this moment"), entries("a")), moment + before, "a of this moment", false}, {nil, 2 * pollInterval, "a of this moment", true}},
+			life: []step{
+				{do(issue("a of this moment"), entries("a"), written(time.Hour)), moment + before, "a of this moment", false},
+				{nil, 2 * pollInterval, "a of this moment", true},
+			},
 		},
 		"FirstNotTrusted": {
 			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s later.",
@@ -185,7 +217,7 @@ func TestGate(t *testing.T) {
 			life: []step{
 				{nil, moment, "", false},
 				{do(none(errors.New("not available"))), moment, "", false},
-				{do(none(nil), entries("a")), moment, "", false},
+				{do(none(nil), entries("a"), written(time.Hour)), moment, "", false},
 				{do(issue("a1")), moment, "a1", true},
 			},
 		},
@@ -199,17 +231,18 @@ func TestGate(t *testing.T) {
 			},
 		},
 		"Next": {
-			reason: "We should serve the next certificate of the same CA 5 s later, as we would one of another.",
+			reason: "We should serve the next certificate of the same CA 5 s later, as we would one of another, unless the entries have long had it.",
 			life: []step{
 				begun,
 				{do(issue("a2")), moment + before, "a1", true},
 				{nil, 2 * pollInterval, "a2", true},
+				{do(issue("a3"), written(time.Hour)), moment, "a3", true},
 			},
 		},
 		"NextWithoutEntries": {
 			reason: "We should wait before we serve the next one even without entries: one may be on its way to the API servers.",
 			life: []step{
-				{do(issue("a1")), moment, "a1", true},
+				{do(issue("a1"), written(time.Hour)), moment, "a1", true},
 				{do(issue("b1")), moment + before, "a1", true},
 				{nil, 2 * pollInterval, "b1", true},
 			},
@@ -217,7 +250,7 @@ func TestGate(t *testing.T) {
 		"NextOfAnotherCA": {
 			reason: "We should go on with a certificate until every entry trusts the next one.",
 			life: []step{
-				{do(issue("a1"), entries("a", "a")), moment, "a1", true},
+				{do(issue("a1"), entries("a", "a")), settleTime + moment, "a1", true},
 				{do(issue("b1")), time.Minute, "a1", true},
 				{do(entries("ab", "a")), time.Minute, "a1", true},
 				{do(entries("ab", "ab")), moment + before, "a1", true},
@@ -228,7 +261,7 @@ func TestGate(t *testing.T) {
 		"TheOtherEntry": {
 			reason: "We should check the last entry like the first.",
 			life: []step{
-				{do(issue("a1"), entries("a", "a")), moment, "a1", true},
+				{do(issue("a1"), entries("a", "a")), settleTime + moment, "a1", true},
 				{do(issue("b1"), entries("a", "ab")), time.Minute, "a1", true},
 			},
 		},
@@ -283,7 +316,7 @@ func TestGate(t *testing.T) {
 			reason: "We should serve the next one at once when ours has expired.",
 			life: []step{
 				begun,
-				{do(issue("b1")), brief - moment - pollInterval, "a1", true},
+				{do(issue("b1")), brief - settleTime - moment - pollInterval, "a1", true},
 				{nil, 3 * pollInterval, "b1", true},
 				{do(entries("b")), moment, "b1", true},
 			},
@@ -439,7 +472,7 @@ func TestGateMetric(t *testing.T) {
 	assert.Zero(t, expiry(), "We should say that there is none.")
 
 	ca := newIssuer(t)
-	w.newest, w.bundles = ca.issue(t, service, time.Hour), [][]byte{ca.PEM()}
+	w.newest, w.bundles, w.written = ca.issue(t, service, time.Hour), [][]byte{ca.PEM()}, time.Now().Add(-time.Hour)
 	require.NoError(t, g.advance(t.Context()))
 	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the served certificate is valid.")
 	require.Error(t, g.RegisterMetrics(), "We should not count twice.")

@@ -4,13 +4,20 @@ package certs
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
-	"github.com/cert-manager/cert-manager/pkg/server/tls"
+	dynamic "github.com/cert-manager/cert-manager/pkg/server/tls"
 	"github.com/cert-manager/cert-manager/pkg/server/tls/authority"
+	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,25 +25,61 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
+// signInterval is how often a new replica looks whether it knows the CA yet.
+const signInterval = 20 * time.Millisecond
+
 // SelfSigned issues this replica's certificates from our own CA. The first replica
 // makes the CA, and all share it through a Secret. The private key of a
 // certificate never leaves memory. SelfSigned runs on every replica.
-type SelfSigned struct{ *tls.DynamicSource }
+type SelfSigned struct{ *dynamic.DynamicSource }
 
 // NewSelfSigned keeps the CA in a namespace and issues certificates for dnsNames.
 // Certificates and CA are renewed after two thirds of their durations.
 func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration time.Duration, dnsNames ...string) SelfSigned {
-	return SelfSigned{&tls.DynamicSource{
+	return SelfSigned{&dynamic.DynamicSource{
 		DNSNames: dnsNames,
-		Authority: &authority.DynamicAuthority{
+		Authority: backdating{&authority.DynamicAuthority{
 			RESTConfig:      config,
 			SecretNamespace: namespace,
 			SecretName:      v1alpha1.CASecret,
 			CommonName:      v1alpha1.CASecret,
 			LeafDuration:    duration,
 			CADuration:      caDuration,
-		},
+		}},
 	}}
+}
+
+// backdating issues certificates that have been valid for clockSkew already, so that
+// a replica that starts can be called at once, by API servers with slow clocks, too.
+// cert-manager's authority has no setting for it.
+type backdating struct{ *authority.DynamicAuthority }
+
+// Sign a template with the CA in the Secret, as soon as the authority knows that.
+func (a backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	var err error // The authority's, which sets how long the certificate is valid.
+	if waited := wait.PollUntilContextTimeout(ctx, signInterval, time.Second, true, func(context.Context) (bool, error) {
+		_, err = a.DynamicAuthority.Sign(template)
+		return !errors.Is(err, authority.ErrCertificateNotAvailable), nil
+	}); waited != nil || err != nil {
+		return nil, errors.Join(waited, err)
+	}
+	client, err := kubernetes.NewForConfig(a.RESTConfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the CA: %w", err)
+	}
+	secret, err := client.CoreV1().Secrets(a.SecretNamespace).Get(ctx, a.SecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the CA: %w", err)
+	}
+	ca, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the CA in the Secret %q: %w", a.SecretName, err)
+	}
+	template.NotBefore = template.NotBefore.Add(-clockSkew)
+	_, signed, err := pki.SignCertificate(template, ca.Leaf, template.PublicKey, ca.PrivateKey)
+	return signed, err
 }
 
 // Start issues certificates until the context ends.

@@ -132,6 +132,7 @@ type server struct {
 	mgr     ctrl.Manager
 	address string // of the webhook server, as a client on this machine reaches it
 
+	history      *history
 	source       certs.Source
 	gate         *certs.Gate
 	registration *registry.Registration
@@ -191,6 +192,7 @@ func (s *server) addManager() (err error) {
 	if err != nil {
 		return stopped("cannot connect to the cluster", err)
 	}
+	s.history = &history{reader: s.mgr.GetAPIReader()}
 	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
@@ -201,7 +203,9 @@ func (s *server) addCertificates() (err error) {
 	if s.source, err = s.options.certificates(s.cluster); err != nil {
 		return err
 	}
-	bundles := func(ctx context.Context) ([][]byte, error) { return webhookconfig.Bundles(ctx, s.mgr.GetClient()) }
+	bundles := func(ctx context.Context) ([][]byte, time.Time, error) {
+		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
+	}
 	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
 	return nil
 }
@@ -257,7 +261,7 @@ func (s *server) addWebhooks() error {
 		v1alpha1.GuardPath:  webhook.Reviewer(s.guard.Review).Unnamed(), v1alpha1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
-		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(handler)))
+		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))
 	}
 	return nil
 }
@@ -280,6 +284,7 @@ func (s *server) addRunnables() error {
 		"clients":          s.clients,
 		"leadership":       leader,
 		"sightings":        sightings,
+		"history":          s.history,
 	} {
 		if err := s.mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
@@ -294,6 +299,7 @@ func (s *server) addChecks() error {
 		"certificate":    s.gate.Ready,
 		"classes":        func(r *http.Request) error { return s.registration.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return s.claims.Ready(time.Now()) },
+		"history":        s.history.ready,
 		"shutdown":       s.drain.ready,
 	} {
 		if err := s.mgr.AddReadyzCheck(name, ready); err != nil {

@@ -14,7 +14,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -25,15 +27,18 @@ import (
 // from a Secret waits for the kubelet, which may take two minutes.
 const overlap = 15 * time.Minute
 
-// Bundles returns the CA bundles of all our entries, each once.
-func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
+// Bundles returns the CA bundles of all our entries, each once, and when one of the
+// configurations was last written, by the clock of an API server; zero means that this
+// is not known. Whoever changes a caBundle owns the field from then on, so the API
+// server writes the time into the managed fields.
+func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written time.Time, err error) {
 	claims, err := ReadClaimConfigurations(ctx, reader)
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
+		return nil, time.Time{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
 	bundles := map[string][]byte{}
 	for _, e := range claims.Entries() {
@@ -47,7 +52,29 @@ func Bundles(ctx context.Context, reader client.Reader) ([][]byte, error) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
-	return slices.Collect(maps.Values(bundles)), nil
+	times := lastWritten(classes, len(classes.Webhooks))
+	for _, c := range claims {
+		times = append(times, lastWritten(c, len(c.Webhooks))...)
+	}
+	if !slices.ContainsFunc(times, time.Time.IsZero) && len(times) > 0 {
+		written = slices.MaxFunc(times, time.Time.Compare)
+	}
+	return slices.Collect(maps.Values(bundles)), written, nil
+}
+
+// lastWritten is when each manager last wrote an object, with a zero time where this is
+// not known. It is empty for an object without entries.
+func lastWritten(o client.Object, entries int) (times []time.Time) {
+	if entries == 0 {
+		return nil
+	}
+	for _, f := range o.GetManagedFields() {
+		times = append(times, ptr.Deref(f.Time, metav1.Time{}).Time)
+	}
+	if len(times) == 0 {
+		times = append(times, time.Time{})
+	}
+	return times
 }
 
 // currentCAs returns the current CAs in PEM, one for each Secret that may have one:
@@ -70,7 +97,7 @@ func (w *Configurator) bundles(ctx context.Context) (due []byte, carried [][]byt
 	if err != nil {
 		return nil, nil, err
 	}
-	if carried, err = Bundles(ctx, w.Client); err != nil {
+	if carried, _, err = Bundles(ctx, w.Client); err != nil {
 		return nil, nil, err
 	}
 	return w.trust.bundle(time.Now(), current, carried), carried, nil

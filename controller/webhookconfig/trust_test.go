@@ -19,6 +19,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -306,7 +307,7 @@ func TestBundles(t *testing.T) {
 		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bundles, err := Bundles(t.Context(), tc.reader)
+			bundles, _, err := Bundles(t.Context(), tc.reader)
 			require.ErrorIs(t, err, tc.err, tc.reason)
 			var got []string
 			for _, b := range bundles {
@@ -314,6 +315,43 @@ func TestBundles(t *testing.T) {
 			}
 			slices.Sort(got)
 			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
+
+func TestBundlesWritten(t *testing.T) {
+	long, short := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	managed := func(times ...time.Time) (all []metav1.ManagedFieldsEntry) {
+		for _, at := range times {
+			all = append(all, metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: at}})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		reason         string
+		first, classes []metav1.ManagedFieldsEntry
+		empty          bool
+		want           time.Time
+	}{
+		"Newest":         {reason: "We should find the last write of any manager.", first: managed(short, long), classes: managed(long), want: short},
+		"OfAny":          {reason: "We should find the last write of any configuration.", first: managed(long), classes: managed(long, short), want: short},
+		"NoManager":      {reason: "We should not guess where somebody removed the managed fields.", first: managed(long)},
+		"NoTime":         {reason: "We should not guess where a manager has no time.", first: managed(long), classes: []metav1.ManagedFieldsEntry{{Manager: "a"}}},
+		"WithoutEntries": {reason: "We should not look at a configuration that calls nobody.", first: managed(long), classes: managed(short), empty: true, want: long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := &controllertest.Cached{
+				First: &admissionregistrationv1.MutatingWebhookConfiguration{
+					ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.first}, Webhooks: []admissionregistrationv1.MutatingWebhook{{}},
+				},
+				Guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.classes}},
+			}
+			if !tc.empty {
+				reader.Guarding.Webhooks = []admissionregistrationv1.ValidatingWebhook{{}}
+			}
+			_, written, err := Bundles(t.Context(), reader)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, written, tc.reason)
 		})
 	}
 }

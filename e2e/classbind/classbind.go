@@ -194,6 +194,9 @@ func (p *Process) sum(ctx context.Context, metric *regexp.Regexp, path string) (
 	return total, nil
 }
 
+// Ended is closed once the process has ended, by itself or not.
+func (p *Process) Ended() <-chan struct{} { return p.exited }
+
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

@@ -141,6 +141,41 @@ func (c *ControlPlane) RestartAPIServer() error {
 	return nil
 }
 
+// Backup copies what etcd has stored. It stops all for that.
+func (c *ControlPlane) Backup() error {
+	return c.restart(func() error { return os.CopyFS(c.backup(), os.DirFS(c.etcd.DataDir)) })
+}
+
+// Restore puts the backup in the place of what etcd has stored since, as an admin would:
+// the API servers are stopped before, and started again.
+func (c *ControlPlane) Restore() error {
+	return c.restart(func() error {
+		return errors.Join(os.RemoveAll(c.etcd.DataDir), os.CopyFS(c.etcd.DataDir, os.DirFS(c.backup())))
+	})
+}
+
+func (c *ControlPlane) backup() string { return filepath.Join(c.Dir, "etcd-backup") }
+
+// restart all processes, and do something while none runs. Not for concurrent use.
+func (c *ControlPlane) restart(do func() error) error {
+	if err := c.stopProcesses(); err != nil {
+		return fmt.Errorf("cannot stop the control plane: %w", err)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if err := logged(c.Dir, etcdLog, &c.etcd.Err, c.etcd.Start); err != nil {
+		return fmt.Errorf("cannot start etcd again: %w%s", err, c.lastWords(etcdLog))
+	}
+	for _, server := range c.servers {
+		name := filepath.Base(server.APIServer.CertDir) + ".log"
+		if err := logged(c.Dir, name, &server.APIServer.Err, server.APIServer.Start); err != nil {
+			return fmt.Errorf("cannot start an API server again: %w%s", err, c.lastWords(name))
+		}
+	}
+	return nil
+}
+
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.
 func (c *ControlPlane) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
