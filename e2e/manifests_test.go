@@ -335,14 +335,14 @@ func (w *world) rights(t *testing.T) {
 	}{
 		{selfSigned, "classbind-self-signed", []string{
 			"events: create patch",
-			"leases.coordination.k8s.io: create get list update watch",
+			"leases.coordination.k8s.io: create delete get list update watch",
 			"secrets classbind-ca: get list update watch",
 			"secrets classbind-tls: get",
 			"secrets: create",
 		}},
 		{certManager, "classbind-cert-manager", []string{
 			"events: create patch",
-			"leases.coordination.k8s.io: create get list update watch",
+			"leases.coordination.k8s.io: create delete get list update watch",
 			"secrets classbind-ca: get",
 			"secrets classbind-tls: get list watch",
 		}},

@@ -131,7 +131,7 @@ func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace
 	return u, class, err
 }
 
-// lease serves the Leases, gives them versions, and checks the versions of updates.
+// lease serves the Leases, gives them versions, and checks the versions of updates and deletions.
 func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,6 +160,18 @@ func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, er
 	case clienttesting.CreateAction: // So is an UpdateAction.
 		write := a.GetObject().DeepCopyObject().(*coordinationv1.Lease)
 		l, err = answer(a.GetVerb(), write.Name, write)
+	case clienttesting.DeleteActionImpl:
+		name := a.Name
+		s.done = append(s.done, "delete "+name)
+		switch stored := s.leases[name]; {
+		case s.fail("delete lease", name) != nil:
+			return true, nil, s.fail("delete lease", name)
+		case stored == nil:
+			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), name)
+		case stored.ResourceVersion != *a.DeleteOptions.Preconditions.ResourceVersion || stored.UID != *a.DeleteOptions.Preconditions.UID:
+			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), name, errors.New("it was changed"))
+		}
+		delete(s.leases, name)
 	case clienttesting.GetAction:
 		l, err = answer(a.GetVerb(), a.GetName(), nil)
 	}

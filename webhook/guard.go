@@ -134,7 +134,7 @@ func (g *Guard) oneDefault(
 	if left != nil || err != nil {
 		return left, err
 	}
-	// Otherwise every made-up namespace would leave a Lease, which nobody deletes.
+	// Otherwise every made-up namespace would leave a Lease for some minutes.
 	if request.Operation == admissionv1.Create && class.Namespace != "" {
 		switch there, err := g.Namespace(ctx, class.Namespace); {
 		case err != nil:
@@ -163,14 +163,15 @@ func (g *Guard) oneDefault(
 }
 
 func (g *Guard) protocol(snapshot selector.Snapshot, turn *turn) *onedefault.Protocol {
-	return &onedefault.Protocol{
-		Store: &onedefault.Cluster{
-			Leases: g.Leases, Sightings: g.Sightings, Window: g.Window,
-			Live: func(ctx context.Context, c onedefault.Class) (onedefault.Live, error) {
-				return g.live(ctx, snapshot, c)
-			},
+	return &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Hurry: turn.wanted}
+}
+
+func (g *Guard) store(snapshot selector.Snapshot) *onedefault.Cluster {
+	return &onedefault.Cluster{
+		Leases: g.Leases, Sightings: g.Sightings, Window: g.Window,
+		Live: func(ctx context.Context, c onedefault.Class) (onedefault.Live, error) {
+			return g.live(ctx, snapshot, c)
 		},
-		NewID: rand.Text, Hurry: turn.wanted,
 	}
 }
 

@@ -354,6 +354,12 @@ func (p *plainAPI) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.U
 	return p.write(l), nil
 }
 
+// Delete a Lease.
+func (p *plainAPI) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	delete(p.leases, name)
+	return nil
+}
+
 func (p *plainAPI) write(l *coordinationv1.Lease) *coordinationv1.Lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()

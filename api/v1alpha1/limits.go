@@ -272,11 +272,18 @@ const (
 	// stored. It protects memory. Beyond it, the one seen first is forgotten, and the next
 	// default after it waits for the in-flight window.
 	MaxStoredDefaults = 1024
-	// MaxPartitionLeases limits the partitions that have, or had, a default class, of all
-	// claim kinds together: each leaves a Lease. It protects etcd, and the memory of every
-	// replica, from whoever moves a default class through partitions. Beyond it, a class
-	// that would be the first default of its partition gets 503, with the way out.
-	MaxPartitionLeases = 10_000
+	// MaxSeatLeases limits the Leases of partitions and of single namespaces whose last
+	// default class is of one kind and namespace. It protects etcd, and the memory of every
+	// replica, from whoever moves a default class through partitions: the Leases of one kind
+	// and namespace take about 1 MiB of etcd, and less than 1 MiB of each replica. What one
+	// namespace uses up refuses no other. Beyond it, a class that would be the first default of its
+	// partition gets 503, until the leader has deleted Leases that have no default any more. Anybody who
+	// reaches the port without a client certificate can make up the kind and the namespace.
+	MaxSeatLeases = 1_000
+	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete
+	// those that have no default any more. It protects the API server. Beyond it, they are
+	// deleted later.
+	MaxLeasesCollected = 200
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records
 	// them. It protects the size of a Lease. Beyond it, the review is refused (400): no
 	// API server sends it.

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -46,6 +47,8 @@ type leadership struct {
 	registration *registry.Registration
 	claims       *latebinding.Claims
 	decider      *selector.Decider
+	// collectLeases that are no longer used, until the context ends.
+	collectLeases func(context.Context) error
 	// opened is closed once this replica knows all classes.
 	opened <-chan struct{}
 	// verifyServing returns an error unless this replica serves a certificate of the CA.
@@ -112,6 +115,9 @@ func (l *leadership) term(ctx context.Context) error {
 		Rate: l.options.lateRate, Decider: l.decider,
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(l.collectLeases)); err != nil {
+		return fmt.Errorf("cannot add the collection of Leases: %w", err)
 	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,

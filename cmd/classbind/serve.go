@@ -270,6 +270,7 @@ func (s *server) addRunnables() error {
 	leader := &leadership{
 		cluster: s.cluster, scheme: s.scheme, mapper: s.mgr.GetRESTMapper(), options: s.options,
 		registration: s.registration, claims: s.claims, decider: s.decider, opened: s.registration.Opened(),
+		collectLeases: s.guard.CollectLeases,
 		verifyServing: func(ctx context.Context, ca []byte) error {
 			return s.gate.Verify(ctx, s.address, ca)
 		},

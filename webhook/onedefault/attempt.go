@@ -277,7 +277,7 @@ func (a Attempt) judgeSeat(at int) *Refusal {
 func (a Attempt) claimed(at int) Lease {
 	p := &a.seats[at]
 	return Lease{
-		Version: p.lease.Version, Holder: a.request.Holder,
+		Version: p.lease.Version, UID: p.lease.UID, Holder: a.request.Holder,
 		Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
 	}
 }

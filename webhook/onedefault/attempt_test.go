@@ -35,13 +35,16 @@ type suite struct {
 	initial [][]object
 }
 
-const a, b, c, d = 0, 1, 2, 3
+const (
+	a, b, c, d       = 0, 1, 2, 3
+	onSeatX, onSeatY = 0, 1 // of a collection
+)
 
 var (
 	oneSeat = suite{
 		taking: taking{onX, onX},
 		pool: []script{
-			{create, a}, {create, b}, {update, a}, {update, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b}, {remove, b}, {plain, a},
+			{create, a}, {create, b}, {update, a}, {update, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b}, {remove, b}, {plain, a}, {collect, onSeatX},
 		},
 		forged: []script{{forge, a}, {forge, b}},
 		initial: [][]object{
@@ -54,7 +57,7 @@ var (
 	twoSeats = suite{
 		taking: taking{onX | onY, onX, onY, onX},
 		pool: []script{
-			{create, a}, {create, b}, {create, c}, {update, a}, {update, b}, {update, c}, {undefault, a}, {remove, a}, {touch, a}, {undefault, c},
+			{create, a}, {create, b}, {create, c}, {update, a}, {update, b}, {update, c}, {undefault, a}, {remove, a}, {touch, a}, {undefault, c}, {collect, onSeatX}, {collect, onSeatY},
 		},
 		forged: []script{{echo, a}, {invent, b}, {invent, c}}, longer: []script{{forge, a}},
 		initial: [][]object{
@@ -67,7 +70,7 @@ var (
 	moving = suite{
 		taking: taking{onX, onX | onY, onY}, elsewhere: taking{onY, onX, 0},
 		pool: []script{
-			{create, a}, {create, c}, {update, a}, {move, a}, {update, b}, {move, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b},
+			{create, a}, {create, c}, {update, a}, {move, a}, {update, b}, {move, b}, {undefault, a}, {remove, a}, {touch, a}, {undefault, b}, {collect, onSeatX},
 		},
 		forged: []script{{echo, a}, {echo, b}, {invent, c}}, longer: []script{{forge, a}},
 		initial: [][]object{
@@ -207,6 +210,21 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			rules:  without(func(r *rules) { r.thisSeat = false }),
 			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
 			scripts: []script{{move, a}}, stuck: true,
+		},
+		"CollectPrecondition": {
+			rules:  without(func(r *rules) { r.collectPrecondition = false }),
+			taking: oneSeat.taking, initial: oneSeat.initial[1],
+			scripts: []script{{update, a}, {touch, a}, {create, b}, {collect, onSeatX}},
+		},
+		"CollectWindow": {
+			rules:  without(func(r *rules) { r.collectWindow = false }),
+			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
+		},
+		"CollectUnused": {
+			rules:  without(func(r *rules) { r.collectUnused = false }),
+			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
 		},
 		"Moves": {
 			rules:  without(func(r *rules) { r.moves = false }),

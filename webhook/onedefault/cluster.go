@@ -39,8 +39,13 @@ func (c *Cluster) Class(ctx context.Context, class Class) (Live, error) {
 
 // Lease reads a Lease from the API server.
 func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) {
-	object, err := c.Leases.Get(ctx, LeaseName(seat), metav1.GetOptions{})
+	return c.read(ctx, LeaseName(seat))
+}
+
+func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
+	object, err := c.Leases.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		c.Sightings.gone(name)
 		return Lease{}, nil
 	}
 	if err != nil {
@@ -51,7 +56,7 @@ func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) 
 		return Lease{}, err
 	}
 	now := time.Now()
-	seen := c.Sightings.see(object.Name, l.Pending, now)
+	seen := c.Sightings.see(object.Name, &l, now)
 	for i := range l.Pending {
 		l.Pending[i].Left = max(0, c.Window-now.Sub(seen[i]))
 	}
@@ -59,15 +64,20 @@ func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) 
 	return l, nil
 }
 
-// WriteLease creates the Lease if it has no Version.
+// WriteLease creates the Lease if it has no Version. It counts the Lease at once: a
+// replica that does not see the others' Leases limits at least its own.
 func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) error {
+	if l.Holder.UID == "" {
+		return c.delete(ctx, LeaseName(seat), l)
+	}
 	object, err := encode(seat, l)
 	if err != nil {
 		return err
 	}
-	if l.Version == "" && seat.Partition != "" && c.Sightings.partitions() >= v1alpha1.MaxPartitionLeases {
-		return fmt.Errorf("more than %d partitions have, or had, a default class: delete the Leases of those without a default; "+
-			"the annotation %s has the partition of each", v1alpha1.MaxPartitionLeases, v1alpha1.SeatAnnotation)
+	if !c.Sightings.mayTake(object.Name, &l) {
+		return fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
+			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
+			l.Holder.Kind, selector.Seat{Namespace: l.Holder.Namespace}.In(), v1alpha1.MaxSeatLeases)
 	}
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
@@ -76,6 +86,40 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || l.Version != "" && apierrors.IsNotFound(err) {
 		return ErrConflict
+	}
+	if err == nil {
+		c.Sightings.see(object.Name, &l, time.Now())
+	}
+	return brief.Error(err)
+}
+
+// Collect deletes a Lease that is as good as none.
+func (c *Cluster) Collect(ctx context.Context, name string) (deleted bool, err error) {
+	l, err := c.read(ctx, name)
+	if err != nil || l.Version == "" {
+		return false, err
+	}
+	var now Live
+	if l.Holder.UID != "" {
+		if now, err = c.Live(ctx, l.Holder.Class); err != nil {
+			return false, err
+		}
+	}
+	if !l.unused(now, func(s selector.Seat) bool { return LeaseName(s) == name }) {
+		return false, nil
+	}
+	err = c.delete(ctx, name, l)
+	return err == nil, err
+}
+
+// delete the Lease that has this version.
+func (c *Cluster) delete(ctx context.Context, name string, l Lease) error {
+	err := c.Leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.Version}})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ErrConflict
+	}
+	if err == nil {
+		c.Sightings.gone(name)
 	}
 	return brief.Error(err)
 }
@@ -96,12 +140,10 @@ type pendingWrite struct {
 }
 
 func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
-	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version}}
+	// An API server creates a Lease that it is to update, where there is none, unless the update has a uid.
+	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version, UID: l.UID}}
 	if seat.Partition != "" {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.SeatAnnotation, describe(seat))
-	}
-	if l.Holder.UID == "" {
-		return object, nil
 	}
 	stored := make([]pendingWrite, len(l.Pending))
 	for i, p := range l.Pending {
@@ -120,7 +162,7 @@ func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 // decode a Lease, which somebody may have edited. A malformed one is an error: to
 // take it for free might make two defaults.
 func decode(object *coordinationv1.Lease) (Lease, error) {
-	l := Lease{Version: object.ResourceVersion}
+	l := Lease{Version: object.ResourceVersion, UID: object.UID}
 	if object.Spec.HolderIdentity == nil {
 		return l, nil
 	}

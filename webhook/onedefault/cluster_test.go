@@ -61,11 +61,6 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 			lease:  Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}},
 			want:   object("7", "silvers.example.org/team/me", `[{"id":"1"}]`),
 		},
-		"Free": {
-			reason: "We should leave nothing of a holder in a Lease that is free.",
-			lease:  Lease{Version: "7"},
-			want:   &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: "7"}},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			encoded, err := encode(claims, tc.lease)
@@ -82,7 +77,7 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 func TestLeaseOfAPartition(t *testing.T) {
 	s := claims
 	s.Namespace, s.Partition = "team", strings.Repeat("Ä\n", 1000)
-	for name, l := range map[string]Lease{"Held": held(me, pending("1", "10", 0)), "Free": {Version: "7"}} {
+	for name, l := range map[string]Lease{"Held": held(me, pending("1", "10", 0))} {
 		t.Run(name, func(t *testing.T) {
 			encoded, err := encode(s, l)
 			require.NoError(t, err)
@@ -218,25 +213,39 @@ func TestClusterWriteLease(t *testing.T) {
 		reason  string
 		version string // of the Lease that was read
 		err     error
+		free    bool
 		want    want
 	}{
-		"Create":          {"We should create a Lease that there is not.", "", nil, want{verb: "create"}},
-		"Update":          {"We should write over the version that was read.", "7", nil, want{verb: "update"}},
-		"CreatedBefore":   {"We should say that another created it meanwhile.", "", alreadyThere, want{verb: "create", err: ErrConflict}},
-		"UpdatedBefore":   {"We should say that another wrote it meanwhile.", "7", conflict, want{verb: "update", err: ErrConflict}},
-		"DeletedBefore":   {"We should say that an admin deleted it meanwhile.", "7", notFound, want{verb: "update", err: ErrConflict}},
-		"NoNamespace":     {"We should not start over for ever where our own namespace is gone.", "", notFound, want{verb: "create", err: notFound}},
-		"CreateForbidden": {"We should not start over for ever where we may not create it.", "", forbidden, want{verb: "create", err: forbidden}},
-		"UpdateForbidden": {"We should not start over for ever where we may not write it.", "7", forbidden, want{verb: "update", err: forbidden}},
+		"Free":            {"We should delete a Lease that is as good as none.", "7", nil, true, want{verb: "delete"}},
+		"FreeConflict":    {"We should say that another wrote it meanwhile.", "7", conflict, true, want{verb: "delete", err: ErrConflict}},
+		"FreeDeleted":     {"We should say that another deleted it meanwhile.", "7", notFound, true, want{verb: "delete", err: ErrConflict}},
+		"FreeForbidden":   {"We should not start over for ever where we may not delete it.", "7", forbidden, true, want{verb: "delete", err: forbidden}},
+		"Create":          {"We should create a Lease that there is not.", "", nil, false, want{verb: "create"}},
+		"Update":          {"We should write over the version that was read.", "7", nil, false, want{verb: "update"}},
+		"CreatedBefore":   {"We should say that another created it meanwhile.", "", alreadyThere, false, want{verb: "create", err: ErrConflict}},
+		"UpdatedBefore":   {"We should say that another wrote it meanwhile.", "7", conflict, false, want{verb: "update", err: ErrConflict}},
+		"DeletedBefore":   {"We should say that an admin deleted it meanwhile.", "7", notFound, false, want{verb: "update", err: ErrConflict}},
+		"NoNamespace":     {"We should not start over for ever where our own namespace is gone.", "", notFound, false, want{verb: "create", err: notFound}},
+		"CreateForbidden": {"We should not start over for ever where we may not create it.", "", forbidden, false, want{verb: "create", err: forbidden}},
+		"UpdateForbidden": {"We should not start over for ever where we may not write it.", "7", forbidden, false, want{verb: "update", err: forbidden}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, tc.err)
 			lease := held(me, pending("1", "", 0))
-			lease.Version = tc.version
+			if tc.free {
+				lease = lease.without("1")
+			}
+			lease.Version, lease.UID = tc.version, "lease-1"
 			require.ErrorIs(t, cluster.WriteLease(t.Context(), claims, lease), tc.want.err, tc.reason)
 			require.Len(t, f.Actions(), 1)
 			assert.Equal(t, tc.want.verb, f.Actions()[0].GetVerb(), tc.reason)
 			assert.Equal(t, "classbind-system", f.Actions()[0].GetNamespace(), "We should write in our own namespace.")
+			if deletion, ok := f.Actions()[0].(clienttesting.DeleteActionImpl); ok {
+				assert.Equal(t, leaseName, deletion.Name)
+				assert.Equal(t, &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.Version}, deletion.DeleteOptions.Preconditions,
+					"We should delete what was read alone.")
+				return
+			}
 			encoded, err := encode(claims, lease)
 			require.NoError(t, err)
 			written := f.Actions()[0].(interface{ GetObject() runtime.Object }).GetObject()
@@ -245,27 +254,46 @@ func TestClusterWriteLease(t *testing.T) {
 	}
 }
 
-// TestTooManyPartitions proves that whoever moves a default class through partitions fills
-// neither etcd nor our memory.
-func TestTooManyPartitions(t *testing.T) {
+// TestTooManySeats proves that whoever moves a default class through partitions fills
+// neither etcd nor our memory, and refuses nobody else.
+func TestTooManySeats(t *testing.T) {
 	cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, nil)
 	of := func(n int) selector.Seat {
 		return selector.Seat{ClaimKind: claims.ClaimKind, Partition: strconv.Itoa(n)}
 	}
-	for n := range v1alpha1.MaxPartitionLeases {
-		cluster.Sightings.see(LeaseName(of(n)), []Pending{pending("1", "", 0)}, time.Now())
+	by := func(kind, namespace string) Lease {
+		holder := Holder{Class{Kind: kind, Namespace: namespace, Name: "me"}, "me-1"}
+		return Lease{Holder: holder, Pending: []Pending{pending("1", "", 0)}}
 	}
-	lease := held(me, pending("1", "", 0))
-	lease.Version = ""
-	err := cluster.WriteLease(t.Context(), of(-1), lease)
-	require.ErrorContains(t, err, "delete the Leases", "We should record no more partitions")
+	greedy := by("golds.example.org", "team")
+	for n := range v1alpha1.MaxSeatLeases {
+		require.NoError(t, cluster.WriteLease(t.Context(), of(n), greedy), "We should count what we write ourselves.")
+	}
+	f.ClearActions()
+	err := cluster.WriteLease(t.Context(), of(-1), greedy)
+	require.ErrorContains(t, err, `"golds.example.org" classes in namespace "team" are, or were, the default of 1000 partitions`, "We should record no more.")
+	foreign := of(-2)
+	later := by("silvers.example.org", "team")
+	require.NoError(t, cluster.WriteLease(t.Context(), foreign, later))
+	f.ClearActions()
+	greedy.Version = "7"
+	require.Error(t, cluster.WriteLease(t.Context(), foreign, greedy), "We should count a Lease that another share had.")
+	in := selector.Seat{ClaimKind: claims.ClaimKind, Namespace: "team"}
+	require.Error(t, cluster.WriteLease(t.Context(), in, greedy), "We should count the seats of namespaces.")
 	assert.Empty(t, f.Actions())
-	require.NoError(t, cluster.WriteLease(t.Context(), claims, lease), "We should go on for seats without a partition")
-	lease.Version = "7"
-	require.NoError(t, cluster.WriteLease(t.Context(), of(1), lease), "We should go on for partitions that have a Lease")
-	cluster.Sightings.see(LeaseName(of(5)), nil, time.Now())
-	lease.Version = ""
-	require.NoError(t, cluster.WriteLease(t.Context(), of(-1), lease), "We should go on once a Lease is deleted")
+
+	require.NoError(t, cluster.WriteLease(t.Context(), claims, greedy), "We should go on for the seats of all.")
+	require.NoError(t, cluster.WriteLease(t.Context(), of(1), greedy), "We should go on for seats that the share has.")
+	for reason, l := range map[string]Lease{
+		"another namespace": by("golds.example.org", "other"), "no namespace": by("golds.example.org", ""), "another kind": by("silvers.example.org", "team"),
+	} {
+		require.NoError(t, cluster.WriteLease(t.Context(), of(-1), l), "We should leave room for %s.", reason)
+	}
+	require.NoError(t, cluster.WriteLease(t.Context(), of(5), Lease{Version: "8"}))
+	greedy.Version = ""
+	require.NoError(t, cluster.WriteLease(t.Context(), of(-1), greedy), "We should go on once a Lease is deleted.")
+	require.NoError(t, cluster.WriteLease(t.Context(), of(6), later), "We should let another share take a Lease.")
+	require.NoError(t, cluster.WriteLease(t.Context(), of(-3), greedy), "We should count it for that one.")
 }
 
 func TestClusterClass(t *testing.T) {
@@ -278,6 +306,62 @@ func TestClusterClass(t *testing.T) {
 	got, err := cluster.Class(t.Context(), other)
 	require.ErrorIs(t, err, failure)
 	assert.Equal(t, want, got, "We should ask for the class.")
+}
+
+// TestCollect deletes a Lease only if it is as good as none, and only the version that was read.
+func TestCollect(t *testing.T) {
+	elsewhere := []selector.Seat{{ClaimKind: "elsewhere.example.org"}}
+	conflicting := func(f *clienttesting.Fake) {
+		f.PrependReactor("delete", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		free    bool
+		live    Live
+		liveErr error
+		after   time.Duration
+		change  func(*clienttesting.Fake)
+		deletes bool
+		err     error
+	}{
+		"Free":             {reason: "We should delete a Lease that an older release has left free.", free: true, deletes: true},
+		"Gone":             {reason: "We should delete the Lease of a class that is gone, once its write is over.", after: window, deletes: true},
+		"MayComeBack":      {reason: "We should keep a Lease whose write may be in flight.", live: Live{UID: "me-1", Version: "10"}, after: window - time.Second},
+		"Default":          {reason: "We should keep the Lease of a default for ever.", live: Live{UID: "me-1", Version: "11", Seats: []selector.Seat{claims}}, after: time.Hour},
+		"DefaultElsewhere": {reason: "We should delete the Lease of a class that has moved away.", live: Live{UID: "me-1", Version: "11", Seats: elsewhere}, deletes: true},
+		"Unreadable":       {reason: "We should keep the Lease of a class that we cannot read.", liveErr: forbidden, after: time.Hour, err: forbidden},
+		"Taken":            {reason: "We should keep a Lease that was taken meanwhile.", after: window, change: conflicting, deletes: true, err: ErrConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stored := newLease(t)
+				stored.UID, stored.ResourceVersion = "lease-1", "7"
+				if tc.free {
+					stored.Spec.HolderIdentity = nil
+				}
+				cluster, f := newCluster(stored, nil)
+				if tc.change != nil {
+					tc.change(f)
+				}
+				cluster.Live = func(context.Context, Class) (Live, error) { return tc.live, tc.liveErr }
+				_, err := cluster.Lease(t.Context(), claims)
+				require.NoError(t, err)
+				time.Sleep(tc.after)
+				f.ClearActions()
+				deleted, err := cluster.Collect(t.Context(), leaseName)
+				require.ErrorIs(t, err, tc.err, tc.reason)
+				assert.Equal(t, tc.deletes && tc.err == nil, deleted, tc.reason)
+				if !tc.deletes {
+					assert.Len(t, f.Actions(), 1, tc.reason)
+					return
+				}
+				require.Len(t, f.Actions(), 2, tc.reason)
+				uid, version := types.UID("lease-1"), "7"
+				assert.Equal(t, &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+					f.Actions()[1].(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions, tc.reason)
+			})
+		})
+	}
 }
 
 // TestSightings counts from what this replica has seen, whatever the clocks of others are.
@@ -321,17 +405,17 @@ func TestSightings(t *testing.T) {
 
 		write(pending("2", "10", 0))
 		assert.Equal(t, []time.Duration{0}, left())
-		assert.Len(t, cluster.Sightings.first[leaseName], 1, "We should forget a write that the Lease does not record any more.")
+		assert.Len(t, cluster.Sightings.leases[leaseName].first, 1, "We should forget a write that the Lease does not record any more.")
 		events.Modify(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("spoilt")}})
 		synctest.Wait()
 		assert.Equal(t, []time.Duration{0}, left(), "We should leave a Lease that was spoilt to whoever reads it.")
 		events.Delete(stored)
 		synctest.Wait()
-		assert.Empty(t, cluster.Sightings.first, "We should forget a Lease that is gone.")
+		assert.Empty(t, cluster.Sightings.leases, "We should forget a Lease that is gone.")
 
 		events.Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "of-somebody-else"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("somebody")}})
 		synctest.Wait()
-		assert.Empty(t, cluster.Sightings.first, "We should not look at the Leases of others.")
+		assert.Empty(t, cluster.Sightings.leases, "We should not look at the Leases of others.")
 		cancel()
 		synctest.Wait()
 	})

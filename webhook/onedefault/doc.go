@@ -52,9 +52,17 @@
 //
 // A request reads and judges all of its seats before it writes any, so a refused
 // request has mostly written nothing. If another overtakes it, it takes its own writes
-// out again. An admitted write is never cleaned up: the next request finds out by
-// itself what became of it.
+// out again, and deletes a Lease that records no other. After an admitted write, the next
+// request finds out by itself what became of it.
+//
+// A Lease whose writes are all dropped is as good as none, so the leader deletes it:
+// classes can be moved through any number of partitions. Like a request, it reads the
+// Lease first and then its holder, and deletes only the version that it read. A
+// request that read the same version finds it gone, and starts again. One that
+// read no Lease may create it even if there was one meanwhile: when that was deleted, the seat
+// had no default, and whatever takes the seat later has to create the Lease, too.
 //
 // Attempt is the protocol as a state machine without I/O. The tests run it through
-// every interleaving, with a forger among the requests. Protocol runs it on a cluster.
+// every interleaving, with a forger and the leader among the requests. Protocol runs it
+// on a cluster.
 package onedefault

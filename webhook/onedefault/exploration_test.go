@@ -40,9 +40,11 @@ type rules struct {
 	thatSeatAlone                     bool // is where a class is default already
 	thisSeat                          bool // is the one in which a class is in the way
 	moves                             bool // are reviewed, of classes that are default already
+
+	collectPrecondition, collectWindow, collectUnused bool // of a Lease that the leader deletes
 }
 
-var allRules = rules{true, true, true, true, true, true, true, true, true, true, true, true}
+var allRules = rules{true, true, true, true, true, true, true, true, true, true, true, true, true, true, true}
 
 // kind of request.
 type kind byte
@@ -58,12 +60,13 @@ const (
 	forge     kind = 'F' // a forged review of the class, of any form
 	echo      kind = 'E' // a forged review of the update of what is stored
 	invent    kind = 'I' // a forged review of the creation of what is not stored
+	collect   kind = 'L' // of the Lease of a seat, by the leader
 )
 
-// script is a request for a class.
+// script is a request for a class, or a collection of a Lease.
 type script struct {
 	kind  kind
-	class int
+	class int // or seat
 }
 
 // object is a stored class; uid 0 means none.
@@ -98,6 +101,8 @@ const (
 	notBegun = iota
 	attempting
 	inFlight
+	collecting
+	deleting
 	ended
 )
 
@@ -108,11 +113,15 @@ type process struct {
 	seats seatSet
 	// abandoned, because the API server did not answer.
 	abandoned bool
+	// lease that the collector has read.
+	lease Lease
 }
 
 type world struct {
-	objects   []object
-	leases    [2]Lease
+	objects []object
+	leases  [2]Lease
+	// writes of each Lease, which make its versions.
+	writes    [2]int
 	processes []process
 	version   int // last resourceVersion and uid
 	uid       int
@@ -175,12 +184,17 @@ func (w *world) key(b []byte) []byte {
 		number(int(o.seats))
 	}
 	for i := range w.leases {
+		number(w.writes[i])
 		lease(&w.leases[i])
 	}
 	for i := range w.processes {
 		p := &w.processes[i]
 		number(p.state)
 		flag(p.abandoned, '#')
+		if p.state == collecting || p.state == deleting {
+			lease(&p.lease)
+			continue
+		}
 		if p.state != attempting && p.state != inFlight {
 			continue
 		}
@@ -274,6 +288,8 @@ func (e *exploration) expand(w *world) {
 		switch e.scripts[i].kind {
 		case undefault, remove, touch, plain:
 			e.other(w, i)
+		case collect:
+			e.collect(w, i)
 		default:
 			e.admission(w, i)
 		}
@@ -308,6 +324,48 @@ func (e *exploration) other(w *world, i int) {
 	n := w.clone()
 	n.processes[i] = process{state: ended}
 	e.stack = append(e.stack, n)
+}
+
+// collect does the next step of what Cluster.Collect does with the Lease of a seat.
+func (e *exploration) collect(w *world, i int) {
+	p, k := &w.processes[i], e.scripts[i].class
+	push := func(next process) world {
+		n := w.clone()
+		n.processes[i] = next
+		e.stack = append(e.stack, n)
+		return n
+	}
+	switch p.state {
+	case notBegun:
+		for _, l := range e.sightings(w, &w.leases[k]) {
+			if l.Version != "" {
+				push(process{state: collecting, lease: l})
+			}
+		}
+		push(process{state: ended})
+	case collecting:
+		now, lease := Live{}, p.lease
+		if lease.Holder.UID != "" && e.rules.collectUnused {
+			now = e.live(w, nil, lease.Holder.Class)
+		}
+		lease.Pending = slices.Clone(lease.Pending)
+		for i := range lease.Pending {
+			if !e.rules.collectWindow {
+				lease.Pending[i].Left = 0
+			}
+		}
+		if lease.unused(now, func(s selector.Seat) bool { return place(s) == k }) {
+			push(process{state: deleting, lease: Lease{Version: lease.Version}})
+		} else {
+			push(process{state: ended})
+		}
+	default:
+		n := push(process{state: ended})
+		if !e.rules.collectPrecondition || w.leases[k].Version == p.lease.Version {
+			n.leases[k] = Lease{}
+			e.stack[len(e.stack)-1] = n
+		}
+	}
 }
 
 type pusher func(process, func(*world))
@@ -526,14 +584,18 @@ func (w *world) underWay(id string) bool {
 	return p.attempt.id == id && (p.state == inFlight || p.state == attempting && !p.abandoned)
 }
 
+// live class, as an attempt reads it, or as it is if the attempt is nil.
 func (e *exploration) live(w *world, a *Attempt, class Class) Live {
 	for i, c := range names[:len(w.objects)] {
 		if c != class || w.objects[i].uid == 0 {
 			continue
 		}
 		o := w.objects[i]
-		own := class == a.request.Class
 		live := Live{UID: types.UID(strconv.Itoa(o.uid)), Version: strconv.Itoa(o.version), Seats: o.seats.list()}
+		if a == nil {
+			return live
+		}
+		own := class == a.request.Class
 		switch {
 		case own && !e.rules.defaultAlready:
 			live.Seats = nil
@@ -571,13 +633,15 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 		lease.Pending = lease.Pending[len(lease.Pending)-1:]
 	}
 	// Versions of a Lease are its own: a count of its writes makes fewer states than a common one.
-	count, _ := strconv.Atoi(w.leases[k].Version)
-	lease.Version = strconv.Itoa(count + 1)
+	count := w.writes[k] + 1
+	if lease.Version = strconv.Itoa(count); lease.Holder.UID == "" {
+		lease = Lease{}
+	}
 	for i, pending := range lease.Pending {
 		pending.Left = 0 // Is not stored.
 		lease.Pending[i] = pending
 	}
-	written := func(n *world) { n.leases[k] = lease }
+	written := func(n *world) { n.leases[k], n.writes[k] = lease, count }
 	push(goOn(a.LeaseWritten(op, true)), written)
 	if e.accidents && a.phase == writing { // It is written, and the answer is lost.
 		push(process{state: attempting, abandoned: true, attempt: a.Abandon(), seats: p.seats}, written)

@@ -44,9 +44,11 @@ type Pending struct {
 
 // Lease records which class was last admitted as the default of a seat.
 type Lease struct {
-	// Version is the Lease's resourceVersion; empty if there is no Lease yet.
+	// Version is the Lease's resourceVersion, and UID its uid; empty if there is no Lease.
 	Version string
-	// Holder is empty if the Lease is free, and has a Pending write otherwise.
+	UID     types.UID
+	// Holder is empty if the Lease is free, and has a Pending write otherwise. A Lease that
+	// is free is as good as none, and deleted.
 	Holder  Holder
 	Pending []Pending
 	// Landed says that the replica that reads the Lease has seen the holder stored
@@ -88,6 +90,13 @@ func (l *Lease) inFlight(now Live) []Pending {
 	return pending
 }
 
+// unused reports whether the holder is not default, and can no longer become it by a write
+// that the Lease records. So the Lease is as good as none. The holder must have been read
+// after the Lease.
+func (l *Lease) unused(now Live, isSeat func(selector.Seat) bool) bool {
+	return !slices.ContainsFunc(now.Seats, isSeat) && len(l.inFlight(now)) == 0
+}
+
 // has says whether the Lease records the write of an attempt.
 func (l *Lease) has(id string) bool {
 	return slices.ContainsFunc(l.Pending, func(p Pending) bool { return p.ID == id })
@@ -96,7 +105,7 @@ func (l *Lease) has(id string) bool {
 // without returns the Lease without the write of an attempt, which was not admitted
 // after all. A Lease without any write is free.
 func (l *Lease) without(id string) Lease {
-	next := Lease{Version: l.Version}
+	next := Lease{Version: l.Version, UID: l.UID}
 	for _, p := range l.Pending {
 		if p.ID != id {
 			next.Holder = l.Holder

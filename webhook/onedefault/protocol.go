@@ -31,7 +31,8 @@ var ErrConflict = errors.New("the Lease has changed")
 type Store interface {
 	// Lease of a seat; the zero value if there is none.
 	Lease(ctx context.Context, seat selector.Seat) (Lease, error)
-	// WriteLease replaces the Lease that has its Version, or returns ErrConflict.
+	// WriteLease replaces the Lease that has its Version, or deletes it if the new one is
+	// free; or returns ErrConflict.
 	WriteLease(ctx context.Context, seat selector.Seat, l Lease) error
 	// Class as it is stored now; the zero value if there is none.
 	Class(ctx context.Context, c Class) (Live, error)

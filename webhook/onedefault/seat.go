@@ -44,5 +44,14 @@ func isOurs(leaseName string) bool {
 	return (prefix+"." == namespacePrefix || prefix+"." == partitionPrefix) && in != "" && claimKind != ""
 }
 
+// ClaimKindOf the seat of a Lease, by the name of the Lease.
+func ClaimKindOf(leaseName string) string {
+	prefix, claimKind, _ := strings.Cut(leaseName, ".")
+	if prefix+"." != clusterPrefix {
+		_, claimKind, _ = strings.Cut(claimKind, ".")
+	}
+	return claimKind
+}
+
 // describe a seat for people.
 func describe(s selector.Seat) string { return fmt.Sprintf("claim kind %q%s", s.ClaimKind, s.In()) }

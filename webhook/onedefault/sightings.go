@@ -30,14 +30,35 @@ import (
 type Sightings struct {
 	stored *lru.Cache // of Holders
 
-	mu sync.Mutex
-	// first sighting of each write that a Lease records, by the name of the Lease and the id
-	first map[string]map[string]time.Time
+	mu sync.Mutex // guards all below
+	// leases by name
+	leases map[string]sighting
+	// counts of the Leases of each share
+	counts map[share]int
+}
+
+// sighting of a Lease.
+type sighting struct {
+	share share // the zero value if it counts for none
+	// first sighting of each write that the Lease records, by its id
+	first map[string]time.Time
+}
+
+// share is whose Leases count together: the kind and the namespace of their holders.
+type share struct{ kind, namespace string }
+
+// shareOf a Lease. There are few Leases for all partitions and namespaces, which do not
+// count, as there are few ClaimKinds.
+func shareOf(name string, l *Lease) share {
+	if l.Holder.UID == "" || strings.HasPrefix(name, clusterPrefix) {
+		return share{}
+	}
+	return share{l.Holder.Kind, l.Holder.Namespace}
 }
 
 // NewSightings returns empty Sightings.
 func NewSightings() *Sightings {
-	return &Sightings{stored: lru.New(v1alpha1.MaxStoredDefaults), first: map[string]map[string]time.Time{}}
+	return &Sightings{stored: lru.New(v1alpha1.MaxStoredDefaults), leases: map[string]sighting{}, counts: map[share]int{}}
 }
 
 // Stored notes that a class was seen stored, marked default.
@@ -50,36 +71,67 @@ func (s *Sightings) isStored(h Holder) bool {
 
 // see notes the writes that a Lease records, and returns when each was first seen.
 // It forgets the writes that the Lease no longer records.
-func (s *Sightings) see(lease string, pending []Pending, now time.Time) []time.Time {
+func (s *Sightings) see(name string, l *Lease, now time.Time) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.first[lease]
-	if len(pending) == 0 {
-		delete(s.first, lease)
-		return nil
-	}
-	first, times := make(map[string]time.Time, len(pending)), make([]time.Time, len(pending))
-	for i, p := range pending {
+	before := s.leases[name].first
+	s.forget(name)
+	first, times := make(map[string]time.Time, len(l.Pending)), make([]time.Time, len(l.Pending))
+	for i, p := range l.Pending {
 		at, ok := before[p.ID]
 		if !ok {
 			at = now
 		}
 		first[p.ID], times[i] = at, at
 	}
-	s.first[lease] = first
+	of := shareOf(name, l)
+	s.leases[name] = sighting{of, first}
+	if of != (share{}) {
+		s.counts[of]++
+	}
 	return times
 }
 
-// partitions counts those whose Lease records a write.
-func (s *Sightings) partitions() (n int) {
+// gone notes that a Lease is gone.
+func (s *Sightings) gone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.first {
-		if strings.HasPrefix(name, partitionPrefix) {
-			n++
+	s.forget(name)
+}
+
+// forget a Lease. The caller holds mu.
+func (s *Sightings) forget(name string) {
+	of := s.leases[name].share
+	delete(s.leases, name)
+	if s.counts[of]--; s.counts[of] <= 0 {
+		delete(s.counts, of)
+	}
+}
+
+// mayTake reports whether the share of the new holder of a Lease has room for it. It asks
+// about Leases of other shares, too: otherwise two shares could grow by taking each other's.
+func (s *Sightings) mayTake(name string, l *Lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := shareOf(name, l)
+	return of == share{} || of == s.leases[name].share || s.counts[of] < v1alpha1.MaxSeatLeases
+}
+
+// Quiet returns the names of the Leases that record no write, or none that was not seen for
+// this long, in random order.
+func (s *Sightings) Quiet(window time.Duration) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, l := range s.leases {
+		quiet := true
+		for _, at := range l.first {
+			quiet = quiet && time.Since(at) >= window
+		}
+		if quiet {
+			names = append(names, name)
 		}
 	}
-	return n
+	return names
 }
 
 // Watch the Leases until the context ends.
@@ -113,7 +165,7 @@ func (s store) Add(object any) error {
 		return nil
 	}
 	if lease, err := decode(l); err == nil {
-		s.sightings.see(l.Name, lease.Pending, time.Now())
+		s.sightings.see(l.Name, &lease, time.Now())
 	}
 	return nil
 }
@@ -124,7 +176,7 @@ func (s store) Update(object any) error { return s.Add(object) }
 // Delete a Lease.
 func (s store) Delete(object any) error {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		s.sightings.see(l.Name, nil, time.Now())
+		s.sightings.gone(l.Name)
 	}
 	return nil
 }
@@ -153,9 +205,9 @@ func (s *Sightings) keep(objects []any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.first {
+	for name := range s.leases {
 		if !names[name] {
-			delete(s.first, name)
+			s.forget(name)
 		}
 	}
 }

@@ -1,0 +1,96 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook/onedefault"
+)
+
+// collectInterval is the pause between two rounds of collecting Leases.
+const collectInterval = 10 * time.Second
+
+// CollectLeases deletes the Leases of seats that have no default class any more, until the
+// context ends. The leader runs it. The guard does not need it: it takes what is no longer
+// used. But a tenant can move a class through any number of partitions, and each leaves a Lease.
+func (g *Guard) CollectLeases(ctx context.Context) error {
+	wait.UntilWithContext(ctx, g.collectLeases, collectInterval)
+	return nil
+}
+
+// collectLeases reads at most MaxLeasesCollected Leases: those whose writes are over, if the
+// seat has no default as far as the snapshot tells. The rest is for the next round. What it
+// reads live decides.
+func (g *Guard) collectLeases(ctx context.Context) {
+	snapshot := g.Snapshot()
+	if snapshot == nil {
+		return
+	}
+	cluster, used := g.store(snapshot), usedLeases{}
+	read, deleted := 0, 0
+	var failure error
+	for _, name := range g.Sightings.Quiet(g.Window) {
+		if ctx.Err() != nil || read == v1alpha1.MaxLeasesCollected {
+			break
+		}
+		if used.has(snapshot, name) {
+			continue
+		}
+		read++
+		gone, err := g.collectLease(ctx, snapshot, cluster, name)
+		if gone {
+			deleted++
+		}
+		if err != nil && !errors.Is(err, onedefault.ErrConflict) {
+			failure = err
+		}
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	if deleted > 0 {
+		log.V(1).Info("Deleted Leases of seats without a default class", "count", deleted)
+	}
+	if failure != nil && ctx.Err() == nil {
+		log.Info("Cannot delete some Leases of seats without a default class", "read", read, "deleted", deleted, "because", failure.Error())
+	}
+}
+
+// collectLease keeps the Leases of a claim kind whose classes are not all known: a class
+// that is not known cannot be its default, as far as the snapshot tells.
+func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cluster *onedefault.Cluster, name string) (bool, error) {
+	claimKind := onedefault.ClaimKindOf(name)
+	switch view := snapshot[claimKind]; {
+	case view == nil:
+		if registered, err := g.Registered(ctx, claimKind); registered || err != nil {
+			return false, err
+		}
+	case view.Missing != nil:
+		return false, nil
+	}
+	return cluster.Collect(ctx, name)
+}
+
+// usedLeases are the names of the Leases of all seats with a default, by claim kind.
+type usedLeases map[string]map[string]bool
+
+func (u usedLeases) has(snapshot selector.Snapshot, name string) bool {
+	claimKind := onedefault.ClaimKindOf(name)
+	view := snapshot[claimKind]
+	if view == nil {
+		return false
+	}
+	names, ok := u[claimKind]
+	if !ok {
+		names = map[string]bool{}
+		for seat := range view.DefaultsBySeat() {
+			names[onedefault.LeaseName(seat)] = true
+		}
+		u[claimKind] = names
+	}
+	return names[name]
+}
