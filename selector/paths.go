@@ -232,22 +232,30 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	case problems != "":
 		return v1alpha1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
 	}
-	if refused := v.refused(c); len(refused) > 0 {
-		return v1alpha1.ReasonReferenceRefused, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
+	refused, kinds := v.refused(c)
+	if len(refused) == 0 {
+		return "", ""
 	}
-	return "", ""
+	reason = v1alpha1.ReasonReferenceRefused
+	if kinds == len(v.Classes) {
+		reason = v1alpha1.ReasonAllReferencesRefused
+	}
+	return reason, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 }
 
 // refused says why the API server would refuse a claim for its reference, MaxErrors times
-// at most. Of the names of classes it knows nothing.
-func (v *View) refused(c PathsCheck) (texts []string) {
+// at most, and for how many class kinds. Of the names of classes it knows nothing.
+func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
+	isRefused := false
 	refuse := func(format string, args ...any) {
 		text := fmt.Sprintf("reference.form %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		isRefused = true
 		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
 	for _, s := range v.Classes {
+		isRefused = false
 		sample := sampleOf(s.Kind)
 		for _, name := range c.required {
 			if textIn(name, sample) == "" {
@@ -260,8 +268,11 @@ func (v *View) refused(c PathsCheck) (texts []string) {
 				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}
 		}
+		if isRefused {
+			kinds++
+		}
 	}
-	return texts
+	return texts, kinds
 }
 
 // sampleOf a class of this kind is enough to say what a reference to one would have.

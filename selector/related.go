@@ -141,7 +141,7 @@ func (v *View) Related(resource, version string) *Objects {
 // With returns a view of the same claim kind with other classes, and no index.
 func (v *View) With(classes []*Classes) *View {
 	other := NewView(v.Kind, classes)
-	other.needs, other.related = v.needs, v.related
+	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
 	return other
 }
 

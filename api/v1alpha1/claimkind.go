@@ -268,7 +268,7 @@ type ClaimKindStatus struct {
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
-	// Conditions are Ready, SingleDefault, PathsValid and, where they apply,
+	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
 	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown and
 	// DefaultedByPolicy.
 	// +listType=map

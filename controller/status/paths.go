@@ -108,6 +108,9 @@ func (c checkedPaths) condition(view *selector.View) metav1.Condition {
 	reason, problem := view.PathsProblem(c.check)
 	switch {
 	case c.err != nil:
+		if !errors.Is(c.err, selector.ErrNoSchema) {
+			condition.Reason = registry.ReasonFor(c.err)
+		}
 		condition.Message = fmt.Sprintf("the paths cannot be compared with the schema of the claims: %v", c.err)
 	case reason != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, problem
