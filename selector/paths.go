@@ -24,6 +24,8 @@ type PathsCheck struct {
 	// Absent are paths that claims do not have, and that are the defaults of a
 	// registration: nothing is wrong with them.
 	Absent []string
+	// SelectorAbsent is set if the path of the selector is among them.
+	SelectorAbsent bool
 	// Required are the fields without which the API server refuses a claim: of those that
 	// lead to the reference, and of those in it.
 	Required []v1alpha1.FieldPath
@@ -203,7 +205,7 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
 	f := s.at(k.selector)
 	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
-		c.Absent = append(c.Absent, "."+k.selector.String())
+		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.selector.String()), true
 		return
 	}
 	if !c.add(setting, f) {

@@ -123,7 +123,12 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	if d.View.Kind.rules.partitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", brief.Text(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
 	}
-	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
+	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
+	if d.View.Kind.selectorAbsent {
+		remedy = "set " + remedy
+	} else {
+		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.selector, remedy)
+	}
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
 		i, _ := d.View.Kind.dropping(d.Claim.Claim, c)

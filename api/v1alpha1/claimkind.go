@@ -236,6 +236,11 @@ type ClaimKindStatus struct {
 	// +optional
 	Required []FieldPath `json:"required,omitempty"`
 
+	// SelectorAbsent is true if the schema of the claims has no field for a selector. Then a
+	// claim has its selector in the annotation.
+	// +optional
+	SelectorAbsent bool `json:"selectorAbsent,omitempty"`
+
 	// Classes counts the classes, of all class kinds, that claims of this kind can
 	// be bound to.
 	// +optional

@@ -98,7 +98,7 @@ func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1a
 		return
 	}
 	if !unread {
-		status.Required = checked.check.Required
+		status.Required, status.SelectorAbsent = checked.check.Required, checked.check.SelectorAbsent
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)
 }

@@ -611,22 +611,22 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"SchemaUnread": {
 			reason: "We should not take a schema that cannot be read for one that does not exist.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, ObservedGeneration: 7},
-			want:   want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}, message: "it was never served"},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}, message: "it was never served"},
 		},
 		"AllReferencesRefused": {
 			reason: "We should not have the API server refuse claims for what we wrote into them.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAllReferencesRefused, ObservedGeneration: 7},
-			want:   want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonAllReferencesRefused, 7}, message: "it was never served"},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonAllReferencesRefused, 7}, message: "it was never served"},
 		},
 		"FaultNeverServed": {
 			reason: "We should say that the fault stops no claim.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPathsInvalid, ObservedGeneration: 7},
-			want:   want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, 7}, message: "it was never served"},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, 7}, message: "it was never served"},
 		},
 		"NoSchema": {
 			reason: "We should serve a kind that has no schema.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, ObservedGeneration: 7},
-			want:   want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7}, message: "no entry for it yet"},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7}, message: "no entry for it yet"},
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.",
