@@ -31,7 +31,7 @@ func TestUnread(t *testing.T) {
 	assert.NotContains(t, warning(anyClass), "create a ClassKind", "We should not advise to do what is done.")
 
 	b := newKind("bs", "b", databases)
-	i.SetClasses(NewClasses(b, []*Class{{Kind: b, Name: "gold"}}))
+	i.SetClasses(NewClasses(b, []*Class{{Kind: b, Name: "gold", Weight: 1}}))
 	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org tells admins what to do`,
 		warning(anyClass), "We should bind a claim to what is known, and say that this is not all.")
 
@@ -44,7 +44,7 @@ func TestUnread(t *testing.T) {
 
 	i.DeleteClasses("as")
 	assert.Empty(t, warning(anyClass), "We should say nothing of a class kind that is not registered any more.")
-	assert.Contains(t, warning(map[string]any{}), "set .spec.classSelector or the annotation classbind.io/class-selector")
+	assert.Contains(t, warning(map[string]any{}), "set spec.classSelector or the annotation classbind.io/class-selector")
 	k.Status.SelectorAbsent = true
 	i.SetClaimKind(NewClaimKind(k))
 	assert.Contains(t, warning(map[string]any{}), ": set the annotation classbind.io/class-selector", "We should name no field that the claim does not have.")

@@ -254,7 +254,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
 	v.View = selector.NewView(selector.NewClaimKind(checked, selector.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
-	if reason == v1alpha1.ReasonReferenceRefused {
+	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }
