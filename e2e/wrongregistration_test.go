@@ -72,9 +72,9 @@ func TestWrongRegistrations(t *testing.T) {
 			spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1alpha1.ReasonReferencePruned, message: ".spec.classRef.apiGroup",
 			served: ".spec.classRef.apiGroup",
 		},
-		"SelectorOfAnotherType": {
-			spec: "{classSelector: {path: .spec.classRef.name}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path",
-			served: "classSelector.path",
+		"SelectorAbsent": {
+			spec: "{classSelector: {path: .spec.absent}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path: the schema has no field .spec.absent",
+			served: "classSelector.path: the schema has no field .spec.absent",
 		},
 		"CompanyRequired": {
 			field: "classRef: {type: object, required: [major], properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}",
