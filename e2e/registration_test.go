@@ -27,13 +27,13 @@ func TestRegistration(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
 		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
-		w.awaitClaims(t, "claims.runtime.test")
-		unbound, warnings, err := w.create(t, claim("runtime.test", "before"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.runtime.test", v1alpha1.ReasonNoClassKind)
+		unbound, _, err := w.create(t, claim("runtime.test", "before"))
 		require.NoError(t, err)
 		assert.Empty(t, classOf(unbound))
-		assert.Contains(t, fmt.Sprint(warnings), "no class kind serves it")
 
 		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [claims.runtime.test]}"))
+		w.awaitClaims(t, "claims.runtime.test")
 		w.awaitClasses(t, "classes.runtime.test", 1)
 		bound, _, err := w.create(t, claim("runtime.test", "with"))
 		require.NoError(t, err)
@@ -130,8 +130,8 @@ spec:
 
 	t.Run("ClaimsNotPermitted", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.unwatched.test Namespaced")
-		w.apply(t, claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
+		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")
+		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [claims.unwatched.test]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
 		}, patience, 100*time.Millisecond, "We should tell claims that we may not watch from those that we need not.")

@@ -178,7 +178,8 @@ func (w *world) breakOneByOne(t *testing.T) {
 			name: "RoleMissing", mends: apply("rbac.yaml"),
 			breaks: func(t *testing.T) { w.kubectl(t, "delete", "clusterrole", "classbind-crossplane-azure") },
 			want: "rights: classkind/" + sampleAzure + ": " + classbind.User + " may not list, watch redisclasses of cache.azure.crossplane.io\n" +
-				"  Do: label a ClusterRole that allows it: kubectl label clusterrole ROLE classbind.io/aggregate-to-classbind=true",
+				"  Do: apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-" + sampleAzure + " --verb=get,list,watch --resource=" + sampleAzure +
+				" && kubectl label clusterrole classbind-" + sampleAzure + " classbind.io/aggregate-to-classbind=true",
 		},
 		{
 			name:   "PathWithTypo",

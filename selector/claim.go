@@ -43,12 +43,14 @@ type ClaimKind struct {
 	classRef      path
 	selector      path
 	selectorField *field.Path
-	required      []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
-	pointers      []string // to the same fields, in RFC 6901 form
-	settledBy     []path
-	plan          *readPlan // of the fields that lead to any of these
-	freshSeeds    bool
-	memory        memory // nil if the strategy has none
+	// selectorAbsent says that the schema of the claims has no such field.
+	selectorAbsent bool
+	required       []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
+	pointers       []string // to the same fields, in RFC 6901 form
+	settledBy      []path
+	plan           *readPlan // of the fields that lead to any of these
+	freshSeeds     bool
+	memory         memory // nil if the strategy has none
 	// filters, of which so many are free: they evaluate no expression.
 	filters []compiledFilter
 	free    int
@@ -104,7 +106,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *Cla
 	if c.Strategy.remember != nil {
 		c.memory = c.Strategy.remember(c)
 	}
-	c.selectorField = c.selector.field()
+	c.selectorField, c.selectorAbsent = c.selector.field(), k.Status.SelectorAbsent
 	c.annotation = k.Spec.ClassSelector.AnnotationPlace().Names()
 	c.annotationField = c.annotation.field()
 	c.whenNoSelector = k.Spec.WhenNoSelector

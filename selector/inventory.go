@@ -24,7 +24,8 @@ type Inventory struct {
 	views      Snapshot
 	claimKinds map[string]*ClaimKind
 	classes    map[string]*Classes
-	missing    map[string]missing // by class kind; none of them is among classes
+	missing    map[string]missing   // by class kind; none of them is among classes
+	unread     map[string]neverRead // by class kind; none of them is among classes or missing
 	related    map[RelatedKey]knownRelated
 }
 
@@ -34,11 +35,17 @@ type missing struct {
 	why        string
 }
 
+// neverRead is a class kind whose classes have never been known.
+type neverRead struct {
+	claimKinds []string
+	reason     string
+}
+
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
 		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{},
-		related: map[RelatedKey]knownRelated{},
+		unread: map[string]neverRead{}, related: map[RelatedKey]knownRelated{},
 	}
 }
 
@@ -89,9 +96,8 @@ func (i *Inventory) DeleteClaimKind(name string) {
 func (i *Inventory) SetClasses(s *Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old, awaited := i.classes[s.Kind.Name], i.missing[s.Kind.Name].claimKinds
+	old, awaited := i.classes[s.Kind.Name], i.forgetUnknown(s.Kind.Name)
 	i.classes[s.Kind.Name] = s
-	delete(i.missing, s.Kind.Name)
 	switch {
 	case old == nil:
 		i.update(slices.Concat(s.Kind.ClaimKinds, awaited)...)
@@ -106,12 +112,11 @@ func (i *Inventory) SetClasses(s *Classes) {
 func (i *Inventory) DeleteClasses(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := i.missing[classKind].claimKinds
+	touched := i.forgetUnknown(classKind)
 	if old := i.classes[classKind]; old != nil {
-		touched = append(slices.Clone(touched), old.Kind.ClaimKinds...)
+		touched = append(touched, old.Kind.ClaimKinds...)
 	}
 	delete(i.classes, classKind)
-	delete(i.missing, classKind)
 	if len(touched) > 0 {
 		i.update(touched...)
 	}
@@ -127,8 +132,33 @@ func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string
 	if i.classes[classKind] != nil || known && old.why == why && slices.Equal(old.claimKinds, claimKinds) {
 		return
 	}
+	touched := i.forgetUnknown(classKind)
 	i.missing[classKind] = missing{claimKinds, why}
+	i.update(append(touched, claimKinds...)...)
+}
+
+// SetUnread says that a class kind names these claim kinds, that its classes have never been
+// known, and why, in a word. Claims are decided on without them, and told so. It does nothing
+// if the classes are known, or missing.
+func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	old, known := i.unread[classKind]
+	if _, isMissing := i.missing[classKind]; isMissing || i.classes[classKind] != nil ||
+		known && old.reason == reason && slices.Equal(old.claimKinds, claimKinds) {
+		return
+	}
+	i.unread[classKind] = neverRead{claimKinds, reason}
 	i.update(slices.Concat(old.claimKinds, claimKinds)...)
+}
+
+// forgetUnknown forgets that a class kind is missing or unread, and returns the claim kinds
+// that were told so.
+func (i *Inventory) forgetUnknown(classKind string) []string {
+	touched := slices.Concat(i.missing[classKind].claimKinds, i.unread[classKind].claimKinds)
+	delete(i.missing, classKind)
+	delete(i.unread, classKind)
+	return touched
 }
 
 // Withhold forgets the classes of a kind and says that they are missing, both at once: between
@@ -136,7 +166,7 @@ func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string
 func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := slices.Concat(i.missing[classKind].claimKinds, claimKinds)
+	touched := append(i.forgetUnknown(classKind), claimKinds...)
 	if old := i.classes[classKind]; old != nil {
 		touched = append(touched, old.Kind.ClaimKinds...)
 	}
@@ -205,7 +235,7 @@ func (i *Inventory) update(claimKinds ...string) {
 			}
 		}
 		v := NewView(kind, classes)
-		v.Missing = i.missingFault(name)
+		v.Missing, v.Unread = i.missingFault(name), i.unreadBy(name)
 		v.needs = kind.RelatedKinds()
 		v.RelatedMissing = i.relatedFault(v)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
@@ -230,6 +260,16 @@ func (i *Inventory) missingFault(claimKind string) *Fault {
 		}
 	}
 	return nil
+}
+
+// unreadBy are the class kinds that name a claim kind and whose classes have never been known.
+func (i *Inventory) unreadBy(claimKind string) (kinds []UnreadKind) {
+	for _, name := range slices.Sorted(maps.Keys(i.unread)) {
+		if u := i.unread[name]; slices.Contains(u.claimKinds, claimKind) {
+			kinds = append(kinds, UnreadKind{name, u.reason})
+		}
+	}
+	return kinds
 }
 
 // indexOf the classes of a view, shared with another view that has the same.

@@ -24,6 +24,8 @@ type PathsCheck struct {
 	// Absent are paths that claims do not have, and that are the defaults of a
 	// registration: nothing is wrong with them.
 	Absent []string
+	// SelectorAbsent is set if the path of the selector is among them.
+	SelectorAbsent bool
 	// Required are the fields without which the API server refuses a claim: of those that
 	// lead to the reference, and of those in it.
 	Required []v1alpha1.FieldPath
@@ -203,7 +205,7 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
 	f := s.at(k.selector)
 	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
-		c.Absent = append(c.Absent, "."+k.selector.String())
+		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.selector.String()), true
 		return
 	}
 	if !c.add(setting, f) {
@@ -232,22 +234,30 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	case problems != "":
 		return v1alpha1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
 	}
-	if refused := v.refused(c); len(refused) > 0 {
-		return v1alpha1.ReasonReferenceRefused, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
+	refused, kinds := v.refused(c)
+	if len(refused) == 0 {
+		return "", ""
 	}
-	return "", ""
+	reason = v1alpha1.ReasonReferenceRefused
+	if kinds == len(v.Classes) {
+		reason = v1alpha1.ReasonAllReferencesRefused
+	}
+	return reason, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 }
 
 // refused says why the API server would refuse a claim for its reference, MaxErrors times
-// at most. Of the names of classes it knows nothing.
-func (v *View) refused(c PathsCheck) (texts []string) {
+// at most, and for how many class kinds. Of the names of classes it knows nothing.
+func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
+	isRefused := false
 	refuse := func(format string, args ...any) {
 		text := fmt.Sprintf("reference.form %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		isRefused = true
 		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
 	for _, s := range v.Classes {
+		isRefused = false
 		sample := sampleOf(s.Kind)
 		for _, name := range c.required {
 			if textIn(name, sample) == "" {
@@ -260,8 +270,11 @@ func (v *View) refused(c PathsCheck) (texts []string) {
 				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}
 		}
+		if isRefused {
+			kinds++
+		}
 	}
-	return texts
+	return texts, kinds
 }
 
 // sampleOf a class of this kind is enough to say what a reference to one would have.

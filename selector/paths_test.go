@@ -51,6 +51,7 @@ func TestCheckPaths(t *testing.T) {
 		problem string
 		pruned  string
 		refused bool
+		all     bool // class kinds are
 		remedy  string
 		unknown string
 		absent  []string
@@ -119,7 +120,7 @@ func TestCheckPaths(t *testing.T) {
 			reason:  "We should see which values the API server would refuse",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
 			kinds:   []*ClassKind{cluster, namespaced},
-			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind`, refused: true,
+			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind`, refused: true, all: true,
 		},
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
@@ -279,7 +280,8 @@ func TestCheckPaths(t *testing.T) {
 			want, wantText := "", ""
 			switch {
 			case tc.refused:
-				want, wantText = v1alpha1.ReasonReferenceRefused, tc.problem+": the API server refuses claims with such a reference"
+				reasons := map[bool]string{false: v1alpha1.ReasonReferenceRefused, true: v1alpha1.ReasonAllReferencesRefused}
+				want, wantText = reasons[tc.all], tc.problem+": the API server refuses claims with such a reference"
 			case tc.pruned != "":
 				want = v1alpha1.ReasonReferencePruned
 				wantText = "no claim is bound, because the API server would remove " + tc.pruned + ": " + tc.problem + ": " + cmp.Or(tc.remedy, correctReference)

@@ -18,6 +18,9 @@ type View struct {
 	Classes []*Classes
 	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
 	LeftOut []*ClassKind
+	// Unread are the class kinds that name the claim kind and whose classes have never been
+	// known, sorted by name. Claims are decided on without them.
+	Unread []UnreadKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
@@ -42,6 +45,9 @@ type View struct {
 	related []*Objects
 }
 
+// UnreadKind is a class kind whose classes have never been known, and the reason in a word.
+type UnreadKind struct{ Name, Reason string }
+
 // NewView puts the classes of several kinds together. It has no index, so the time to
 // choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
@@ -52,7 +58,7 @@ func NewView(kind *ClaimKind, classes []*Classes) *View {
 // view knows are not judged again.
 func (v *View) With(classes []*Classes) *View {
 	other := viewAfter(v.Kind, classes, v)
-	other.needs, other.related = v.needs, v.related
+	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
 	return other
 }
 

@@ -12,12 +12,34 @@ import (
 // Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
 // nothing is wrong.
 func (d *Decision) Warning() string {
-	if d.Class == nil {
-		return d.unmatched()
+	warning := ""
+	switch {
+	case d.Class == nil:
+		warning = d.unmatched()
+	case d.asks() == nil && d.Candidates > 1:
+		warning = d.severalDefaults()
 	}
-	if d.asks() != nil || d.Candidates == 1 {
+	if unread := d.View.UnreadText(); unread != "" && warning != "" {
+		return warning + "; " + unread
+	} else if unread != "" {
+		return unread
+	}
+	return warning
+}
+
+// UnreadText says which class kinds the claims of a view are decided on without, because their
+// classes have never been known. It is empty if there is none.
+func (v *View) UnreadText() string {
+	if len(v.Unread) == 0 {
 		return ""
 	}
+	kinds := ListFunc(v.Unread, func(k UnreadKind) string { return fmt.Sprintf("%q (%s)", k.Name, k.Reason) })
+	return fmt.Sprintf("classbind decided without the classes of %s, which it cannot read: kubectl describe claimkind %s tells admins what to do",
+		kinds, v.Kind.Name)
+}
+
+// severalDefaults names the default classes among which one was drawn.
+func (d *Decision) severalDefaults() string {
 	var first []*Class // There may be thousands.
 	d.View.each(d.Claim.Claim, func(c *Class) {
 		if i, _ := d.View.Kind.dropping(d.Claim.Claim, c); i < 0 {
@@ -57,6 +79,9 @@ func (d *Decision) unmatched() string {
 		later = "; it will be bound " + later
 	default:
 		later = ""
+	}
+	if len(d.View.Classes) == 0 && len(d.View.Unread) > 0 { // They say the rest.
+		return what + ": the classes of no class kind that names it are known" + later
 	}
 	if len(d.View.Classes) == 0 {
 		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
@@ -98,7 +123,12 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	if d.View.Kind.rules.partitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", brief.Text(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
 	}
-	remedy = fmt.Sprintf("set %s or the annotation %s, or ", d.View.Kind.selector, d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
+	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
+	if d.View.Kind.selectorAbsent {
+		remedy = "set " + remedy
+	} else {
+		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.selector, remedy)
+	}
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
 		i, _ := d.View.Kind.dropping(d.Claim.Claim, c)

@@ -236,6 +236,11 @@ type ClaimKindStatus struct {
 	// +optional
 	Required []FieldPath `json:"required,omitempty"`
 
+	// SelectorAbsent is true if the schema of the claims has no field for a selector. Then a
+	// claim has its selector in the annotation.
+	// +optional
+	SelectorAbsent bool `json:"selectorAbsent,omitempty"`
+
 	// Classes counts the classes, of all class kinds, that claims of this kind can
 	// be bound to.
 	// +optional
@@ -268,7 +273,7 @@ type ClaimKindStatus struct {
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
-	// Conditions are Ready, SingleDefault, PathsValid and, where they apply,
+	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
 	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown and
 	// DefaultedByPolicy.
 	// +listType=map

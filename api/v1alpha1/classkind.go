@@ -105,6 +105,13 @@ type ClassKindStatus struct {
 	// +optional
 	Claims *int32 `json:"claims,omitempty"`
 
+	// Served is true once the classes were offered to claims. From then on, no claim is bound
+	// without them: while classbind cannot read them, the claims of their claim kinds are
+	// answered with 503. It ends when the ClassKind is deleted, or its resource is not
+	// installed any more.
+	// +optional
+	Served bool `json:"served,omitempty"`
+
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
 	// LabelsHeld and, where it has expressions, ExpressionsValid.
 	// +listType=map

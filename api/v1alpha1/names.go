@@ -143,6 +143,9 @@ const (
 	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
 	// have what the paths and the form of reference need, and Unknown if nobody can tell.
 	ConditionPathsValid = "PathsValid"
+	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind names it whose classes
+	// have never been read. Claims are decided on without them.
+	ConditionClassKindsRead = "ClassKindsRead"
 	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where
 	// there is a default StorageClass: the API server gives it to claims before we are
 	// asked.
@@ -231,8 +234,14 @@ const (
 	// ReasonWatched says that all claims of the kind are known.
 	ReasonWatched = "Watched"
 
+	// ReasonClassKindsRead says that the classes of every installed class kind are known.
+	ReasonClassKindsRead = "ClassKindsRead"
+	// ReasonNoClassKind says that no class kind serves a claim kind that was never served,
+	// so it has no entry in the webhook configuration yet.
+	ReasonNoClassKind = "NoClassKind"
+
 	// ReasonConfigured and ReasonNotConfigured say whether the webhook
-	// configuration has an entry for the class kind.
+	// configuration has an entry for the kind.
 	ReasonConfigured    = "Configured"
 	ReasonNotConfigured = "NotConfigured"
 
@@ -265,7 +274,9 @@ const (
 	// ReasonReferenceRefused says that the schema refuses the references to classes of some
 	// kinds. Other claims are bound.
 	ReasonReferenceRefused = "ReferenceRefused"
-	// ReasonSchemaUnknown says that the schema allows anything, or cannot be read.
+	// ReasonAllReferencesRefused says that the schema refuses the references to all classes.
+	ReasonAllReferencesRefused = "AllReferencesRefused"
+	// ReasonSchemaUnknown says that the schema allows anything, or that there is none.
 	ReasonSchemaUnknown = "SchemaUnknown"
 
 	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass say whether the API server

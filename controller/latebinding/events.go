@@ -87,9 +87,13 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	if d.Candidates > 1 {
 		candidates = fmt.Sprintf("%d candidates", d.Candidates)
 	}
+	note := fmt.Sprintf("bound to %s, of %s", d.Class, candidates)
+	if unread := d.View.UnreadText(); unread != "" {
+		note = brief.Text(note+"; "+unread, longestNote)
+	}
 	e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
-		note: fmt.Sprintf("bound to %s, of %s", d.Class, candidates), failed: func() {},
+		note: note, failed: func() {},
 	}, v1alpha1.LateEvents)
 }
 

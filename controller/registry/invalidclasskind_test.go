@@ -82,7 +82,7 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 		})
 		classKind(2, "class.", claims)
 
-		w.unanswered(plans, errors.New("connection refused"))
+		w.unanswered(plans, nil, errors.New("connection refused"))
 		classKind(3, "class.", claims)
 		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
 

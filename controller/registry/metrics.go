@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -20,6 +21,10 @@ var (
 		[]string{"claim_kind"}, nil)
 	claimKindReady = prometheus.NewDesc("classbind_claim_kind_ready",
 		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
+		[]string{"claim_kind"}, nil)
+	claimKindUnserved = prometheus.NewDesc("classbind_claim_kind_unserved",
+		"Whether claims of a kind are not bound at all, or without the classes of a class kind that names it, 1 or 0: "+
+			"the conditions of the ClaimKind say why. A resource that is not installed does not count.",
 		[]string{"claim_kind"}, nil)
 	classKindReady = prometheus.NewDesc("classbind_class_kind_ready",
 		"Whether this replica sees the classes of a kind as they are now, 1 or 0: with 0 it offers those that it last saw, or none.",
@@ -51,7 +56,7 @@ func (r *Registration) RegisterMetrics() error {
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		defaultClasses, claimKindReady, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects,
+		defaultClasses, claimKindReady, claimKindUnserved, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects,
 	} {
 		to <- d
 	}
@@ -98,7 +103,14 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]
 		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)), k.Name)
+		gauge(claimKindUnserved, number(unserved(k)), k.Name)
 	}
+}
+
+func unserved(k *v1alpha1.ClaimKind) bool {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+	return meta.IsStatusConditionFalse(k.Status.Conditions, v1alpha1.ConditionClassKindsRead) ||
+		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonNotInstalled
 }
 
 // relatedNumbers are those of one related kind.

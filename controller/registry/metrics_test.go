@@ -46,10 +46,12 @@ func testMetrics(t *testing.T) {
 	claimKind("others.example.org")
 	assert.Equal(t, map[string]float64{
 		"claim_kind_ready claim_kind=claims.example.org": 0, "claim_kind_ready claim_kind=others.example.org": 0,
+		"claim_kind_unserved claim_kind=claims.example.org": 0, "claim_kind_unserved claim_kind=others.example.org": 0,
 	}, controllertest.Scraped(t, registry), "We should not count defaults before all classes are known.")
 
 	r.Inventory.Open()
 	reader.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	reader.ClaimKinds[1].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClassKind}}
 	isDefault := []string{"default", "true"}
 	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
 	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
@@ -58,6 +60,7 @@ func testMetrics(t *testing.T) {
 	time.Sleep(7 * time.Second)
 	want := map[string]float64{
 		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
+		"claim_kind_unserved claim_kind=claims.example.org": 0, "claim_kind_unserved claim_kind=others.example.org": 1,
 		"default_classes claim_kind=claims.example.org": 2, "default_classes claim_kind=others.example.org": 0,
 		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0, "class_kind_ready class_kind=irons.example.org": 0,
 		"view_age_seconds class_kind=golds.example.org": 7, "view_age_seconds class_kind=silvers.example.org": 7,
@@ -73,7 +76,7 @@ func testMetrics(t *testing.T) {
 
 	r.Inventory.DeleteClaimKind("others.example.org")
 	r.reader = unfilled{}
-	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org"} {
+	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org", "claim_kind_unserved claim_kind=claims.example.org", "claim_kind_unserved claim_kind=others.example.org"} {
 		delete(want, gone)
 	}
 	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count neither for a claim kind that is registered no more, nor what we cannot read, and all else.")

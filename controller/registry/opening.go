@@ -109,6 +109,9 @@ func (r *Registration) setMissing(missing, before []missingKind) {
 	for _, k := range before {
 		if !slices.ContainsFunc(missing, k.sameName) {
 			r.Inventory.ClearMissing(k.Name)
+			if s := r.State(k.Name); s.Refused { // It is not served any more, and says so.
+				r.Inventory.SetUnread(k.Name, k.ClaimKinds, s.Reason)
+			}
 			r.changed.Notify(k.ClassKind)
 		}
 	}
@@ -198,16 +201,23 @@ func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
 	return a, nil
 }
 
-// Pending says whether a class kind has yet to join the view. A replica waits for it if
+// Pending reports whether a class kind has yet to join the view. A replica waits for it if
 // its status says that other replicas offered its classes, so that a restart never
 // narrows the view. It stops waiting if the API server says for good that it does not
-// serve the resource, or not to us.
+// serve the resource. Where it does not serve it to us, only an admin ends that.
 func (s State) Pending(k *v1alpha1.ClassKind) bool {
-	if !meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+	if !WasServed(k) {
 		return false
 	}
-	if s.Refused {
-		return time.Since(s.Since) < RefusalGrace
-	}
-	return s.Reason == v1alpha1.ReasonNotSynced
+	return s.Reason == v1alpha1.ReasonNotPermitted ||
+		s.Reason == v1alpha1.ReasonNotSynced && (!s.Refused || s.JustRefused())
+}
+
+// JustRefused reports whether a refusal of the API server may yet pass by itself.
+func (s State) JustRefused() bool { return s.Refused && time.Since(s.Since) < RefusalGrace }
+
+// WasServed reports whether the classes of a kind were ever offered to claims. Releases before
+// Status.Served have the condition alone.
+func WasServed(k *v1alpha1.ClassKind) bool {
+	return k.Status.Served || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
 }

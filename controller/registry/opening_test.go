@@ -24,6 +24,7 @@ func TestPending(t *testing.T) {
 		ready   metav1.ConditionStatus // "" if no status was written yet
 		state   string
 		refused bool          // by the API server
+		served  bool          // ever, by the status
 		age     time.Duration // of the refusal
 		want    bool
 	}{
@@ -34,7 +35,8 @@ func TestPending(t *testing.T) {
 		"NotSyncedForLong":   {reason: "We should wait for an answer for as long as it takes.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
 		"JustRefused":        {reason: "We should not believe at once that we may not list what was listed before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
 		"RefusedForAMoment":  {reason: "We should wait until the grace has passed.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
-		"RefusedForGood":     {reason: "We should believe a refusal that lasts, and keep no others waiting for it.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace},
+		"RefusedForGood":     {reason: "We should bind no claim without classes that were offered, until an admin says so.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
+		"RefusedSinceServed": {reason: "We should go by what was ever served, too.", ready: metav1.ConditionFalse, served: true, state: v1alpha1.ReasonNotPermitted, refused: true, age: time.Hour, want: true},
 		"RefusedAndNotReady": {reason: "We should not wait for a kind that was refused before.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotPermitted, refused: true},
 		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, want: true},
 		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
@@ -45,7 +47,7 @@ func TestPending(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // For a clock that stands still.
-				k := &v1alpha1.ClassKind{}
+				k := &v1alpha1.ClassKind{Status: v1alpha1.ClassKindStatus{Served: tc.served}}
 				if tc.ready != "" {
 					k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
 				}
@@ -96,7 +98,7 @@ func TestOpening(t *testing.T) {
 		r.mu.Unlock()
 		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}))
 	}
-	refuse := func(r running) { r.unanswered(bads.Name, ErrCRDNotServed) }
+	refuse := func(r running) { r.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
 
 	for name, tc := range map[string]struct {
 		reason string

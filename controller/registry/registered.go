@@ -47,10 +47,12 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 		entry.classes, entry.offered = old.classes, old.offered
 	}
 	r.kinds[kind.Name] = entry
+	r.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
 	// The watch outlives this reconciliation; stop ends it, or the end of the process.
 	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
 		func(classes *selector.Classes) { r.publish(entry, classes) },
 		func(err error) {
+			r.answered(entry, kind, err)
 			r.changed.Notify(kind)
 			if apierrors.IsNotFound(err) {
 				r.requeued.Notify(kind.Name)
@@ -59,6 +61,27 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
 		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
 	return true
+}
+
+// answered records why the classes of a kind cannot be read.
+func (r *Registration) answered(entry *registered, kind *selector.ClassKind, err error) {
+	reason := v1alpha1.ReasonNotSynced
+	if apierrors.IsForbidden(err) {
+		reason = v1alpha1.ReasonNotPermitted
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds[kind.Name] == entry {
+		r.setUnread(kind.Name, kind.ClaimKinds, entry, reason)
+	}
+}
+
+// setUnread records in the inventory that the classes of a kind are not read, unless some of
+// them are offered, or were. Its caller holds mu.
+func (r *Registration) setUnread(name string, claimKinds []string, entry *registered, reason string) {
+	if entry.classes == nil && !entry.offered {
+		r.Inventory.SetUnread(name, claimKinds, reason)
+	}
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
@@ -98,20 +121,20 @@ func (r *Registration) withdraw(name string, why error) {
 	}
 }
 
-// reject takes the classes of a kind out, because its registration is at fault. No claim of
-// the kinds to which they were offered is bound until that is mended, or they are not to be
-// offered any more.
-func (r *Registration) reject(kind *selector.ClassKind) {
+// reject takes the classes of a kind out, because its registration is at fault. If they were
+// ever offered, no claim of its claim kinds is bound until that is mended, or they are not to
+// be offered any more.
+func (r *Registration) reject(kind *selector.ClassKind, served bool) {
 	r.mu.Lock()
 	old := r.kinds[kind.Name]
-	offered := old != nil && (old.classes != nil || old.offered)
-	r.kinds[kind.Name] = &registered{err: kind.Fault, offered: offered}
-	r.mu.Unlock()
-	if !offered {
-		r.remove(kind.Name, old)
-		return
+	entry := &registered{err: kind.Fault, offered: served || old != nil && (old.classes != nil || old.offered)}
+	r.kinds[kind.Name] = entry
+	if entry.offered {
+		r.Inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+	} else {
+		r.setUnread(kind.Name, kind.ClaimKinds, entry, kind.Fault.Reason)
 	}
-	r.Inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+	r.mu.Unlock()
 	r.removed(kind.Name, old)
 	r.changed.Notify(kind)
 }
@@ -147,7 +170,7 @@ func (r *Registration) removed(name string, old *registered) {
 
 // unanswered records that the API server did not say what it serves. An existing watch
 // stays.
-func (r *Registration) unanswered(name string, why error) {
+func (r *Registration) unanswered(name string, claimKinds []string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
 	if old == nil || old.watch == nil {
@@ -159,9 +182,17 @@ func (r *Registration) unanswered(name string, why error) {
 			}
 		}
 		r.kinds[name] = entry
+		r.setUnread(name, claimKinds, entry, ReasonFor(why))
 	}
 	r.mu.Unlock()
-	r.changed.Notify(&selector.ClassKind{Name: name})
+	r.changed.Notify(&selector.ClassKind{Name: name, ClaimKinds: claimKinds})
+}
+
+// Permit is what lets classbind read the classes of a kind.
+func Permit(classKind string) string {
+	role := "classbind-" + classKind
+	return fmt.Sprintf("apply the ClusterRole of the registration, or run: kubectl create clusterrole %s --verb=get,list,watch --resource=%s && "+
+		"kubectl label clusterrole %s %s=true", role, classKind, role, v1alpha1.AggregateLabel)
 }
 
 // State of a class kind.
@@ -196,7 +227,7 @@ func (r *Registration) State(name string) State {
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):
-		why = fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
+		why = fmt.Sprintf("%v: %s", err, Permit(k.watch.kind.Name))
 	case err != nil:
 		why = err.Error()
 	}

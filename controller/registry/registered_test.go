@@ -37,7 +37,8 @@ func TestState(t *testing.T) {
 	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
-	const permit = "golds.example.org is forbidden: no rule: label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
+	const permit = "golds.example.org is forbidden: no rule: apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-golds.example.org --verb=get,list,watch " +
+		"--resource=golds.example.org && kubectl label clusterrole classbind-golds.example.org classbind.io/aggregate-to-classbind=true"
 	watched := func(reason, message string, none *selector.Classes) State {
 		no := reason == v1alpha1.ReasonNotPermitted
 		return State{Reason: reason, Message: message, Classes: none, Revision: golds.Revision, Refused: no}
@@ -207,7 +208,7 @@ func TestFollow(t *testing.T) {
 		golds.Generation = 2
 		require.True(t, follow())
 		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
-		until(v1alpha1.ReasonStale, "label a ClusterRole")
+		until(v1alpha1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
 
@@ -244,7 +245,7 @@ func TestWithdraw(t *testing.T) {
 	golds := controllertest.NewClassKind(name, "Gold")
 	refused := errors.New("connection refused")
 	withdraw := func(err error) func(*Registration) { return func(r *Registration) { r.withdraw(name, err) } }
-	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, err) } }
+	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, nil, err) } }
 	drop := func(r *Registration) { r.drop(name) }
 	type want struct {
 		reason           string // of the state

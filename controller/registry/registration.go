@@ -158,7 +158,7 @@ var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFu
 }})
 
 func sameFault(before, after *v1alpha1.ClaimKind) bool {
-	return before.Status.Version == after.Status.Version &&
+	return before.Status.Version == after.Status.Version && before.Status.SelectorAbsent == after.Status.SelectorAbsent &&
 		slices.Equal(before.Status.Required, after.Status.Required) &&
 		reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after))
 }
@@ -209,10 +209,10 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 		r.withdraw(name, err)
 		return ctrl.Result{RequeueAfter: RetryAfter}, nil
 	case errors.Is(err, ErrCRDNotServed):
-		r.unanswered(name, err)
+		r.unanswered(name, k.Spec.ClaimKinds, err)
 		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
 	case err != nil:
-		r.unanswered(name, err)
+		r.unanswered(name, k.Spec.ClaimKinds, err)
 		return ctrl.Result{}, err
 	}
 	claimKinds, err := r.claimKindsNamedBy(ctx, k)
@@ -221,7 +221,7 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 	}
 	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
 	if kind.Fault != nil {
-		r.reject(kind)
+		r.reject(kind, WasServed(k))
 		return ctrl.Result{}, nil //nolint:nilerr // The status says so, until the registration changes.
 	}
 	if r.follow(ctx, kind) {

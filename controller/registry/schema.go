@@ -27,6 +27,9 @@ func (r *Registration) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*sele
 		return nil, fmt.Errorf("cannot read the CRD of %q: %w", k.Resource(), err)
 	}
 	document, err := r.resolver.OpenAPI(ctx, found.GroupVersion())
+	if apierrors.IsNotFound(err) {
+		return nil, selector.ErrNoSchema
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the schema of %q: %w", k.Resource(), err)
 	}

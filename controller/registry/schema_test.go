@@ -41,7 +41,7 @@ func TestSchema(t *testing.T) {
 	}{
 		"CRD":     {"We should read the version that the API server prefers.", map[string]any{crdPath: crd, apiPath: document}, ".spec.byCRD", ""},
 		"OpenAPI": {"We should ask the API server about a kind that has no CRD.", map[string]any{apiPath: document}, ".spec.byAPIServer", ""},
-		"Nothing": {"We should say that there is no schema.", nil, "", `cannot read the schema of "claims.example.org": `},
+		"Nothing": {"We should say that there is no schema.", nil, "", selector.ErrNoSchema.Error()},
 		"CRDRefused": {
 			"We should not take a CRD that we may not read for none.",
 			map[string]any{crdPath: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), apiPath: document},

@@ -105,3 +105,19 @@ func (s *Writer) rivals(k *selector.ClassKind) []string {
 	}
 	return names
 }
+
+// describeClassKinds says whether the classes of every class kind that names a claim kind are
+// known, and what lets classbind read them.
+func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionClassKindsRead, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonClassKindsRead,
+		Message: "the classes of every installed class kind that names it are known",
+	}
+	if len(view.Unread) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
+		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
+			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
+		})
+	}
+	setCondition(&status.Conditions, c, k.Generation)
+}

@@ -98,7 +98,7 @@ func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1a
 		return
 	}
 	if !unread {
-		status.Required = checked.check.Required
+		status.Required, status.SelectorAbsent = checked.check.Required, checked.check.SelectorAbsent
 	}
 	setCondition(&status.Conditions, checked.condition(view), k.Generation)
 }
@@ -108,6 +108,9 @@ func (c checkedPaths) condition(view *selector.View) metav1.Condition {
 	reason, problem := view.PathsProblem(c.check)
 	switch {
 	case c.err != nil:
+		if !errors.Is(c.err, selector.ErrNoSchema) {
+			condition.Reason = registry.ReasonFor(c.err)
+		}
 		condition.Message = fmt.Sprintf("the paths cannot be compared with the schema of the claims: %v", c.err)
 	case reason != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, problem

@@ -71,7 +71,7 @@ func TestPaths(t *testing.T) {
 		},
 		"RequiredBefore": {
 			reason: "We should not forget it because the API server does not answer.", err: errors.New("connection refused"), before: v1alpha1.ReasonPathsValid, required: []v1alpha1.FieldPath{".spec.class"},
-			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", []v1alpha1.FieldPath{".spec.class"}},
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonNotSynced, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", []v1alpha1.FieldPath{".spec.class"}},
 		},
 		"Invalid": {
 			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
@@ -87,11 +87,11 @@ func TestPaths(t *testing.T) {
 		},
 		"NotServed": {
 			reason: "We should say why there is no schema, and look again soon.", err: registry.ErrCRDNotServed,
-			want: want{registry.RetryCRDAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: " + registry.ErrCRDNotServed.Error(), nil},
+			want: want{registry.RetryCRDAfter, metav1.ConditionUnknown, v1alpha1.ReasonNotSynced, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: " + registry.ErrCRDNotServed.Error(), nil},
 		},
 		"NoAnswer": {
 			reason: "We should say why there is no schema, and look again.", err: errors.New("connection refused"),
-			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", nil},
+			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonNotSynced, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: connection refused", nil},
 		},
 		"NoAnswerAnyMore": {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", err: errors.New("connection refused"), before: v1alpha1.ReasonReferencePruned,

@@ -154,8 +154,8 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := s.Registration.State(name)
-	if state.Pending(k) {
-		// The status stays until we know: replicas that start wait because of it, as this one does.
+	if state.Pending(k) && (state.Reason != v1alpha1.ReasonNotPermitted || state.JustRefused()) {
+		// The status stays until we know, or an admin has to act.
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
 	if state.Reason == v1alpha1.ReasonServed && state.Revision != selector.RevisionOf(k) {
@@ -187,6 +187,15 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
 	describeClassExpressions(k, state.Classes, status)
+	switch {
+	case ready.Status == metav1.ConditionTrue:
+		status.Served = true
+	case state.Reason == v1alpha1.ReasonNotInstalled, state.Reason == v1alpha1.ReasonUnsuitable, state.Reason == v1alpha1.ReasonNotSynced:
+		status.Served = false // It is gone, or has not come yet: see State.Pending.
+	case state.Classes == nil && registry.WasServed(k):
+		status.Served = true
+		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
+	}
 	setCondition(&status.Conditions, ready, k.Generation)
 	setCondition(&status.Conditions, named.registered(), k.Generation)
 	guarded, err := s.guarded(ctx, name)
@@ -250,6 +259,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(status, view, k.Generation)
 	s.Paths.describe(k, view, status)
+	s.describeClassKinds(k, view, status)
 	s.describeExpressions(k, view, status)
 	ready, err := s.claimsReady(ctx, k, view, status)
 	if err != nil {
@@ -286,11 +296,16 @@ func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string 
 	return found.Version
 }
 
-// claimsReady says whether claims of a kind are bound.
+// claimsReady is the condition that says whether claims of a kind are bound.
 func (s *Writer) claimsReady(
 	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus,
 ) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	configurations, err := webhookconfig.ReadClaimConfigurations(ctx, s.Client)
+	if err != nil {
+		return ready, err
+	}
+	e := configurations.EntryOf(k.Name)
 	now := *k
 	now.Status = *status
 	fault := selector.PathsFault(&now)
@@ -298,38 +313,53 @@ func (s *Writer) claimsReady(
 	if fault == nil && view.Fault != nil && !selector.OfPaths(view.Fault.Reason) {
 		fault = view.Fault
 	}
-	if fault != nil {
+	switch {
+	case fault != nil:
 		ready.Reason, ready.Message = fault.Reason, fault.Text
-	} else {
-		err = s.webhookReady(ctx, k, &ready)
-	}
-	return ready, err
-}
-
-// webhookReady says in the condition whether the API server asks us about a kind's
-// claims.
-func (s *Writer) webhookReady(ctx context.Context, k *v1alpha1.ClaimKind, ready *metav1.Condition) error {
-	configurations, err := webhookconfig.ReadClaimConfigurations(ctx, s.Client)
-	if err != nil {
-		return err
-	}
-	if e := configurations.EntryOf(k.Name); e != nil && !webhookconfig.IsOfAnyVersion(e) {
+		if e == nil && fault.Reason != v1alpha1.ReasonConflict {
+			ready.Message += notEnforced
+		}
+	case e != nil && !webhookconfig.IsOfAnyVersion(e):
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
-		return nil
+	case s.ClaimEntries.TooLarge(k.Name) != "":
+		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
+	default:
+		s.notServed(ctx, &now, view, &ready)
 	}
-	if problem := s.ClaimEntries.TooLarge(k.Name); problem != "" {
-		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+problem
-		return nil
+	return ready, nil
+}
+
+// notEnforced ends the message about a claim kind that has never been served.
+const notEnforced = "; it was never served, so until then claims are created as if it were not registered"
+
+// notServed says in the condition why the API server does not ask us about a kind's claims.
+// Only with the reason NotConfigured does it get an entry in the webhook configuration: a
+// registration that has never been served must not stop the claims of others.
+func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, ready *metav1.Condition) {
+	paths := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	_, err := s.Registration.LookUpClaims(ctx, k, "create")
+	switch {
+	case err != nil:
+		ready.Reason, ready.Message = registry.ReasonFor(err), err.Error()
+	case len(view.Classes) == 0 && len(view.Unread) > 0:
+		ready.Reason = v1alpha1.ReasonNoClassKind
+		ready.Message = "classbind can read the classes of no class kind that names it: see the condition " +
+			v1alpha1.ConditionClassKindsRead + notEnforced
+	case len(view.Classes) == 0:
+		ready.Reason = v1alpha1.ReasonNoClassKind
+		ready.Message = "no class kind serves it: create a ClassKind that names it in spec.claimKinds, or install its CRD" + notEnforced
+	case paths == nil || paths.ObservedGeneration != k.Generation:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, "its paths are not compared with the schema of the claims yet"
+	case paths.Status == metav1.ConditionUnknown && paths.Reason != v1alpha1.ReasonSchemaUnknown,
+		paths.Reason == v1alpha1.ReasonAllReferencesRefused:
+		ready.Reason, ready.Message = paths.Reason, paths.Message+notEnforced
+	default:
+		ready.Reason, ready.Message = v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
+		if problem := s.ClaimEntries.Problem(); problem != "" {
+			ready.Message += ": " + problem
+		}
 	}
-	_, err = s.Registration.LookUpClaims(ctx, k, "create")
-	ready.Reason, ready.Message = registry.ReasonFor(err), "the webhook configuration has no entry for it yet"
-	if err != nil {
-		ready.Message = err.Error()
-	} else if problem := s.ClaimEntries.Problem(); problem != "" {
-		ready.Message += ": " + problem
-	}
-	return nil
 }

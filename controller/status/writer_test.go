@@ -533,11 +533,15 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		again   time.Duration
 		written *statusOf
 		message string // within that of Ready
+		unread  string // within that of ClassKindsRead
 	}
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
 		view    *selector.Revision
+		paths   *metav1.Condition // that is written already
+		classes bool              // of golds.example.org are known
+		unread  bool              // are those of silvers.example.org
 		entries []admissionregistrationv1.MutatingWebhook
 		said    said
 		want    want
@@ -567,11 +571,69 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			view:   revision("c0ffee", 7), entries: entry,
 			want: want{again: statusDelay},
 		},
-		"NoEntry": {
-			reason: "We should say why there is no entry, and look again.",
-			view:   revision("5e1f", 7), said: said{problem: "this replica does not serve yet"},
+		"NoClassKind": {
+			reason: "We should not have claims stopped for which there can be no class.",
+			view:   revision("5e1f", 7),
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNoClassKind, 7},
+				message: "claims are created as if it were not registered",
+			},
+		},
+		"ClassKindUnread": {
+			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
+			view:   revision("5e1f", 7), unread: true,
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNoClassKind, 7},
+				message: "see the condition ClassKindsRead", unread: `"silvers.example.org": `,
+			},
+		},
+		"OneClassKindUnread": {
+			reason: "We should say so although claims are bound.",
+			view:   revision("5e1f", 7), entries: entry, classes: true, unread: true,
+			want: want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}, message: "claims are bound", unread: `"silvers.example.org": `},
+		},
+		"NotCompared": {
+			reason: "We should not have claims stopped before the schema is known.",
+			view:   revision("5e1f", 7), classes: true,
 			want: want{
 				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
+				message: "not compared with the schema",
+			},
+		},
+		"ComparedBefore": {
+			reason: "We should not go by what the schema said of another registration.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 6},
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
+				message: "not compared with the schema",
+			},
+		},
+		"SchemaUnread": {
+			reason: "We should not take a schema that cannot be read for one that does not exist.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, ObservedGeneration: 7},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}, message: "it was never served"},
+		},
+		"AllReferencesRefused": {
+			reason: "We should not have the API server refuse claims for what we wrote into them.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAllReferencesRefused, ObservedGeneration: 7},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonAllReferencesRefused, 7}, message: "it was never served"},
+		},
+		"FaultNeverServed": {
+			reason: "We should say that the fault stops no claim.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPathsInvalid, ObservedGeneration: 7},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, 7}, message: "it was never served"},
+		},
+		"NoSchema": {
+			reason: "We should serve a kind that has no schema.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, ObservedGeneration: 7},
+			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7}, message: "no entry for it yet"},
+		},
+		"NoEntry": {
+			reason: "We should say why there is no entry, and look again.",
+			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 7},
+			said: said{problem: "this replica does not serve yet"},
+			want: want{
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7},
 				message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
 			},
 		},
@@ -587,6 +649,10 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
 			k.UID, k.Generation = "5e1f", 7
+			if tc.paths != nil {
+				tc.paths.Type = v1alpha1.ConditionPathsValid
+				k.Status.Conditions = []metav1.Condition{*tc.paths}
+			}
 			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
 			inventory := selector.NewInventory()
 			if tc.view != nil {
@@ -594,6 +660,12 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
 				viewed.Spec.Strategy, viewed.Spec.Reference.Form = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
 				inventory.SetClaimKind(selector.NewClaimKind(viewed))
+			}
+			if tc.classes {
+				inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil))
+			}
+			if tc.unread {
+				inventory.SetUnread("silvers.example.org", []string{name}, v1alpha1.ReasonNotPermitted)
 			}
 			if !tc.closed {
 				inventory.Open()
@@ -606,6 +678,9 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if tc.want.written != nil {
 				ready := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionReady)
 				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
+				read := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionClassKindsRead)
+				assert.Equal(t, tc.want.unread == "", read.Status == metav1.ConditionTrue, tc.reason)
+				assert.Contains(t, read.Message, tc.want.unread, tc.reason)
 			}
 		})
 	}

@@ -13,10 +13,14 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -110,6 +114,9 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 		if selector.ConflictOf(k, kinds.Items) != nil {
 			return nil, nil //nolint:nilerr // It is no failure: the older one has the entry.
 		}
+		if current.EntryOf(k.Name) == nil && !servable(k) {
+			return nil, nil // The leader's status says why.
+		}
 		return w.claimRule(ctx, k, current)
 	})
 	due, sizes := claimEntries{}, map[string][]sizedEntry{}
@@ -146,6 +153,21 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	}
 	return cmp.Or(append(errs, incomplete)...)
 }
+
+// servable reports whether a claim kind without an entry may get one: by the status, its claims
+// can be bound. One that has an entry was servable once, and keeps it: what goes wrong later
+// must not let claims be created without a class.
+func servable(k *v1alpha1.ClaimKind) bool {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.ObservedGeneration == k.Generation &&
+		slices.Contains([]string{v1alpha1.ReasonServed, v1alpha1.ReasonNotConfigured, v1alpha1.ReasonTooLarge}, ready.Reason)
+}
+
+var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
+	return ok && also && servable(before) != servable(after)
+}})
 
 func namesOf(kinds []v1alpha1.ClaimKind) []string {
 	names := make([]string, len(kinds))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ import (
 
 // newConfigurator is for an API server with the resources a, b and c of example.org, of
 // which only c is not namespaced, and d, which cannot be watched. Nobody answers for
-// down.example.org. ca is what it trusts.
+// down.example.org. ca is what it trusts. Claim kinds without a status may be served.
 func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader, inventory *selector.Inventory, serving error, ca []byte) *Configurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
@@ -40,6 +41,11 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader,
 	}), c, live)
 	require.NoError(t, err)
 	registration.Inventory = inventory
+	for i := range c.ClaimKinds {
+		if k := &c.ClaimKinds[i]; len(k.Status.Conditions) == 0 {
+			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonNotConfigured, ObservedGeneration: k.Generation}}
+		}
+	}
 	return &Configurator{
 		Registration: registration,
 		Client:       c, Live: live, Namespace: "own", Service: "classbind",
@@ -239,6 +245,43 @@ func TestReconcileWebhookConfiguration(t *testing.T) {
 			}
 			assert.Equal(t, removed, tc.client.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
 		})
+	}
+}
+
+// TestServable has registrations that were never served, and one that was.
+func TestServable(t *testing.T) {
+	const name = "a.example.org"
+	for reason, want := range map[string]bool{
+		"": false, v1alpha1.ReasonNotConfigured: true, v1alpha1.ReasonServed: true, v1alpha1.ReasonTooLarge: true,
+		v1alpha1.ReasonReferencePruned: false, v1alpha1.ReasonNoClassKind: false, v1alpha1.ReasonNotSynced: false, v1alpha1.ReasonInvalidExpression: false,
+	} {
+		for _, served := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%sServed=%t", reason, served), func(t *testing.T) {
+				k := controllertest.NewClaimKind(name)
+				k.Generation = 2
+				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: 2}}
+				assert.Equal(t, want, servable(k))
+				configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
+				if served {
+					configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
+				}
+				client := &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{*k}}
+				inventory := selector.NewInventory()
+				inventory.SetClaimKind(selector.NewClaimKind(k))
+				inventory.Open()
+				ca := newCA(t)
+				w := newConfigurator(t, client, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
+				_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+				require.NoError(t, err)
+				entries := 0
+				if len(client.Applied) > 0 {
+					entries = len(client.Applied[0].Webhooks)
+				}
+				assert.Equal(t, want || served, entries == 1, "We should give an entry to what can be served, and leave one to what was served.")
+				k.Generation = 3
+				assert.False(t, servable(k), "We should not go by the status of another registration.")
+			})
+		}
 	}
 }
 

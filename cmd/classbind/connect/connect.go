@@ -123,7 +123,7 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 func LeftOut(k *v1alpha1.ClassKind) *metav1.Condition {
 	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
-	case ready == nil || ready.Status != metav1.ConditionFalse:
+	case ready == nil || ready.Status != metav1.ConditionFalse, k.Status.Served: // It stops claims rather than be left out.
 		return nil
 	case ready.Reason == v1alpha1.ReasonAmbiguousReference, ready.Reason == v1alpha1.ReasonStale:
 		return nil

@@ -248,13 +248,13 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 	check := v.Kind.CheckPaths(s.paths)
 	reason, problem := v.PathsProblem(check)
 	checked := k.DeepCopy()
-	checked.Status.Required = check.Required
+	checked.Status.Required, checked.Status.SelectorAbsent = check.Required, check.SelectorAbsent
 	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
 	v.View = selector.NewView(selector.NewClaimKind(checked, selector.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
-	if reason == v1alpha1.ReasonReferenceRefused {
+	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 }

@@ -21,6 +21,7 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 	with := 0
 	i.unreadClasses(s)
 	faults := map[defaultFault][]string{} // the claim kinds of each
+	var undefaulted []string              // claim kinds without one
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		v, complete := i.view(k)
@@ -28,7 +29,7 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 		if len(bySeat) > 0 {
 			with++
 		} else if all, _ := i.classesOf(k); complete && !slices.ContainsFunc(all, i.leavesOut) {
-			s.note("claims of %s without a selector get no class: none is marked default", k.Name)
+			undefaulted = append(undefaulted, k.Name)
 		}
 		for seat, defaults := range bySeat {
 			for _, f := range defaultFaults(v.Kind, seat, defaults) {
@@ -37,6 +38,9 @@ func checkDefaults(_ context.Context, i *installation, s *Section) {
 				}
 			}
 		}
+	}
+	if len(undefaulted) > 0 {
+		s.note("claims of %s without a selector get no class: none is marked default", selector.List(undefaulted))
 	}
 	for f, claimKinds := range faults {
 		where := f.where

@@ -70,6 +70,8 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 		case c.Reason == v1alpha1.ReasonNotPermitted && i.isLacked(where): // The section of rights says which.
 		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
 			s.note("%s: %s (%s)", where, c.Message, c.Reason) // Claims are bound all the same.
+		case c.Type == v1alpha1.ConditionClassKindsRead && c.Status == metav1.ConditionFalse:
+			s.found(where, "do what the message says: until then, claims are decided on without these classes", "%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse:
 			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionUnknown,
@@ -85,6 +87,8 @@ func following(conditions []metav1.Condition) []string {
 	switch {
 	case ready == nil || ready.Status != metav1.ConditionFalse:
 		return nil
+	case ready.Reason == v1alpha1.ReasonNoClassKind && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionClassKindsRead):
+		return []string{v1alpha1.ConditionReady, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
 	case selector.OfPaths(ready.Reason) && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionPathsValid),
 		ready.Reason == v1alpha1.ReasonInvalidExpression && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionExpressionsValid),
 		ready.Reason == v1alpha1.ReasonRelatedMissing && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionRelatedKnown):
@@ -99,6 +103,7 @@ func remedy(where, reason string) string {
 		v1alpha1.ReasonNotInstalled:        "install the CRD, or remove the registration: kubectl delete " + where,
 		v1alpha1.ReasonUnsuitable:          "register another kind instead: kubectl delete " + where,
 		v1alpha1.ReasonNotPermitted:        permit,
+		v1alpha1.ReasonNoClassKind:         "do what the message says: until then, claims are created without a class",
 		v1alpha1.ReasonNotSynced:           "see the sections replicas and webhook entries",
 		v1alpha1.ReasonNotConfigured:       "see the sections replicas and webhook entries",
 		v1alpha1.ReasonStale:               "see why the API server does not list these classes: it may be an aggregated one",

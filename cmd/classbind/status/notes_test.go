@@ -19,9 +19,9 @@ func TestNotes(t *testing.T) {
 		want   string
 	}{
 		"NoDefault": {
-			"We should not take for broken what may well be meant.",
+			"We should not take for broken what may well be meant, and tell of all kinds in one note.",
 			func(w *world) { w.gold.SetAnnotations(nil) },
-			"claims of databases.example.org without a selector get no class: none is marked default",
+			"claims of databases.example.org, persistentvolumeclaims without a selector get no class: none is marked default",
 		},
 		"ExcludedAndAsksForNothing": {
 			"We should not take a claim for lost that nobody asked to bind.",

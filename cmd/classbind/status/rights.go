@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -105,7 +106,7 @@ func (i *installation) missingRights(ctx context.Context) (lacks []lack, err err
 		if i.givesDefaultByPolicy(&k) { // Who writes a policy must be allowed to read its parameter.
 			verbs = "get " + verbs
 		}
-		add("classkind/"+k.Name, permit, rightTo(k.Name, verbs))
+		add("classkind/"+k.Name, registry.Permit(k.Name), rightTo(k.Name, verbs))
 	}
 	for _, k := range i.claimKinds {
 		verbs := ""

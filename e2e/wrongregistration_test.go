@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// schemaOfClaims is a CRD of claims with a reference at .spec.classRef, or what replaces this.
+const schemaOfClaims = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: Claim, plural: claims}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
+              %[2]s
+`
+
+const wholeReference = "classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}"
+
+// TestWrongRegistrations applies each to a cluster that has claims of the kind. One that was
+// never served stops no claim, and says why it does nothing. One that was served, and is
+// changed to it, stays in force.
+func TestWrongRegistrations(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	for name, tc := range map[string]struct {
+		field string // of the claims, instead of wholeReference
+		spec  string // of the ClaimKind
+		// others are further registrations, with %s for the group.
+		others                         string
+		withoutClassKind, withoutRight bool
+		reason, message                string
+		// served is what claims are told if the registration was right before; empty, it is
+		// not tried.
+		served string
+	}{
+		"PathAbsent": {
+			field: "className: {type: string}", spec: "{}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.classRef",
+		},
+		"PathMisspelt": {
+			spec: "{reference: {path: .spec.clasRef}}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef",
+			served: "the schema has no field .spec.clasRef",
+		},
+		"WrongType": {
+			spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1alpha1.ReasonPathsInvalid, message: "must be of type string",
+			served: "must be of type string",
+		},
+		"FormPruned": {
+			spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1alpha1.ReasonReferencePruned, message: ".spec.classRef.apiGroup",
+			served: ".spec.classRef.apiGroup",
+		},
+		"SelectorAbsent": {
+			spec: "{classSelector: {path: .spec.absent}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path: the schema has no field .spec.absent",
+			served: "classSelector.path: the schema has no field .spec.absent",
+		},
+		"CompanyRequired": {
+			field: "classRef: {type: object, required: [major], properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}",
+			spec:  "{}", reason: v1alpha1.ReasonPathsInvalid, message: "the schema requires .spec.classRef.major, which the reference does not have",
+		},
+		"ReferenceRefused": {
+			field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1),
+			spec:  "{}", reason: v1alpha1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`,
+		},
+		"VersionNotServed": {
+			spec: "{version: v2}", reason: v1alpha1.ReasonVersionNotServed, message: "v2",
+			served: "write the paths for a version that is served",
+		},
+		"ExpressionInvalid": {
+			spec: "{bindWhen: 'claim.spec ++'}", reason: v1alpha1.ReasonInvalidExpression, message: "bindWhen",
+			served: "bindWhen",
+		},
+		"NoClassKind": {
+			spec: "{}", withoutClassKind: true, reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it",
+		},
+		"ClassKindNotInstalled": {
+			spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [claims.%[1]s]}"),
+			reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it",
+		},
+		"ClassKindNotPermitted": {
+			spec: "{}", withoutRight: true, reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead",
+		},
+		"ClassKindInvalid": {
+			spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [claims.%[1]s], offerWhen: 'class.spec ++'}"),
+			reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, served := range []bool{false, true} {
+				group := fmt.Sprintf("%s.wrong.test", strings.ToLower(name))
+				right := "{}"
+				if served {
+					if tc.served == "" {
+						break
+					}
+					group = "served-" + group
+				}
+				kind := "claims." + group
+				field := wholeReference
+				if tc.field != "" {
+					field = tc.field
+				}
+				w.resources(t, "Class classes."+group+" Cluster")
+				w.apply(t, fmt.Sprintf(schemaOfClaims, group, field))
+				w.awaitCRDs(t, kind)
+				w.apply(t, class(group, "Class", "only", ""))
+				_, _, err := w.create(t, claim(group, "before"))
+				require.NoError(t, err)
+				classKinds := classKind("classes."+group, "{claimKinds: ["+kind+"]}")
+				if tc.withoutClassKind {
+					classKinds = strings.ReplaceAll(tc.others, "%[1]s", group)
+				}
+				if !tc.withoutRight {
+					classKinds += vendor(group)
+				}
+				if served {
+					w.apply(t, classKinds+claimKind(kind, right))
+					w.awaitClaims(t, kind)
+				}
+
+				w.apply(t, classKinds+claimKind(kind, tc.spec))
+				w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, tc.reason)
+				assert.Contains(t, w.kubectl(t, "get", "claimkind", kind, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].message}"), tc.message)
+				if served {
+					require.EventuallyWithT(t, func(c *assert.CollectT) {
+						_, _, err := w.create(t, claim(group, "after"), client.DryRunAll)
+						require.ErrorContains(c, err, tc.served)
+					}, patience, 50*time.Millisecond, "We should go on to bind every claim of a kind that was served, or none.")
+					continue
+				}
+				for i := range 10 { // An entry would have to be written, and heard of.
+					_, _, err := w.create(t, claim(group, fmt.Sprint("after-", i)))
+					require.NoError(t, err, "We should stop no claim for a registration that was never served.")
+					time.Sleep(50 * time.Millisecond)
+				}
+				assert.NotContains(t, w.kubectl(t, "get", "mutatingwebhookconfigurations", "-o", "jsonpath={..webhooks[*].name}"), kind+".bind")
+			}
+		})
+	}
+}
+
+// TestClassKindsNotPermitted has two class kinds without rights, then one, then none.
+func TestClassKindsNotPermitted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	const kind = "claims.narrow.test"
+	for _, group := range []string{"narrow.test", "one.test", "two.test"} {
+		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
+	}
+	w.apply(t, class("one.test", "Class", "one", "")+class("two.test", "Class", "two", "")+
+		claimKind(kind, "{}")+classKind("classes.one.test", "{claimKinds: ["+kind+"]}")+classKind("classes.two.test", "{claimKinds: ["+kind+"]}"))
+	for _, group := range []string{"one.test", "two.test"} {
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False",
+			"kubectl create clusterrole classbind-classes."+group+" --verb=get,list,watch --resource=classes."+group)
+	}
+	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonNoClassKind)
+	assert.Regexp(t, `ClassKindsRead +False +NoClassKind`, w.kubectl(t, "get", "claimkind", kind), "We should show it in the column FAILING.")
+
+	permit := func(group string) {
+		role := "classbind-classes." + group
+		w.kubectl(t, "create", "clusterrole", role, "--verb=get,list,watch", "--resource=classes."+group)
+		w.kubectl(t, "label", "clusterrole", role, v1alpha1.AggregateLabel+"=true")
+	}
+	permit("one.test")
+	began := time.Now()
+	w.awaitClaims(t, kind)
+	t.Logf("Claims were bound %s after the role was applied.", time.Since(began).Round(time.Millisecond))
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False", `"classes.two.test": `)
+	bound, warnings, err := w.create(t, claim("narrow.test", "one"))
+	require.NoError(t, err)
+	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
+	assert.Contains(t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.test" (NotPermitted), which it cannot read`, "We should say so with every claim.")
+
+	permit("two.test")
+	w.awaitClasses(t, "classes.two.test", 1)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "True", "")
+	_, warnings, err = w.create(t, claim("narrow.test", "two"))
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+
+	// What was served once is missed by all replicas that start without the right.
+	w.kubectl(t, "delete", "clusterrole", "classbind-classes.two.test")
+	require.NoError(t, r.Stop())
+	w.serve(t)
+	w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.two.test", v1alpha1.ReasonNotPermitted)
+	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonClassKindMissing)
+	_, _, err = w.create(t, claim("narrow.test", "three"))
+	require.ErrorContains(t, err, `the classes of "classes.two.test", which were offered to claims of "claims.narrow.test" before, are not known yet`)
+
+	permit("two.test")
+	w.awaitClaims(t, kind)
+}
