@@ -55,7 +55,7 @@ type ClaimKind struct {
 	annotation      path
 	annotationField *field.Path
 	whenNoSelector  v1alpha1.WhenNoSelector
-	// emptyIsUnset says that a reference without a name is none.
+	// emptyIsUnset reports whether every reference without a name is none: see ClaimKind.reference.
 	emptyIsUnset bool
 	// needsParent says that a claim without the parent of the reference is left alone.
 	needsParent bool
