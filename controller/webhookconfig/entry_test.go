@@ -37,8 +37,8 @@ func TestClaimEntry(t *testing.T) {
 		}`
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
 			` || [object["spec"]["classRef"]].exists(r, ` + isNoReference
-		noResource  = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
-		loses       = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
+		noResource = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
+		loses      = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
 			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map` +
 			` || [oldObject["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")))`
 	)
