@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,8 @@ type ClaimKind struct {
 	Deny bool
 	// BindLater binds a claim later if no class matches now.
 	BindLater bool
+	// cannotBindLater reports whether the leader could not bind claims later when it last tried.
+	cannotBindLater bool
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
 	// Strategy chooses among several candidates.
@@ -59,7 +62,7 @@ type ClaimKind struct {
 	annotation      path
 	annotationField *field.Path
 	whenNoSelector  v1alpha1.WhenNoSelector
-	// emptyIsUnset says that a reference without a name is none.
+	// emptyIsUnset reports whether every reference without a name is none: see ClaimKind.reference.
 	emptyIsUnset bool
 	// needsParent says that a claim without the parent of the reference is left alone.
 	needsParent bool
@@ -102,6 +105,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *Cla
 		selector:   newPath(k.Spec.ClassSelector.Path),
 		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
+	c.cannotBindLater = CannotBindLater(k)
 	c.Strategy.Name = strategy
 	if c.Strategy.remember != nil {
 		c.memory = c.Strategy.remember(c)
@@ -162,6 +166,11 @@ func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {
 // later, or because the strategy counts them.
 func WatchesClaims(k *v1alpha1.ClaimKind) bool {
 	return k.Spec.WhenUnmatched == v1alpha1.BindLater || CountsClaims(k.Spec.Strategy)
+}
+
+// CannotBindLater reports whether LateBinding is False on a ClaimKind.
+func CannotBindLater(k *v1alpha1.ClaimKind) bool {
+	return meta.IsStatusConditionFalse(k.Status.Conditions, v1alpha1.ConditionLateBinding)
 }
 
 // Revision of a registration. A registration that is created again has another uid.

@@ -58,6 +58,8 @@ const (
 	DryRun
 	// Later decides on a claim that waits. It reads nothing: a watch shows new classes.
 	Later
+	// Preview decides like Later, without any effect.
+	Preview
 	// Explain decides from what is known, and has no effect either.
 	Explain
 )
@@ -103,7 +105,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
 		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
 	}
-	if err == nil && decision.Class == nil && mode != Later && !in.Converted { // A claim that waits is stored without.
+	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)
 	}
 	return decision, err

@@ -108,8 +108,13 @@ func TestLacks(t *testing.T) {
 		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
 		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
 		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1alpha1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class is marked default"},
-		"DryRun":        {reason: "We should refuse a dry run as well.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
-		"Explain":       {reason: "We should explain the same.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
+		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class is marked default"},
+		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1alpha1.ClaimKind) {
+			bindLater(k)
+			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse}}
+		}, claim: "spec: {}", warning: "mark a class default"},
+		"DryRun":  {reason: "We should refuse a dry run as well.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
+		"Explain": {reason: "We should explain the same.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()

@@ -93,6 +93,9 @@ func (d *fieldReader) readObject(r *readPlan) map[string]any {
 		switch field := r.field(d.plain(name, isEscaped)); {
 		case field == nil:
 			d.value()
+			if r.marksOthers {
+				object[otherFields] = unread{}
+			}
 		case field.as == asWhole:
 			object[field.name] = d.postpone(object, field)
 		default:

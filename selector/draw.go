@@ -31,7 +31,7 @@ type drops func(Claim, *Class) (bool, error)
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
 	{OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
-		if !k.emptyIsUnset {
+		if len(k.form.fields) < 2 { // Beside the name, there is nothing to say.
 			return nil
 		}
 		return func(claim Claim, c *Class) (bool, error) {

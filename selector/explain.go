@@ -122,7 +122,7 @@ func (d *Decision) drops(c *Class) *Drop {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {
-			drop.Text += ": " + brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+			drop.Text += ": " + brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
 		}
 		drop.addExpression(d.View.Kind, d.Claim.Facts)
 		return drop

@@ -76,7 +76,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	of, err := kind.partitionFor(c)
 	switch {
 	case err != nil:
-		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
 	case of == facts.Partition:
 		return drop
 	case of == "":

@@ -94,7 +94,7 @@ func (e *Explanation) addUnserving() {
 			}
 			drop := Drop{Class: c, Reason: by.name, Text: by.text, Expression: term.String()}
 			if err != nil {
-				drop.Text += ": " + brief.Text(err.Error(), v1alpha1.MaxMessageBytes)
+				drop.Text += ": " + brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
 			}
 			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
 			e.Dropped = append(e.Dropped, drop)

@@ -12,6 +12,8 @@ type readPlan struct {
 	fields map[string]*readPlan
 	// as is the form in which the value itself is read.
 	as form
+	// marksOthers has otherFields tell that an object has fields that are not read.
+	marksOthers bool
 	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
 	// value that is read whole; 0 is maxSelectorDepth.
 	maxBytes int64
@@ -42,6 +44,9 @@ type unread struct{ length int64 }
 // longText stands for a text that was not read because of its length.
 type longText struct{ length int64 }
 
+// otherFields is the name under which a read object has those that were not read.
+const otherFields = ""
+
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
 const escapeFactor = 6
 
@@ -63,6 +68,14 @@ func (r *readPlan) add(p path, as form, maxBytes int64) {
 		r.fields[p[0]] = &readPlan{}
 	}
 	r.fields[p[0]].add(p[1:], as, maxBytes)
+}
+
+// at is the plan for a field, which was added.
+func (r *readPlan) at(p path) *readPlan {
+	for _, name := range p {
+		r = r.fields[name]
+	}
+	return r
 }
 
 // compiled numbers a plan and all below it, from this index on.
@@ -93,6 +106,7 @@ func (k *ClaimKind) newReadPlan() *readPlan {
 	for _, f := range k.form.fields {
 		r.add(append(slices.Clone(k.classRef), f), asScalar, maxNameBytes)
 	}
+	r.at(k.classRef).marksOthers = !k.emptyIsUnset
 	for _, p := range k.looksAt.Paths() {
 		r.look(path(p), v1alpha1.MaxExpressionValueBytes, maxExpressionDepth)
 	}
@@ -105,8 +119,5 @@ func (r *readPlan) look(p path, maxBytes int64, depth int) {
 	for n := range p[1:] {
 		r.add(p[:n+1], asScalar, maxBytes) // If it is no object.
 	}
-	for _, name := range p {
-		r = r.fields[name]
-	}
-	r.depth = depth
+	r.at(p).depth = depth
 }

@@ -34,7 +34,7 @@ func TestDecode(t *testing.T) {
 				"metadata": map[string]any{"generateName": "db-", "deletionTimestamp": nil, "annotations": map[string]any{"classbind.io/class-selector": "tier=gold"}},
 				"spec": map[string]any{
 					"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}, "other": []any{int64(1), -2.5, true, false, nil, map[string]any{}}},
-					"classRef":      map[string]any{"name": "gold"}, "resourceRef": unread{2},
+					"classRef":      map[string]any{"name": "gold", otherFields: unread{}}, "resourceRef": unread{2},
 				},
 			}},
 		},

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,15 +74,45 @@ func (k *ClaimKind) HasReference(object map[string]any) bool {
 	return value != nil && !k.unsettled(object)
 }
 
-// reference returns what was found at the place of the class reference, nil if it is none.
-// A name that is no text is the author's error, because nobody can tell whether it is one.
+// reference returns what was found at the place of the class reference, nil if it is none. An
+// object without a name is none if it has some of the other fields of its form, and nothing else:
+// its author, or a server-side apply that took the name out, leaves the class open. Without
+// emptyIsUnset, one that says nothing asks for no class, and one that says more may refer in
+// another way.
 func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
-	if !k.emptyIsUnset || found == nil || err != nil {
+	if object, ok := found.(map[string]any); ok && !k.emptyIsUnset && !k.isBegun(object) {
+		return found, nil
+	}
+	return k.named(found, err)
+}
+
+// isBegun reports whether a reference has some of the fields of its form, and no other.
+func (k *ClaimKind) isBegun(reference map[string]any) (begun bool) {
+	for name, value := range reference {
+		if !slices.Contains(k.form.fields, name) {
+			return false
+		}
+		begun = begun || value != nil && value != ""
+	}
+	return begun
+}
+
+// isNamed reports whether a claim names its class. One on which bindWhen decides counts as none
+// if bindWhen may be true.
+func (k *ClaimKind) isNamed(object map[string]any) bool {
+	value, _ := k.named(k.classRef.lookup(object))
+	return value != nil && !k.unsettled(object)
+}
+
+// named returns what was found at the place of the class reference, nil if it has no name. A
+// name that is not a string is an error of the author.
+func (k *ClaimKind) named(found any, err *field.Error) (any, *field.Error) {
+	if found == nil || err != nil {
 		return found, err
 	}
 	object, ok := found.(map[string]any)
 	switch {
-	case len(k.form.fields) == 0 && found == "":
+	case len(k.form.fields) == 0 && found == "" && k.emptyIsUnset:
 		return nil, nil
 	case len(k.form.fields) == 0, !ok: // What is no text or no object, the schema refuses.
 		return found, nil
@@ -101,9 +132,6 @@ func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
 
 // given reads what the author has set of a reference that counts as none.
 func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
-	if !k.emptyIsUnset {
-		return nil, nil
-	}
 	value, _ := k.classRef.lookup(object)
 	reference, _ := value.(map[string]any)
 	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {

@@ -50,6 +50,7 @@ func TestReadReference(t *testing.T) {
 	skips := func(s *v1alpha1.ClaimKindSpec) {
 		s.SkipIfSet = []v1alpha1.Place{{Annotation: ingressClass}, {Label: "skip"}}
 	}
+	defaults := func(*v1alpha1.ClaimKindSpec) {}
 	long := strings.Repeat("x", v1alpha1.MaxNameBytes+1)
 	for name, tc := range map[string]struct {
 		reason    string
@@ -90,6 +91,12 @@ func TestReadReference(t *testing.T) {
 		"LongKind":           {reason: "We should keep no more of a claim than a name may have.", kind: byObject, claim: `{spec: {ref: {kind: ` + long + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
 		"LongerKind":         {reason: "We should not even read what is longer.", kind: byObject, claim: `{spec: {ref: {kind: ` + strings.Repeat(long, 10) + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
 		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: Settled, settled: "spec.resourceRef"},
+		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &Given{hasGroup: true, group: "sql.example.org", kind: "SQLClass"}},
+		"HalfWithEmptyName":  {kind: defaults, reason: "We should take an empty name for none.", claim: `{spec: {classRef: {kind: SQLClass, name: "", apiVersion: null}}}`, given: &Given{kind: "SQLClass"}},
+		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: Settled, settled: "spec.classRef"},
+		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: Settled, settled: "spec.classRef"},
+		"OtherWayIsNull":     {kind: defaults, reason: "We should not judge fields that we do not know.", claim: `{spec: {classRef: {kind: SQLClass, external: null}}}`, leftAlone: Settled, settled: "spec.classRef"},
+		"NoNameInTheForm":    {reason: "We should leave an object to the schema where a name belongs.", kind: byName, claim: `{spec: {className: {kind: SQLClass}}}`, leftAlone: Settled, settled: "spec.className"},
 		"Parent":             {reason: "We should bind a claim with the parent.", kind: belowTopology, claim: `{spec: {topology: {version: v1}}}`},
 		"EmptyParent":        {reason: "We should take an empty parent for one.", kind: belowTopology, claim: `{spec: {topology: {}}}`},
 		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: ParentAbsent},

@@ -161,6 +161,9 @@ func AppendText(b []byte, text string) []byte {
 	return b
 }
 
+// FieldsOf the references of a form: none of the form Name.
+func FieldsOf(form v1alpha1.ReferenceForm) []string { return formOf(form).fields }
+
 // ReferencePath is the path of the reference, with a leading dot.
 func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 

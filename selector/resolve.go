@@ -214,7 +214,7 @@ func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expressio
 			return o, nil
 		}
 	}
-	if r.Related == nil || !r.mode.reads() && r.mode != Explain {
+	if r.Related == nil || !r.mode.reads() && r.mode != Explain && r.mode != Preview {
 		return nil, nil
 	}
 	o, err := r.Related(r.asking.context(), r.in.Namespace, kind, namespace, name)

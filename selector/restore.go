@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,7 +19,7 @@ const (
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
 	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else. Of a claim that is created, it drops the classes that do not agree.
+	// something else, or adds fields that its form does not have. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
@@ -38,8 +39,9 @@ type Restoration struct {
 
 // Restore puts the class reference back that an update has removed from a claim: the whole
 // value that was stored. Of a reference that the update has without a name, it puts back the
-// fields of its form. One that counts as none to bindWhen, such as a default of the schema, it
-// replaces. The old and the new object are valid JSON.
+// fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
+// other fields another manager owns. One that counts as none to bindWhen, such as a default of
+// the schema, it replaces. The old and the new object are valid JSON.
 func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 	before, err := k.DecodeValid(stored)
 	if err != nil {
@@ -61,8 +63,10 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		parents := min(k.parents(object), len(k.classRef)-1)
 		return Restoration{Reason: Restored, Class: to.name, Patch: Patch(k.addReference(parents, value))}, nil
 	}
+	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
+	fields, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
 	given, problems := k.given(object)
-	if len(problems) > 0 || given != nil && !given.agreesWith(to) {
+	if len(problems) > 0 || given != nil && !given.agreesWith(to) || !k.emptyIsUnset && k.addsFields(updated, fields) {
 		return Restoration{Reason: OtherReference}, nil
 	}
 	r = Restoration{Reason: Restored, Class: to.name}
@@ -70,8 +74,6 @@ func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
 		r.Patch = Patch(k.addReference(parents, value))
 		return r, nil
 	}
-	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
-	fields, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
 	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
 		text, _ := fields[field].(string)
 		return text
@@ -89,7 +91,7 @@ func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
 		return UnbindAllowed
 	case metadata["deletionTimestamp"] != nil:
 		return BeingDeleted
-	case k.HasReference(object):
+	case k.isNamed(object):
 		return Settled
 	}
 	for _, p := range k.settledBy[1:] { // The first is the reference.
@@ -104,10 +106,23 @@ func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
 	if _, err := k.classRef.lookup(object); err != nil {
 		return Malformed
 	}
-	if !k.HasReference(before) {
+	if !k.isNamed(before) {
 		return NotBound
 	}
 	return ""
+}
+
+// addsFields reports whether the reference of an update has other fields than the form and these:
+// the author refers in another way now.
+func (k *ClaimKind) addsFields(updated []byte, before map[string]any) bool {
+	whole := scan{json: k.storedReference(updated)}
+	now, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
+	for name := range now {
+		if _, had := before[name]; !had && !slices.Contains(k.form.fields, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // storedReference is the whole class reference, as it stands in JSON.

@@ -75,7 +75,7 @@ func (d *Decision) unmatched() string {
 	switch {
 	case d.Lacks != "":
 		later = "; the schema of its kind requires " + d.Lacks
-	case kind.BindLater:
+	case kind.BindLater && !kind.cannotBindLater:
 		later = "; it will be bound " + later
 	default:
 		later = ""

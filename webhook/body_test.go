@@ -126,7 +126,7 @@ func TestFailuresAreTold(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"URL":  {"We should not repeat a URL.", fmt.Errorf("cannot list: %w", errors.Join(long, long)), "cannot list: header list larger than peer's limit\nheader list larger than peer's limit"},
+		"URL":  {"We should not repeat a URL.", fmt.Errorf("cannot list: %w", errors.Join(long, long)), "cannot list: header list larger than peer's limit\\nheader list larger than peer's limit"},
 		"Long": {"We should be brief.", errors.New(strings.Repeat("é", 1000)), strings.Repeat("é", 254) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {

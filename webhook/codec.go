@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
@@ -261,6 +262,30 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 		b = append(b, ']')
 	}
 	return append(b, "}}"...), nil
+}
+
+// makePrintable escapes what a client, a terminal or a log shows of an answer, which has parts of
+// claims and classes. The API server drops a warning with a control character.
+func makePrintable(r *admissionv1.AdmissionResponse) {
+	for i, warning := range r.Warnings {
+		r.Warnings[i] = brief.Printable(warning)
+	}
+	for key, text := range r.AuditAnnotations {
+		if printable := brief.Printable(text); printable != text {
+			r.AuditAnnotations[key] = printable
+		}
+	}
+	if r.Result == nil {
+		return
+	}
+	r.Result.Message = brief.Printable(r.Result.Message)
+	if r.Result.Details == nil {
+		return
+	}
+	for i := range r.Result.Details.Causes {
+		cause := &r.Result.Details.Causes[i]
+		cause.Field, cause.Message = brief.Printable(cause.Field), brief.Printable(cause.Message)
+	}
 }
 
 // appendTexts appends an object, sorted by key.

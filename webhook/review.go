@@ -104,6 +104,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response.UID = request.UID
+	makePrintable(response)
 	body, err := encode(response)
 	if err != nil {
 		h.unavailable(w, r, err)

@@ -6,11 +6,13 @@ import (
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/classbind/classbind/selector/brief"
 )
 
 func main() {
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", brief.PrintableLines(err.Error()))
 		os.Exit(exitStatus(err))
 	}
 }

@@ -145,7 +145,7 @@ func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking
 // preview decides on a claim from what is known, without any effect. It asks no gate:
 // there is a preview for each group of claims, and gates are asked about a single claim.
 func preview(ctx context.Context, view *selector.View, claim selector.Claim) (selector.Decision, error) {
-	return new(selector.Decider).Decide(ctx, view, selector.Intake{Claim: claim}, selector.Explain)
+	return new(selector.Decider).Decide(ctx, view, selector.Intake{Claim: claim}, selector.Preview)
 }
 
 // view returns the classes for a watch, nil if none fit it now.

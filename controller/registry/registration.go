@@ -159,6 +159,7 @@ var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFu
 
 func sameFault(before, after *v1alpha1.ClaimKind) bool {
 	return before.Status.Version == after.Status.Version && before.Status.SelectorAbsent == after.Status.SelectorAbsent &&
+		selector.CannotBindLater(before) == selector.CannotBindLater(after) &&
 		slices.Equal(before.Status.Required, after.Status.Required) &&
 		reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after))
 }

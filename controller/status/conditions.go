@@ -18,7 +18,7 @@ import (
 
 func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
 	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
-	c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
+	c.Message = brief.Text(c.Message, longest)
 	c.ObservedGeneration = generation
 	meta.SetStatusCondition(conditions, c)
 	// A column shows the first condition that is not met: this order puts those that say why

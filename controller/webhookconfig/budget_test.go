@@ -239,7 +239,7 @@ func TestSizeOfDeep(t *testing.T) {
 	}{
 		"Claim": {
 			reason: "We should have room for as many usual claim kinds as their bytes allow.",
-			size:   func() (int, error) { return claim(".spec.resourceRef") }, measured: 1 * time.Millisecond, atLeast: 340,
+			size:   func() (int, error) { return claim(".spec.resourceRef") }, measured: 1 * time.Millisecond, atLeast: 310,
 		},
 		"Class": {
 			reason: "We should have room for as many usual class kinds as their bytes allow.",

@@ -22,7 +22,7 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 	}
 	bindWhen, decides := selector.BindWhen(k, "object")
 	if !decides {
-		add("class-reference-is-not-set", referenceIsUnset(k, "object"))
+		add("class-reference-is-not-set", referenceIsUnset(k, "object", isNone(k)))
 	}
 	for i, p := range k.Spec.SkipIfSet {
 		expression := isUnset("object", p.Names())
@@ -44,10 +44,10 @@ func claimConditions(k *v1alpha1.ClaimKind) []*admissionregistrationac.MatchCond
 		add(bindWhenCondition, isUpdate+" || ("+bindWhen+"\n)")
 	}
 	if restores(k) {
-		unbound := referenceIsSet(k, "oldObject")
+		unbound := "!(" + referenceIsUnset(k, "oldObject", "") + ")"
 		if decides {
 			names := k.Spec.Reference.Place().Names()
-			unbound += fmt.Sprintf(" && (%s || %s != %s)", referenceIsUnset(k, "object"), at("object", names), at("oldObject", names))
+			unbound += fmt.Sprintf(" && (%s || %s != %s)", referenceIsUnset(k, "object", ""), at("object", names), at("oldObject", names))
 		}
 		add("is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && `+unbound)
 	}
@@ -64,25 +64,30 @@ const isUpdate = `request.operation == "UPDATE"`
 // restores says that a class reference is put back that an update removes.
 func restores(k *v1alpha1.ClaimKind) bool { return k.Spec.OnUnbind != v1alpha1.AllowUnbind }
 
-// referenceIsUnset is the CEL expression that says that a claim has no class reference, as
-// selector.ClaimKind.HasReference does.
-func referenceIsUnset(k *v1alpha1.ClaimKind, object string) string {
+// referenceIsUnset is the CEL expression that reports whether a claim names no class. An object
+// without a name is a reference all the same unless isNone is true of it, which sees it as r.
+func referenceIsUnset(k *v1alpha1.ClaimKind, object, isNone string) string {
 	names := k.Spec.Reference.Place().Names()
-	unset := isUnset(object, names)
-	if !k.Spec.Reference.EmptyIsUnset {
-		return unset
+	unset, value := isUnset(object, names), at(object, names)
+	switch {
+	case k.Spec.Reference.Form != v1alpha1.Name:
+		const isNameless = `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")`
+		return unset + fmt.Sprintf(` || [%s].exists(r, %s%s)`, value, isNameless, isNone)
+	case k.Spec.Reference.EmptyIsUnset:
+		return unset + fmt.Sprintf(` || %s == ""`, value)
 	}
-	value := at(object, names)
-	if k.Spec.Reference.Form == v1alpha1.Name {
-		return unset + fmt.Sprintf(" || %s == \"\"", value)
-	}
-	name := at(object, append(slices.Clip(names), "name"))
-	return unset + fmt.Sprintf(" || type(%s) == map && (!(\"name\" in %s) || %s == \"\" || type(%s) != string)", value, value, name, name)
+	return unset
 }
 
-// referenceIsSet is the opposite of referenceIsUnset.
-func referenceIsSet(k *v1alpha1.ClaimKind, object string) string {
-	return "!(" + referenceIsUnset(k, object) + ")"
+// isNone goes on from the CEL expression for an object without a name: whether it counts as no
+// reference, as for selector.ClaimKind.HasReference. In an update, it always does: the name must
+// not be lost.
+func isNone(k *v1alpha1.ClaimKind) string {
+	if k.Spec.Reference.EmptyIsUnset {
+		return ""
+	}
+	return fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, !(r[f] in ["", null])))`,
+		strings.Join(selector.FieldsOf(k.Spec.Reference.Form), `", "`))
 }
 
 // classConditions save the API server the call for classes that get neither a mark nor

@@ -84,7 +84,7 @@ func TestConditionsAgree(t *testing.T) {
 			for _, c := range claimConditions(k) {
 				conditions = append(conditions, compile(t, *c.Expression))
 			}
-			unset, set := compile(t, referenceIsUnset(k, "object")), compile(t, referenceIsSet(k, "oldObject"))
+			unset, old := compile(t, referenceIsUnset(k, "object", isNone(k))), compile(t, referenceIsUnset(k, "oldObject", ""))
 			count := map[bool]int{}
 			for _, claim := range claims {
 				var object map[string]any
@@ -95,16 +95,19 @@ func TestConditionsAgree(t *testing.T) {
 				for _, c := range conditions {
 					called = holds(t, c, map[string]any{"object": object, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}) && called
 				}
-				variables := map[string]any{"object": object, "oldObject": object}
 				in := kind.Read("team", "db", read)
 				count[called]++
 				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", claim, in.LeftAlone) {
 					return
 				}
-				assert.Equal(t, kind.HasReference(read), !holds(t, unset, variables), claim)
-				assert.Equal(t, kind.HasReference(read), holds(t, set, variables), claim)
+				assert.Equal(t, kind.HasReference(read), !holds(t, unset, map[string]any{"object": object, "oldObject": nil}), claim)
+				r, err := kind.Restore([]byte(claim), []byte(`{"metadata":{},"spec":{}}`))
+				require.NoError(t, err)
+				if r.Reason != selector.ParentAbsent {
+					assert.Equal(t, r.Reason == selector.NotBound, holds(t, old, map[string]any{"oldObject": object}), "%s: %s", claim, r.Reason)
+				}
 			}
-			assert.False(t, holds(t, set, map[string]any{"object": nil, "oldObject": nil}), "We should take the old object of a creation for one without a reference.")
+			assert.True(t, holds(t, old, map[string]any{"oldObject": nil}), "We should take the old object of a creation for one without a reference.")
 			assert.Positive(t, count[true], "We should try claims that are ours.")
 			assert.Positive(t, count[false], "We should try claims that are not ours.")
 		})
@@ -116,7 +119,8 @@ func conditionClaims() (claims []string) {
 	values := []string{`null`, `""`, `"gold"`, `5`, `true`, `[]`, `{}`}
 	references := append([]string{``}, values...)
 	for _, value := range values {
-		references = append(references, fmt.Sprintf(`{"name":%s}`, value), fmt.Sprintf(`{"kind":%s,"name":""}`, value), fmt.Sprintf(`{"name":{"name":%s}}`, value))
+		references = append(references, fmt.Sprintf(`{"name":%s}`, value), fmt.Sprintf(`{"kind":%s,"name":""}`, value), fmt.Sprintf(`{"name":{"name":%s}}`, value),
+			fmt.Sprintf(`{"kind":"Class","more":%s}`, value))
 	}
 	specs := append([]string{``}, values...)
 	for _, reference := range references {

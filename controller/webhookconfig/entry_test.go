@@ -35,10 +35,12 @@ func TestClaimEntry(t *testing.T) {
 			"timeoutSeconds": 3,
 			"admissionReviewVersions": ["v1"]
 		}`
-		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map`
-		noResource  = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
-		loses       = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
-			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map)`
+		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
+			` || [object["spec"]["classRef"]].exists(r, ` + isNoReference
+		noResource = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
+		loses      = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
+			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map` +
+			` || [oldObject["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")))`
 	)
 	service := `"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind/claims.example.org", "port": 443}`
 	for name, tc := range map[string]struct {
@@ -89,6 +91,10 @@ func TestClaimEntry(t *testing.T) {
 	}
 }
 
+// isNoReference tells what a reference is that counts as none, in a claim without it.
+const isNoReference = `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")` +
+	` && (oldObject != null || r.all(f, f in ["apiVersion", "kind", "namespace", "name"]) && r.exists(f, !(r[f] in ["", null]))))`
+
 func TestClaimConditions(t *testing.T) {
 	type condition struct{ name, expression string }
 	for name, tc := range map[string]struct {
@@ -100,7 +106,7 @@ func TestClaimConditions(t *testing.T) {
 			reason: "We should ask for the type of the object itself alone, and last.",
 			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".className"}},
 			want: []condition{
-				{"class-reference-is-not-set", `!("className" in object) || object["className"] == null || type(object) != map`},
+				{"class-reference-is-not-set", `!("className" in object) || object["className"] == null || type(object) != map || [object["className"]].exists(r, ` + isNoReference},
 			},
 		},
 		"Nested": {
@@ -108,14 +114,14 @@ func TestClaimConditions(t *testing.T) {
 			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".spec.a.b"}},
 			want: []condition{
 				{"class-reference-is-not-set", `!("spec" in object) || !("a" in object["spec"]) || !("b" in object["spec"]["a"]) || object["spec"]["a"]["b"] == null` +
-					` || type(object) != map || type(object["spec"]) != map || type(object["spec"]["a"]) != map`},
+					` || type(object) != map || type(object["spec"]) != map || type(object["spec"]["a"]) != map || [object["spec"]["a"]["b"]].exists(r, ` + isNoReference},
 			},
 		},
 		"Keywords": {
 			reason: "We should ask by index, so that a field may have the name of a keyword or a dash in it, and have a condition for each path.",
 			spec:   v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: ".in"}, SkipIfSet: []v1alpha1.Place{{Path: ".namespace"}, {Path: ".a-b"}}},
 			want: []condition{
-				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map`},
+				{"class-reference-is-not-set", `!("in" in object) || object["in"] == null || type(object) != map || [object["in"]].exists(r, ` + isNoReference},
 				{"skip-if-set-0-is-not-set", `!("namespace" in object) || object["namespace"] == null || type(object) != map`},
 				{"skip-if-set-1-is-not-set", `!("a-b" in object) || object["a-b"] == null || type(object) != map`},
 			},

@@ -174,7 +174,7 @@ func TestPolicyAgrees(t *testing.T) {
 					continue
 				}
 				if !holds {
-					assert.True(t, k.Spec.Reference.EmptyIsUnset && strings.Contains(claim, `"ref":{`), "We should leave %s to the policy.", claim)
+					assert.True(t, k.Spec.Reference.Form != v1alpha1.Name && strings.Contains(claim, `"ref":{`), "We should leave %s to the policy.", claim)
 					continue
 				}
 				d := &selector.Decision{View: view, Claim: in, Class: class}

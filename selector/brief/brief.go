@@ -1,8 +1,11 @@
-// Package brief shortens what others sent, for answers, conditions, events and logs.
+// Package brief makes short and printable what users sent, for terminals, answers, conditions, events
+// and logs.
 package brief
 
 import (
+	"math"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -11,20 +14,64 @@ import (
 
 const ellipsis = "..."
 
-// Text returns valid UTF-8 of at most maxBytes. A longer text ends in three dots, and
-// is a copy, which does not keep the whole text in memory.
+// Text returns what is printable as it is, and the rest escaped as in Go: line breaks, other control
+// characters, and those without a width or that change the direction. It returns at most maxBytes. A
+// longer text ends in three dots, and is a copy, which does not keep the whole text in memory.
 func Text(text string, maxBytes int) string {
-	if len(text) <= maxBytes {
-		return strings.ToValidUTF8(text, "?")
+	if len(text) <= maxBytes && isPrintable(text) {
+		return text
 	}
-	end := max(maxBytes-len(ellipsis), 0)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
+	var b []byte
+	for end := 0; len(text) > 0; {
+		_, size := utf8.DecodeRuneInString(text)
+		b, text = appendPrintable(b, text[:size]), text[size:]
+		switch {
+		case len(b) > maxBytes:
+			return string(b[:end]) + ellipsis
+		case len(b) <= maxBytes-len(ellipsis):
+			end = len(b)
+		}
 	}
-	return strings.ToValidUTF8(text[:end], "?") + ellipsis
+	return string(b)
 }
 
-// Error shortens an error to MaxMessageBytes, and removes the URLs of requests, which
+// Printable is the whole text, escaped like that. What is escaped stays as it is.
+func Printable(text string) string { return Text(text, math.MaxInt) }
+
+// PrintableLines does the same with each line.
+func PrintableLines(text string) string {
+	if isPrintable(text) {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func isPrintable(text string) bool {
+	for _, r := range text {
+		if !strconv.IsPrint(r) {
+			return false
+		}
+	}
+	return utf8.ValidString(text)
+}
+
+func appendPrintable(b []byte, character string) []byte {
+	r, size := utf8.DecodeRuneInString(character)
+	switch {
+	case r == utf8.RuneError && size == 1:
+		return append(b, '?')
+	case strconv.IsPrint(r):
+		return append(b, character...)
+	}
+	quoted := strconv.AppendQuoteRune(nil, r)
+	return append(b, quoted[1:len(quoted)-1]...)
+}
+
+// Error makes a Text of an error, of MaxMessageBytes, and removes the URLs of requests, which
 // may contain a selector of megabytes. It wraps the whole error. The caller says what
 // was asked.
 func Error(err error) error {

@@ -24,8 +24,15 @@ func TestText(t *testing.T) {
 		"Long":        {"We should say that there is more.", "abcdefg", "abc...", 6},
 		"Letter":      {"We should not cut a letter.", "abéddde", "ab...", 6},
 		"WholeLetter": {"We should keep a letter that fits.", "aéddddd", "aé...", 6},
-		"NoText":      {"We should shorten what is no text.", "\x80\x80\x80\x80\x80\x80\x80", "...", 6},
+		"NoText":      {"We should shorten what is no text.", "\x80\x80\x80\x80\x80\x80\x80", "???...", 6},
 		"Partly":      {"We should say what is valid.", "a\x80b", "a?b", 6},
+		"Escape":      {"We should send nothing to a terminal but what it shows.", "a\x1b[2J\a\u009b1mb", `a\x1b[2J\a\u009b1mb`, 100},
+		"Lines":       {"We should begin no line.", "a\r\n::error::b\u2028c", `a\r\n::error::b\u2028c`, 100},
+		"Direction":   {"We should not turn what follows around.", "a\u202eb\u2066c\u2069", `a\u202eb\u2066c\u2069`, 100},
+		"NoWidth":     {"We should show what has no width.", "a\u200bb\ufeff\u00adc", `a\u200bb\ufeff\u00adc`, 100},
+		"Escaped":     {"We should not cut what is escaped.", "abc\x1bd", "abc...", 6},
+		"Letters":     {"We should leave letters of all languages alone.", "žluťoučký 馬 مرحبا 🐎", "žluťoučký 馬 مرحبا 🐎", 100},
+		"Backslash":   {"We should escape once.", `a\x1b`, `a\x1b`, 6},
 		"Nothing":     {"We should say that there is something.", "abcdef", "...", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +63,7 @@ func TestError(t *testing.T) {
 		},
 		"Several": {
 			reason: "We should leave out the URLs of all errors.",
-			err:    fmt.Errorf("cannot list: %w", errors.Join(asked(io.EOF), asked(io.ErrUnexpectedEOF))), want: "cannot list: EOF\nunexpected EOF",
+			err:    fmt.Errorf("cannot list: %w", errors.Join(asked(io.EOF), asked(io.ErrUnexpectedEOF))), want: `cannot list: EOF\nunexpected EOF`,
 		},
 		"Long": {
 			reason: "We should cut off what an API server says of a selector, between two letters.",

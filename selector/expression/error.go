@@ -43,6 +43,51 @@ func (e *Error) Caret() string {
 	return line + "\n" + indent + "^"
 }
 
+// valueError is an error of an evaluation that may quote a value of a class or a related object. The
+// authors of claims must not see that, so the error itself has only its kind.
+type valueError struct{ kind, detail string }
+
+func (e *valueError) Error() string { return e.kind }
+
+// Detail is the text of an error with the values that an evaluation quotes. It is for those who can
+// read all that the expression sees.
+func Detail(err error) string {
+	if e := (*valueError)(nil); errors.As(err, &e) {
+		return strings.Replace(err.Error(), e.kind, e.detail, 1)
+	}
+	return err.Error()
+}
+
+const wrongType = "a value has the wrong type"
+
+// errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The
+// first that fits counts.
+var errorKinds = []struct{ part, kind string }{
+	{keyIsWrong, keyIsWrong},
+	{fieldIsWrong, fieldIsWrong},
+	{isNotKnown, "a variable is not known"},
+	{"no such key", "no such key"},
+	{"no such overload", wrongType},
+	{"unsupported index", wrongType},
+	{"unexpected type", wrongType},
+	{"index out of bounds", "an index is out of range"},
+	{"division by zero", "division by zero"},
+	{"modulus by zero", "division by zero"},
+	{"the quantity is too long, or out of range", "the quantity is too long, or out of range"},
+	{"overflow", "a number or a time is out of range"},
+	{"out of range", "a number or a time is out of range"},
+	{"", "a value cannot be converted or is malformed"},
+}
+
+func kindOfError(text string) string {
+	for _, k := range errorKinds {
+		if strings.Contains(text, k.part) {
+			return k.kind
+		}
+	}
+	return ""
+}
+
 // absentError is an error of an evaluation that wraps ErrAbsent.
 type absentError struct{ name string }
 

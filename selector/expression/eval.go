@@ -199,7 +199,7 @@ func (e *Expression) evalPlain(in *Input, budget *Budget) (ref.Val, error) {
 				return nil, e.evalError(in, failed)
 			}
 		case []any, traits.Lister:
-			return nil, errors.New("unsupported index type 'string' in list")
+			return nil, &valueError{wrongType, "unsupported index type 'string' in list"}
 		}
 		if !ok {
 			if e.plain.variable == Related && i == 0 {
@@ -224,24 +224,48 @@ func (e *Expression) evalError(in *Input, err error) error {
 		return errors.New(e.describe(in, long))
 	}
 	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "no such key: "); ok {
+	name, isKey := strings.CutPrefix(text, "no such key: ")
+	if isKey {
 		isName := func(p Path) bool { return p[0] == name }
 		if _, present := in.Related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
 			return &absentError{name}
 		}
+		if e.names(name) {
+			return noSuchKey(name)
+		}
 	}
-	return errors.New(brief.Text(plain(text), v1alpha1.MaxShownBytes))
+	text = plain(text)
+	if name, ok := strings.CutSuffix(text, isNotKnown); ok && slices.Contains(variables, name) {
+		return errors.New(text)
+	}
+	return &valueError{kindOfError(text), brief.Text(text, v1alpha1.MaxShownBytes)}
 }
+
+// names reports whether a key is part of the expression itself: it is not a value.
+func (e *Expression) names(key string) bool {
+	for _, paths := range e.looks {
+		if slices.ContainsFunc(paths, func(p Path) bool { return slices.Contains(p, key) }) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	keyIsWrong   = "a key must be a text or a number"
+	fieldIsWrong = "a field on the way is a list, or is too long"
+	isNotKnown   = " is not known"
+)
 
 // plain words for errors of CEL that speak of its own types.
 func plain(text string) string {
 	switch name, isUnknown := strings.CutPrefix(text, "no such attribute(s): "); {
 	case isUnknown:
-		return strings.ReplaceAll(name, reserved, Namespace) + " is not known"
+		return strings.ReplaceAll(name, reserved, Namespace) + isNotKnown
 	case strings.HasPrefix(text, "invalid qualifier type: "):
-		return "a key must be a text or a number"
+		return keyIsWrong
 	case strings.HasPrefix(text, "unsupported conversion to ref.Val: "): // The caller did not read it.
-		return "a field on the way is a list, or is too long"
+		return fieldIsWrong
 	default:
 		return text
 	}

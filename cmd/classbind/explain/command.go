@@ -22,6 +22,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // The exit statuses of explain besides 0, which means that every claim is bound or
@@ -271,7 +272,7 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 		return failed(err)
 	}
 	if err := r.leaveOut(ctx, w.files, func(d *document, why string) {
-		_, _ = fmt.Fprintf(progress, "note: %s: %s %q is left out: %s\n", d.where, d.GetKind(), d.GetName(), why)
+		_, _ = fmt.Fprintf(progress, "note: %s\n", brief.Printable(fmt.Sprintf("%s: %s %q is left out: %s", d.where, d.GetKind(), d.GetName(), why)))
 	}); err != nil {
 		return failed(err)
 	}

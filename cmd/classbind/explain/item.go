@@ -105,7 +105,7 @@ func newEvaluation(e *selector.Evaluation) *Evaluation {
 	}
 	evaluation := &Evaluation{Expression: e.Expression, Value: e.Value, Saw: newSaw(e.Saw)}
 	if e.Err != nil {
-		evaluation.Error = brief.Text(e.Err.Error(), v1alpha1.MaxMessageBytes)
+		evaluation.Error = brief.Text(expression.Detail(e.Err), v1alpha1.MaxMessageBytes)
 	}
 	return evaluation
 }

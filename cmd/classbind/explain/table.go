@@ -39,7 +39,7 @@ func (i *Item) table(out *bytes.Buffer) error {
 	if i.several {
 		by = ", by " + i.Claim.ClaimKind
 	}
-	fmt.Fprintf(out, "%s%s: %s\n", i.Claim, by, i.headline())
+	fmt.Fprintln(out, brief.Printable(fmt.Sprintf("%s%s: %s", i.Claim, by, i.headline())))
 	i.line(out, "Because", i.Message)
 	i.line(out, "Warning", i.Warning)
 	for _, note := range i.Notes {
@@ -48,7 +48,7 @@ func (i *Item) table(out *bytes.Buffer) error {
 	i.facts(out)
 	for _, e := range i.InvalidExpressions {
 		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
-			e.Field, e.Registration, e.Line, e.Column, e.Message, indented(e.Caret))
+			e.Field, e.Registration, e.Line, e.Column, brief.Printable(e.Message), indented(e.Caret))
 	}
 	if err := i.candidates(out); err != nil {
 		return err
@@ -134,7 +134,8 @@ func asJSON(value any) string {
 }
 
 func indented(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", " ") // In both lines, so the caret stays.
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
 
 func (i *Item) candidates(out *bytes.Buffer) error {
@@ -197,7 +198,7 @@ func (i *Item) others(out *bytes.Buffer) {
 
 func (i *Item) line(out *bytes.Buffer, what, text string) {
 	if text != "" {
-		fmt.Fprintf(out, "  %-8s %s\n", what+":", text)
+		fmt.Fprintf(out, "  %-8s %s\n", what+":", brief.Printable(text))
 	}
 }
 
@@ -291,6 +292,9 @@ func section(out *bytes.Buffer, header []string, rows [][]string, limit int) err
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{header}, rows[:min(limit, len(rows))]...) {
+		for i := range row {
+			row[i] = brief.Printable(row[i])
+		}
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err
 		}

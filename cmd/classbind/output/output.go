@@ -2,14 +2,19 @@
 package output
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/selector/brief"
 )
 
 var formats = []string{"table", "json", "yaml"}
@@ -35,7 +40,8 @@ func (f Format) Validate() error {
 	return nil
 }
 
-// Print a report, which table writes for people.
+// Print a report, which table writes for people. In the table, nothing is printed that a terminal
+// would not show. That a line begins is for the table to decide: its values are brief.Printable.
 func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) error {
 	var text []byte
 	var err error
@@ -43,10 +49,12 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 	case "json":
 		text, err = json.MarshalIndent(report, "", "  ")
 		text = append(text, '\n')
+		text = escaped(text)
 	case "yaml":
 		text, err = yaml.Marshal(report)
 	default:
 		text, err = table()
+		text = []byte(brief.PrintableLines(string(text)))
 	}
 	if err == nil {
 		_, err = out.Write(text)
@@ -55,4 +63,22 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
+}
+
+// escaped is JSON without characters that a terminal would not show: those that encoding/json
+// leaves alone, such as U+202E.
+func escaped(text []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case r == '\n', strconv.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // progressInterval, plus one retryInterval, is less than the 2 s after which people
@@ -23,7 +24,7 @@ type progressWriter struct {
 
 func (p *progressWriter) printf(format string, args ...any) {
 	p.last = time.Now()
-	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
+	_, _ = fmt.Fprintln(p.out, brief.Printable(fmt.Sprintf(format, args...)))
 }
 
 // waiting prints at most one line every two seconds, however often it is called.
@@ -56,7 +57,7 @@ func (m *mover) printResult(lines ...string) {
 		if m.options.dryRun {
 			line += " (dry run)"
 		}
-		_, _ = fmt.Fprintln(m.out, line)
+		_, _ = fmt.Fprintln(m.out, brief.Printable(line))
 	}
 }
 

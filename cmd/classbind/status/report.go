@@ -140,19 +140,19 @@ func (r *Report) table() ([]byte, error) {
 	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(w, "SECTION\tSTATE\tSUMMARY")
 	for _, s := range r.Sections {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, s.Summary)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, brief.Printable(s.Summary))
 	}
 	if err := w.Flush(); err != nil {
 		return nil, err
 	}
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
-			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", f.Where, f.What, f.Do)
+			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", brief.Printable(f.Where), brief.Printable(f.What), brief.Printable(f.Do))
 		}
 	}
 	for _, s := range r.Sections {
 		for _, note := range s.Notes {
-			fmt.Fprintf(&out, "\nNote: %s\n", note)
+			fmt.Fprintf(&out, "\nNote: %s\n", brief.Printable(note))
 		}
 	}
 	r.unread(&out)
@@ -168,7 +168,7 @@ func (r *Report) unread(out *bytes.Buffer) {
 			for _, u := range s.Unread {
 				if u.Do == do && !printed[u] {
 					printed[u] = true
-					lines = append(lines, "  "+u.What+": "+u.Why+"\n")
+					lines = append(lines, "  "+brief.Printable(u.What+": "+u.Why)+"\n")
 				}
 			}
 		}
