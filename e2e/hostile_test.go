@@ -59,6 +59,7 @@ func attacks() []attack {
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", (*besieged).escapedClaim, []int{created}},
+		{"MovedClasses", "We should let the honest tenant set a default while another moves his through any number of partitions.", (*besieged).movedClasses, []int{ok, created, failed, unavailable}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
