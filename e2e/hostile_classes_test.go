@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,42 @@ func (b *besieged) attractiveClass(t *testing.T) {
 		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
 		b.mallory.create(ctx, kind, true, claimOf(kind, "asks", asks[i%len(asks)], ""))
 	})
+}
+
+// movedClasses of tenantA are default, and their author moves them to another partition
+// with each update. Each move takes a Lease.
+func (b *besieged) movedClasses(t *testing.T) {
+	ctx := b.attack
+	const movers, inTime = 16, 5 * time.Second
+	for i := range movers {
+		status, text := b.mallory.create(ctx, "Part", false, strings.Replace(
+			localClass(fmt.Sprint("moved-", i), fmt.Sprintf(`"part":"first-%d"`, i), fmt.Sprintf("%q:%q", defaultMark, "true")), `"Local"`, `"Part"`, 1))
+		require.Equal(t, http.StatusCreated, status, text)
+	}
+	defer b.kubectl(t, "delete", hostileResource("Part"), "--namespace="+tenantA, "--all")
+	var all sync.WaitGroup
+	defer all.Wait()
+	var moves atomic.Int64
+	all.Go(func() {
+		attackers(ctx, movers, time.Millisecond, func(i int) {
+			status, _ := b.mallory.send(ctx, http.MethodPatch, fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
+				string(types.MergePatchType), fmt.Sprintf(`{"metadata":{"labels":{"part":"p-%d"}}}`, i))
+			if status == http.StatusOK {
+				moves.Add(1)
+			}
+		})
+	})
+	rounds, slowest := 0, time.Duration(0)
+	for ; ctx.Err() == nil; rounds++ {
+		own := defaultClass("Part", fmt.Sprint("own-", secret, "-", rounds), map[string]string{"part": fmt.Sprint("own-", rounds)})
+		own.SetNamespace(honestNamespace)
+		begin := time.Now()
+		require.NoError(t, b.honest.Create(t.Context(), own), "We should let a tenant have the first default of a partition.")
+		slowest = max(slowest, time.Since(begin))
+		require.NoError(t, b.honest.Delete(t.Context(), own))
+	}
+	t.Logf("%d moves; the honest tenant set a default %d times, in %s at most.", moves.Load(), rounds, slowest.Round(time.Millisecond))
+	assert.Less(t, slowest, inTime, "We should not make him wait.")
 }
 
 // contestedClass serves two kinds of claim, one of which has a default. Four

@@ -89,11 +89,11 @@ func besiege(t *testing.T) *besieged {
 // install the kinds, the tenants and the classes.
 func (b *besieged) install(t *testing.T) {
 	t.Helper()
-	crds := []string{"FreeClaim " + hostileResource("FreeClaim") + " Namespaced", "Local " + hostileResource("Local") + " Namespaced"}
+	crds := []string{"FreeClaim " + hostileResource("FreeClaim") + " Namespaced", "Local " + hostileResource("Local") + " Namespaced", "Part " + hostileResource("Part") + " Namespaced"}
 	for kind := range boundKinds {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
 	}
-	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim", "FitClaim", "DenyFitClaim"} {
+	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim", "FitClaim", "DenyFitClaim", "PartClaim"} {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
 	}
 	for _, kind := range append([]string{"Red", "Blue", "Ghost", "First", "Second", "Shared", "Zoned"}, offered...) {
@@ -195,6 +195,8 @@ func (b *besieged) register(t *testing.T) {
 		}
 		manifest += classKind(hostileResource(kind), "{claimKinds: ["+strings.Join(served, ", ")+"]}")
 	}
+	manifest += claimKind(hostileResource("PartClaim"), `{partition: {claim: "''", class: class.metadata.labels.part}}`) +
+		classKind(hostileResource("Part"), "{claimKinds: ["+hostileResource("PartClaim")+"]}")
 	b.apply(t, manifest)
 	for kind := range boundKinds {
 		b.awaitClaims(t, hostileResource(kind))
@@ -205,6 +207,8 @@ func (b *besieged) register(t *testing.T) {
 	for kind := range guarded {
 		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
 	}
+	b.awaitGuardOf(t, hostileResource("Part"), fmt.Sprintf("apiVersion: %s/v1\nkind: Part\nmetadata: {namespace: %s, name: probe, "+
+		"annotations: {resourceclass.crossplane.io/weight: x}}\n", hostileGroup, tenantA))
 	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
 }
 

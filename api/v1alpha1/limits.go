@@ -283,7 +283,7 @@ const (
 	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete
 	// those that have no default any more. It protects the API server. Beyond it, they are
 	// deleted later.
-	MaxLeasesCollected = 200
+	MaxLeasesCollected = 500
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records
 	// them. It protects the size of a Lease. Beyond it, the review is refused (400): no
 	// API server sends it.

@@ -46,7 +46,13 @@
 // Other clocks are not trusted, either: a replica counts the window from when it saw
 // a write recorded, which is after it was admitted. It watches the Leases, so it mostly
 // sees a write at once. A replica that has just started takes every write for new, and
-// may make a request wait for one that is long over.
+// may make a request wait for one that is long over. So where no replica lives for a whole
+// window, a request may wait without end.
+//
+// A sighting is not handed on. The Lease could record the time of a write, but then a clock that
+// is wrong by more than a window could drop a write that is in flight, and make two
+// defaults. Whether clocks agree could only be learnt by comparing them for as long as it
+// takes to count the window.
 //
 // # What is left behind
 //

@@ -53,6 +53,12 @@ change the field that the expression looks at.
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 its kind, its plural, or the name of its ClassKind, PLURAL.GROUP.
 
+If the command is killed between the two writes, there is no default. Run it again:
+it goes on from there.
+
+The exit status is 3 if somebody else changed the default before classbind had
+seen it, and 1 for any other error.
+
 A mark counts for every claim kind that the class's kind serves. If the move
 would change the default of a claim kind that you did not name, it is refused.
 The error has the command that names all of them.`,

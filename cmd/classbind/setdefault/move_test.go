@@ -3,7 +3,9 @@ package setdefault
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
 var (
@@ -200,6 +203,88 @@ func TestMove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// newFakeMover moves the default to new.
+func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
+	out = &strings.Builder{}
+	return &mover{
+		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
+		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
+		name:    className{kind: "A", name: "new"}, out: out, progress: &progressWriter{out: io.Discard},
+	}, out
+}
+
+func newFakeClasses() *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{{Group: "test", Version: "v1", Resource: "as"}: "AList"},
+		fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
+}
+
+// TestOvertaken changes the default again before classbind's status names the new one.
+func TestOvertaken(t *testing.T) {
+	classes := schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(clienttesting.ObjectTracker) error
+		want   string
+	}{
+		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
+			return errors.Join(c.Update(classes, fakeClass("new", false), ""), c.Update(classes, fakeClass("third", true), ""))
+		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
+		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
+			return c.Update(classes, fakeClass("new", false), "")
+		}, "but its mark was taken meanwhile; no class is the default now"},
+		"Deleted": {"We should say that the class is gone.", func(c clienttesting.ObjectTracker) error {
+			return c.Delete(classes, "", "new")
+		}, "but it was deleted meanwhile; no class is the default now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := newFakeClasses()
+				m, _ := newFakeMover(fake, fakeRegistrations{cordoned: " is not seen yet"})
+				begin := time.Now()
+				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
+				err := m.run(t.Context())
+				require.ErrorContains(t, err, tc.want, tc.reason)
+				var status *exit.Error
+				require.ErrorAs(t, err, &status)
+				assert.Equal(t, 3, status.Status, "We should have a status of our own for it.")
+				assert.LessOrEqual(t, time.Since(begin), time.Second+2*confirmInterval, "We should not wait for what will not come.")
+			})
+		})
+	}
+}
+
+// TestKilledBetween ends a command after its first write, and runs it again.
+func TestKilledBetween(t *testing.T) {
+	fake := newFakeClasses()
+	killed := false
+	fake.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		if len(patch.PatchOptions.DryRun) > 0 {
+			return true, fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true")), nil
+		}
+		_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
+		if !killed {
+			killed = true
+			goruntime.Goexit()
+		}
+		return true, stored, err
+	})
+	m, out := newFakeMover(fake, fakeRegistrations{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = m.run(t.Context())
+	}()
+	<-ended
+	require.True(t, killed)
+	require.Empty(t, out.String(), "It should have ended before it could say so.")
+
+	m, out = newFakeMover(fake, fakeRegistrations{})
+	require.NoError(t, m.run(t.Context()), "We should go on where no class is the default.")
+	assert.Equal(t, "as.test/new: the default for claims.test\n", out.String())
 }
 
 func repeat(err error) []fault {

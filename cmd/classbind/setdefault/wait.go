@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -19,7 +22,8 @@ const confirmInterval = 200 * time.Millisecond
 
 // confirm waits until the status of every claim kind names the new default. It does
 // not wait for the default of a single namespace or partition: there may be thousands,
-// and the status does not name them.
+// and the status does not name them. It ends at once if somebody else took the mark of the
+// new default meanwhile: the status would never name it.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
 	m.progress.last = time.Now() // It usually takes less than a second.
 	var missing []string
@@ -30,12 +34,15 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 		}
 		missing = now
 		if len(missing) > 0 {
+			if err := m.overtaken(ctx, p); err != nil {
+				return false, err
+			}
 			m.progress.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
 		}
 		return len(missing) == 0, nil
 	})
-	if err == nil {
-		return nil
+	if err == nil || errors.As(err, new(*exit.Error)) {
+		return err
 	}
 	if missing == nil { // There was no time for a single look.
 		missing = p.claimKinds
@@ -43,6 +50,48 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; "+
 		"see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
 		stopped(ctx, nil), strings.Join(missing, "; "))
+}
+
+// statusOvertaken is the exit status if somebody else changed the default meanwhile.
+const statusOvertaken = 3
+
+// overtaken returns an error if the new default has lost its mark again, with the class
+// that is the default now. It returns nil if it cannot tell.
+func (m *mover) overtaken(ctx context.Context, p *plan) error {
+	target := p.target
+	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
+	gone := apierrors.IsNotFound(err) || err == nil && (!sameObject(now, target) || now.Terminating)
+	if err != nil && !gone || err == nil && !gone && now.Default {
+		return nil
+	}
+	did := "its mark was taken"
+	if gone {
+		did = "it was deleted"
+	}
+	return &exit.Error{Status: statusOvertaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
+		target, seatTexts(p.seats), did, m.successor(ctx, p))}
+}
+
+// successor tells which classes are the default now where the target was.
+func (m *mover) successor(ctx context.Context, p *plan) string {
+	r, err := m.registry(ctx)
+	if err != nil {
+		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
+	}
+	defaults, err := m.defaults(ctx, r.related(p.target.Kind.ClaimKinds))
+	if err != nil {
+		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
+	}
+	var names []string
+	for _, d := range defaults {
+		if slices.ContainsFunc(p.seats, func(s selector.Seat) bool { return r.takes(d, s) }) {
+			names = append(names, d.String())
+		}
+	}
+	if len(names) == 0 {
+		return "no class is the default now; if another set-default is running, it may be about to set one; otherwise, run this command again"
+	}
+	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", strings.Join(names, ", "))
 }
 
 // unconfirmed returns, for each claim kind without the new default, what its status
