@@ -39,7 +39,7 @@ func TestExpressionOutcomes(t *testing.T) {
 		},
 		"WrongType": {
 			"We should say that a text is no number.", fits("claim.spec.size > 1"), `"size":"large"`, http.StatusOK,
-			[]string{`"allowed":false`, `"code":422`, "no such overload"},
+			[]string{`"allowed":false`, `"code":422`, "a value has the wrong type"},
 		},
 		"Division": {
 			"We should survive a division by zero.", fits("10 / claim.spec.size > 1"), `"size":0`, http.StatusOK,

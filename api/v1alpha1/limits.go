@@ -274,7 +274,7 @@ const (
 	MaxStoredDefaults = 1024
 	// MaxSeatLeases limits the Leases of partitions and of single namespaces whose last
 	// default class is of one kind and namespace. It protects etcd, and the memory of every
-	// replica, from whoever moves a default class through partitions: the Leases of one kind
+	// replica, from whoever moves a default class through partitions. The Leases of one kind
 	// and namespace take about 1 MiB of etcd, and less than 1 MiB of each replica. What one
 	// namespace uses up refuses no other. Beyond it, a class that would be the first default of its
 	// partition gets 503, until the leader has deleted Leases that have no default any more. Anybody who

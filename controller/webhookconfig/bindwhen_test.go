@@ -29,7 +29,8 @@ import (
 // conditions are true. It is an error if one fails, and none is false.
 func newAPIServer(t *testing.T, k *v1alpha1.ClaimKind) func(variables map[string]any) (called bool, failure error) {
 	t.Helper()
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType),
+		cel.ASTValidators(cel.ValidateHomogeneousAggregateLiterals())) // As the API server.
 	require.NoError(t, err)
 	var conditions []cel.Program
 	for _, c := range claimConditions(k) {

@@ -86,7 +86,7 @@ func isNone(k *v1alpha1.ClaimKind) string {
 	if k.Spec.Reference.EmptyIsUnset {
 		return ""
 	}
-	return fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, !(r[f] in ["", null])))`,
+	return fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, r[f] != "" && r[f] != null))`,
 		strings.Join(selector.FieldsOf(k.Spec.Reference.Form), `", "`))
 }
 

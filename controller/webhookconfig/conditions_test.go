@@ -17,7 +17,8 @@ import (
 // TestConditionsAgree has conditions and the reader judge the same claims: the API server
 // calls us for those, and only those, that the reader does not leave alone.
 func TestConditionsAgree(t *testing.T) {
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType),
+		cel.ASTValidators(cel.ValidateHomogeneousAggregateLiterals())) // As the API server.
 	require.NoError(t, err)
 	holds := func(t *testing.T, program cel.Program, variables map[string]any) bool {
 		t.Helper()

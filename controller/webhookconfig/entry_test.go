@@ -93,7 +93,7 @@ func TestClaimEntry(t *testing.T) {
 
 // isNoReference tells what a reference is that counts as none, in a claim without it.
 const isNoReference = `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")` +
-	` && (oldObject != null || r.all(f, f in ["apiVersion", "kind", "namespace", "name"]) && r.exists(f, !(r[f] in ["", null]))))`
+	` && (oldObject != null || r.all(f, f in ["apiVersion", "kind", "namespace", "name"]) && r.exists(f, r[f] != "" && r[f] != null)))`
 
 func TestClaimConditions(t *testing.T) {
 	type condition struct{ name, expression string }
