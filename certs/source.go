@@ -38,7 +38,7 @@ type SelfSigned struct{ *dynamic.DynamicSource }
 func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration time.Duration, dnsNames ...string) SelfSigned {
 	return SelfSigned{&dynamic.DynamicSource{
 		DNSNames: dnsNames,
-		Authority: backdating{&authority.DynamicAuthority{
+		Authority: Backdating{&authority.DynamicAuthority{
 			RESTConfig:      config,
 			SecretNamespace: namespace,
 			SecretName:      v1alpha1.CASecret,
@@ -49,13 +49,13 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 	}}
 }
 
-// backdating issues certificates that have been valid for clockSkew already, so that
+// Backdating issues certificates that have been valid for clockSkew already, so that
 // a replica that starts can be called at once, by API servers with slow clocks, too.
 // cert-manager's authority has no setting for it.
-type backdating struct{ *authority.DynamicAuthority }
+type Backdating struct{ *authority.DynamicAuthority }
 
 // Sign a template with the CA in the Secret, as soon as the authority knows that.
-func (a backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) {
+func (a Backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	var err error // The authority's, which sets how long the certificate is valid.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -348,7 +347,7 @@ func TestCertificates(t *testing.T) {
 	require.NoError(t, err)
 	ours := source.(certs.SelfSigned)
 	assert.Equal(t, o.certificateNames(), ours.DNSNames, "We should issue certificates for all names.")
-	issuer := ours.Authority.(*authority.DynamicAuthority)
+	issuer := ours.Authority.(certs.Backdating)
 	assert.Equal(t, "ns", issuer.SecretNamespace, "We should keep the CA in our own namespace.")
 	assert.Equal(t, time.Hour, issuer.LeafDuration, "We should issue certificates for as long as we were told.")
 	assert.Equal(t, 3*time.Hour, issuer.CADuration, "We should have a CA for as long as we were told.")

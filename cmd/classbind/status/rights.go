@@ -43,7 +43,7 @@ var ownRights = []right{
 	{group: admission, resource: "mutatingadmissionpolicybindings", verbs: "list create patch delete"},
 	{resource: "namespaces", verbs: "get list watch"},
 	{group: "events.k8s.io", resource: "events", verbs: "create"},
-	{group: "coordination.k8s.io", resource: "leases", own: true, verbs: "create get list update watch"},
+	{group: "coordination.k8s.io", resource: "leases", own: true, verbs: "create delete get list update watch"},
 	{resource: "secrets", name: v1alpha1.CASecret, own: true, verbs: "get"},
 	{resource: "secrets", name: v1alpha1.TLSSecret, own: true, verbs: "get"},
 	{resource: "events", own: true, verbs: "create patch"},
