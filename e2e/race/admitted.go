@@ -60,6 +60,10 @@ func (a *admitted) observe(e watch.Event) {
 		a.err = fmt.Errorf("cannot go on watching Leases: %w", apierrors.FromObject(e.Object))
 		return
 	}
+	if e.Type == watch.Deleted {
+		delete(a.leases, object.GetName())
+		return
+	}
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil {
 		a.err = fmt.Errorf("cannot order Leases: %w", err)
