@@ -99,7 +99,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 		if err != nil || !decision.Drawn() {
 			return decision, err
 		}
-		in.Facts.turn = func() error { return asking.turn(d.Costly, in.Namespace) }
+		in.Facts.turn = func() error { return asking.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in asking.
 	}
 	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {

@@ -30,7 +30,8 @@ func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
 // drops nothing: it counts the classes that cost too much.
 func (k *ClaimKind) addJudges(filters ...compiledFilter) {
 	if len(filters) > 0 && !k.judges() {
-		k.filters = append(k.filters, compiledFilter{reasonCostly, "too costly to judge", func(Claim, *Class) (bool, error) { return false, nil }})
+		none := func(Claim, *Class) (bool, error) { return false, nil }
+		k.filters = append(k.filters, compiledFilter{reasonCostly, "too costly to judge", none})
 	}
 	k.filters = append(k.filters, filters...)
 }

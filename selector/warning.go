@@ -34,7 +34,8 @@ func (v *View) UnreadText() string {
 		return ""
 	}
 	kinds := ListFunc(v.Unread, func(k UnreadKind) string { return fmt.Sprintf("%q (%s)", k.Name, k.Reason) })
-	return fmt.Sprintf("classbind decided without the classes of %s, which it cannot read: kubectl describe claimkind %s tells admins what to do",
+	return fmt.Sprintf("classbind decided without the classes of %s, which it cannot read: "+
+		"kubectl describe claimkind %s tells admins what to do",
 		kinds, v.Kind.Name)
 }
 

@@ -79,7 +79,7 @@ var fitsWorld = sync.OnceValue(func() *world {
 // FuzzFits puts values that expressions walk into a claim, and measures what that costs with 10,000
 // classes.
 func FuzzFits(f *testing.F) {
-	for which := range byte(2 * len(costlyFits)) {
+	for which := range byte(2 * len(costlyFits)) { //nolint:gosec // There are few.
 		f.Add([]byte(`["a1","a2"]`), []byte(`"aab"`), byte(1), which)
 		if !cost.Fuzzing() {
 			for _, element := range []string{`""`, `"a98"`, `"zz"`, "[]", "{}", "1", `"1e3"`, `"9999999999999999999999999999"`, `"2024-01-01T00:00:00Z"`} {

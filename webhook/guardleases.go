@@ -66,8 +66,12 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cl
 	claimKind := onedefault.ClaimKindOf(name)
 	switch view := snapshot[claimKind]; {
 	case view == nil:
-		if registered, err := g.Registered(ctx, claimKind); registered || err != nil {
+		registered, err := g.Registered(ctx, claimKind)
+		if err != nil {
 			return false, err
+		}
+		if registered {
+			return false, nil
 		}
 	case view.Missing != nil:
 		return false, nil

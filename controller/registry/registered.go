@@ -191,7 +191,8 @@ func (r *Registration) unanswered(name string, claimKinds []string, why error) {
 // Permit is what lets classbind read the classes of a kind.
 func Permit(classKind string) string {
 	role := "classbind-" + classKind
-	return fmt.Sprintf("apply the ClusterRole of the registration, or run: kubectl create clusterrole %s --verb=get,list,watch --resource=%s && "+
+	return fmt.Sprintf("apply the ClusterRole of the registration, or run: "+
+		"kubectl create clusterrole %s --verb=get,list,watch --resource=%s && "+
 		"kubectl label clusterrole %s %s=true", role, classKind, role, v1alpha1.AggregateLabel)
 }
 

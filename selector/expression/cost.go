@@ -28,7 +28,7 @@ const (
 // isCheap reports whether a function takes the same time for all values.
 func isCheap(function string) bool {
 	switch function {
-	case operators.LogicalNot, operators.Negate, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+	case operators.LogicalNot, operators.Negate, operators.NotStrictlyFalse,
 		operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, "size", "type", "dyn", "double", "uint":
 		return true
 	}

@@ -272,7 +272,8 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 		return failed(err)
 	}
 	if err := r.leaveOut(ctx, w.files, func(d *document, why string) {
-		_, _ = fmt.Fprintf(progress, "note: %s\n", brief.Printable(fmt.Sprintf("%s: %s %q is left out: %s", d.where, d.GetKind(), d.GetName(), why)))
+		note := fmt.Sprintf("%s: %s %q is left out: %s", d.where, d.GetKind(), d.GetName(), why)
+		_, _ = fmt.Fprintf(progress, "note: %s\n", brief.Printable(note))
 	}); err != nil {
 		return failed(err)
 	}

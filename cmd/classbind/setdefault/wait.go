@@ -89,7 +89,8 @@ func (m *mover) successor(ctx context.Context, p *plan) string {
 		}
 	}
 	if len(names) == 0 {
-		return "no class is the default now; if another set-default is running, it may be about to set one; otherwise, run this command again"
+		return "no class is the default now; if another set-default is running, it may be about to set one; " +
+			"otherwise, run this command again"
 	}
 	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", strings.Join(names, ", "))
 }

@@ -71,7 +71,8 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
 			s.note("%s: %s (%s)", where, c.Message, c.Reason) // Claims are bound all the same.
 		case c.Type == v1alpha1.ConditionClassKindsRead && c.Status == metav1.ConditionFalse:
-			s.found(where, "do what the message says: until then, claims are decided on without these classes", "%s is False (%s): %s", c.Type, c.Reason, c.Message)
+			s.found(where, "do what the message says: until then, claims are decided on without these classes",
+				"%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse:
 			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionUnknown,
