@@ -50,10 +50,10 @@ func TestExpressionOutcomes(t *testing.T) {
 			[]string{`"allowed":true`, "dropped: 1 too small; the first error: no such key: "},
 		},
 		"TooCostly": {
-			"We should end what costs too much, and let the caller retry (503).",
+			"We should refuse a claim that makes an expression cost too much (422).",
 			fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c > size(class.metadata.name) - 9)))"), `"n":` + ones,
-			http.StatusServiceUnavailable,
-			[]string{"simplify them"},
+			http.StatusOK,
+			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
 		},
 		"TooLong": {
 			"We should not hold a field that is too long.", fits("claim.spec.size != class.metadata.name"), `"size":"` + strings.Repeat("x", v1alpha1.MaxExpressionValueBytes) + `"`,

@@ -69,6 +69,15 @@ func TestReviewsEndInTime(t *testing.T) {
 				return nil, unanswered(ctx)
 			}
 		},
+		"Costly": func(b *Binder, i *selector.Inventory) {
+			costly := func(s *v1alpha1.ClaimKindSpec) {
+				const letters = "'abcdefghijklmnopqrstuvw'.split('')"
+				s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
+			}
+			i.SetClaimKind(newClaimKind(costly))
+			i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))
+			b.Decider.Costly = func(ctx context.Context, _ string) (func(), error) { return nil, unanswered(ctx) }
+		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {

@@ -181,7 +181,7 @@ func TestBindWhenStaysTrue(t *testing.T) {
 // TestCostlyClaim has an expression cost too much for one claim, until a plan changes.
 func TestCostlyClaim(t *testing.T) {
 	s := newClaimServer(t)
-	list := strings.Repeat("1,", 1000) + "1"
+	list := strings.Repeat("1,", 900) + "1"
 	s.set(t, "team-a/claim", `{"plan":"small","list":[`+list+`]}`)
 	r := newLateReplica(t, s, lateClaimKind(bindWhen("related.plan.spec.cheap || claim.spec.list.all(a, claim.spec.list.all(b, a == b))")))
 	plan := types.NamespacedName{Namespace: "team-a", Name: "small"}

@@ -86,7 +86,7 @@ func cost(function string, args []ref.Val, limit uint64) uint64 {
 		}
 	default:
 		if n = total(args, limit); len(args) == 2 && args[0].Type() == types.TimestampType && args[1].Type() == types.StringType {
-			n += zoneCost
+			n += zoneCost + bytesPerUnit*units(args[1], limit)
 		}
 	}
 	if p, ok := prices[function]; ok {
