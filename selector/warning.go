@@ -14,6 +14,8 @@ import (
 func (d *Decision) Warning() string {
 	warning := ""
 	switch {
+	case len(d.Claim.Problems) > 0: // Of a claim that waits.
+		warning = brief.Text(d.Claim.Problems[0].Error(), v1alpha1.MaxMessageBytes)
 	case d.Class == nil:
 		warning = d.unmatched()
 	case d.asks() == nil && d.Candidates > 1:
