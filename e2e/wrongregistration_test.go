@@ -208,8 +208,10 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	w.serve(t)
 	w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.two.test", v1alpha1.ReasonNotPermitted)
 	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonClassKindMissing)
-	_, _, err = w.create(t, claim("narrow.test", "three"))
-	require.ErrorContains(t, err, `the classes of "classes.two.test", which were offered to claims of "claims.narrow.test" before, are not known yet`)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // It writes the status before it serves.
+		_, _, err := w.create(t, claim("narrow.test", "three"))
+		require.ErrorContains(c, err, `the classes of "classes.two.test", which were offered to claims of "claims.narrow.test" before, are not known yet`)
+	}, patience, 100*time.Millisecond)
 
 	permit("two.test")
 	w.awaitClaims(t, kind)
