@@ -66,15 +66,11 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cl
 	claimKind := onedefault.ClaimKindOf(name)
 	switch view := snapshot[claimKind]; {
 	case view == nil:
-		registered, err := g.Registered(ctx, claimKind)
-		if err != nil {
+		if registered, err := g.Registered(ctx, claimKind); registered || err != nil {
 			return false, err
 		}
-		if registered {
-			return false, nil
-		}
 	case view.Missing != nil:
-		return false, nil
+		return false, nil //nolint:nilerr // It is why the Lease is kept.
 	}
 	return cluster.Collect(ctx, name)
 }
