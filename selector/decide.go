@@ -165,6 +165,9 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			best = order.next(decision.Candidates, best.class)
+			if err := decision.settle(); err != nil || !decision.Drawn() { // The others were judged again.
+				return err
+			}
 		}
 		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
 			decision.Class = best.class

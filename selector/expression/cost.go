@@ -42,7 +42,6 @@ type price struct {
 }
 
 var prices = map[string]price{
-	operators.Equals: {1, 1}, operators.NotEquals: {1, 1},
 	// They make strings, or lists of them, or go through each byte.
 	"format": {1, 10}, "join": {1, 3}, "lowerAscii": {1, 3}, "replace": {1, 3}, "split": {1, 10},
 	"string": {1, 10}, "upperAscii": {1, 3}, "validate": {10, 10},
