@@ -145,7 +145,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 		began := d.now()
 		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
 		best := order.first(decision)
-		if err := decision.settle(); err != nil || !decision.Drawn() {
+		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
 			return err
 		}
 		if decision.Read == NotRead {
@@ -165,7 +165,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			best = order.next(decision.Candidates, best.class)
-			if err := decision.settle(); err != nil || !decision.Drawn() { // The others were judged again.
+			if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
 				return err
 			}
 		}

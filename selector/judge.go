@@ -13,7 +13,8 @@ import (
 
 // Each pays for itself. To judge a class is to evaluate the expressions that look at it and at
 // the claim, and what that costs depends on both. A class that costs more than
-// MaxClassExpressionCost is dropped, or the claim is refused: whichever has the longer fields.
+// MaxClassExpressionCost is dropped. If the claim has the longer fields and no other class fits, it
+// is refused.
 // All classes together cost at most MaxExpressionCost. Where they would cost more, those that
 // come first in the draw are judged first, so the claim gets the class that it would get
 // without a limit; those with long fields come last, so that they leave enough for the others.
@@ -141,15 +142,17 @@ func (o *order) mayPrefer(c, best candidate) bool {
 	return best.class == nil || o.view.Kind.rules.score != nil || c.before(best)
 }
 
-// settle is the end of a draw: an error if it is nobody's fault that classes were not judged.
-func (d *Decision) settle() error {
+// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
+// only if no other class fits: else one class could refuse every claim with longer fields. It is an
+// error if it is nobody's fault that classes were not judged.
+func (d *Decision) settle(found bool) error {
 	f := d.Claim.Facts
 	switch {
 	case f == nil:
 		return nil
 	case f.err != nil:
 		return f.err
-	case f.costly == nil && d.Unjudged == 0:
+	case d.Unjudged == 0 && (found || f.costly == nil):
 		return nil
 	case f.costly == nil:
 		length, problem := f.longest(d.View.Kind)

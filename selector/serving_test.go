@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -164,6 +165,16 @@ func TestBudget(t *testing.T) {
 			assert.Equal(t, count, d.Skipped+int(d.Dropped[d.View.Kind.free]))
 			assert.Zero(t, d.Unjudged)
 		}
+	})
+	t.Run("CostlyClassBesideLongClaim", func(t *testing.T) {
+		world := newExpressive(fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size)) && claim.spec.note != ''")).
+			with("costly", map[string]any{"n": numbers[:60]}).with("good", map[string]any{"n": numbers[:2]})
+		d, err := world.decide(t, all(map[string]any{"size": int64(1000), "note": strings.Repeat("x", 2000)}))
+		require.NoError(t, err)
+		require.Empty(t, d.Claim.Problems, "One class should not refuse a claim for its longer fields.")
+		require.NotNil(t, d.Class)
+		assert.Equal(t, "good", d.Class.Name)
+		assert.Equal(t, reasonCostly+"=1", d.DroppedText())
 	})
 	t.Run("TooManyClasses", func(t *testing.T) {
 		world := newExpressive(fits("claim.spec.size > class.spec.size + 1 || claim.spec.size * 2 > class.spec.size * 2 + 1"))

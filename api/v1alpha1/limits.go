@@ -50,8 +50,8 @@ const (
 	MaxExpressionCost = 160_000
 	// MaxClassExpressionCost limits the same for one class, when it changes and for each
 	// claim, and for each evaluation: 1 ms of CPU. It protects the watch of the other
-	// classes, and the claims. Beyond it, the class is offered to no claim. Where the claim
-	// has the longer fields, it is refused instead (422).
+	// classes, and the claims. Beyond it, the class is offered to no claim. A claim with
+	// longer fields is refused (422) if no other class fits.
 	MaxClassExpressionCost = 20_000
 	// LongExpressionCost is what a claim or a class costs to go through once if its fields
 	// are long: they have some 60 elements, or 600 bytes. It protects the other classes: where
