@@ -63,7 +63,7 @@ func TestRestore(t *testing.T) {
 	ended := time.Now()
 	require.Error(t, r.Stop(), "We should see in the exit status that the replica could not go on.")
 	assert.Contains(t, r.log.String(), "restored from a backup", "We should say why it ended.")
-	r = w.serve(t, "--webhook-url="+r.URL, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"))
+	w.serve(t, "--webhook-url="+r.URL, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"))
 	ready := time.Now()
 	require.Eventually(t, func() bool {
 		return claims.count("kept", "Red/kept", ready) > 100 && claims.count("lost", "", ready) > 100
