@@ -19,7 +19,8 @@ const (
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
 	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else, or adds fields that its form does not have. Of a claim that is created, it drops the classes that do not agree.
+	// something else, or adds fields that its form does not have. Of a claim that is created, it
+	// drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
