@@ -52,9 +52,11 @@ func TestTenants(t *testing.T) {
 	assert.Empty(t, class)
 	require.Len(t, warnings, 1)
 	assert.NotContains(t, warnings[0], "mallory", "We should not name what the author of the claim cannot get.")
-	_, _, err := w.create(t, strings.TrimPrefix(theirs("second"), "---\n"))
-	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	require.ErrorContains(t, err, "theirs", "We should guarantee one default in each namespace.")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // The entries for claims and for classes are written one after the other.
+		_, _, err := w.create(t, strings.TrimPrefix(theirs("second"), "---\n"), client.DryRunAll)
+		require.True(c, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(c, err, "theirs")
+	}, patience, 50*time.Millisecond, "We should guarantee one default in each namespace.")
 
 	w.apply(t, claimKind(kind, "{"+reference+", classNamespaces: {from: All}}"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
