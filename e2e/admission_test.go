@@ -81,7 +81,7 @@ func TestSpared(t *testing.T) {
 	w.resources(t, "Claim claims.spared.test Namespaced", "Class classes.spared.test Cluster")
 	w.apply(t, vendor("spared.test")+
 		claimKind("claims.spared.test", "{skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}")+
-		classKind("classes.spared.test", "{claimKinds: [claims.spared.test]}")+class("spared.test", "Class", "only", ""))
+		classKind("classes.spared.test", "{claimKinds: [claims.spared.test, pods, services, jobs.batch]}")+class("spared.test", "Class", "only", ""))
 	w.awaitClaims(t, "claims.spared.test")
 	w.awaitClasses(t, "classes.spared.test", 1)
 	for _, kind := range []string{"pods", "services", "jobs.batch"} {

@@ -168,7 +168,7 @@ spec:
 	w.apply(t, crd(version("v1beta1", asString, true, true)))
 	w.awaitCRDs(t, kind)
 	w.apply(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
-		classKind("classes.upgrade.test", "{claimKinds: [clusters.upgrade.test]}")+
+		classKind("classes.upgrade.test", "{claimKinds: [clusters.upgrade.test, claims.upgrade.test]}")+
 		claimKind(kind, "{reference: {path: .spec.topology.class, form: Name}, skipIfSet: []}"))
 	w.awaitClasses(t, "classes.upgrade.test", 1)
 	w.awaitClaims(t, kind)
