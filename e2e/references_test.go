@@ -39,7 +39,7 @@ func TestReferences(t *testing.T) {
 		manifest += claimKind(name+"."+group, spec)
 	}
 	for name, claims := range map[string]string{
-		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters",
+		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters." + group + ", instances",
 	} {
 		manifest += classKind(name+"."+group, fmt.Sprintf("{claimKinds: [%s.%s]}", claims, group))
 	}
