@@ -93,12 +93,10 @@ func TestRelated(t *testing.T) {
 		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+
 			classKind("classes.granted.test", "{claimKinds: ["+kind+"]}")+plan("secretive.test", "small", "gold"))
 		w.awaitClasses(t, "classes.granted.test", 1)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, namedClaim(group, "first", "planId: small"), client.DryRunAll)
-			require.ErrorContains(c, err, `"plans.secretive.test"`)
-			require.ErrorContains(c, err, "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
-		}, patience, 50*time.Millisecond, "We should bind no claim by a plan that we may not read, and say what admins can do.")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionFalse, "label a ClusterRole")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionFalse,
+			"label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, `"plans.secretive.test"`)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should bind no claim by a plan that we may not read, nor stop any.")
 		w.apply(t, vendor("secretive.test"))
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that we may read it.")
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionTrue, "")
