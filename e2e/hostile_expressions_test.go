@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,13 +26,13 @@ const (
 	ownSpec = `{claimKinds: [%s], offerWhen: "!has(class.spec) || class.spec.zones.all(a, class.spec.zones.exists_one(b, a == b))"}`
 )
 
-// zones as JSON.
-func zones(n int, format string) string {
-	var list strings.Builder
-	for i := range n {
-		_, _ = fmt.Fprintf(&list, ","+format, i)
+// zones as JSON: each is the zone with its number for #.
+func zones(n int, zone string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strconv.Quote(strings.ReplaceAll(zone, "#", strconv.Itoa(i)))
 	}
-	return `"zones":[` + strings.TrimPrefix(list.String(), ",") + `]`
+	return `"zones":[` + strings.Join(list, ",") + `]`
 }
 
 // zonedClasses are 25 with a few zones, and as many with all that a class may have.
@@ -39,7 +40,7 @@ func (b *besieged) zonedClasses(t *testing.T) {
 	t.Helper()
 	var manifest strings.Builder
 	for i := range 25 {
-		for name, zones := range map[string]string{"few": zones(20, `"zone-%d"`), "many": zones(990, `"a%d"`)} {
+		for name, zones := range map[string]string{"common-few": zones(20, "zone-#"), "common-many": zones(990, "a#")} {
 			_, _ = fmt.Fprintf(&manifest, "---\n{\"apiVersion\":\"%s/v1\",\"kind\":\"Zoned\",\"metadata\":{\"name\":\"%s-%d\",\"labels\":{\"pool\":\"common\"}},\"spec\":{%s}}\n",
 				hostileGroup, name, i, zones)
 		}
@@ -51,7 +52,7 @@ func (b *besieged) zonedClasses(t *testing.T) {
 // although classbind may be passed by.
 func (b *besieged) longClaims(t *testing.T) {
 	ctx := b.attack
-	long := []string{zones(990, `"no-such-zone-%03d"`), zones(990, `""`), zones(300, `"b%d"`)}
+	long := []string{zones(990, "no-such-zone-#"), zones(990, ""), zones(300, "b#")}
 	attackers(ctx, 10, 0, func(i int) {
 		kind := []string{"FitClaim", "DenyFitClaim"}[i%2]
 		status, text := b.mallory.create(ctx, kind, true, claimOf(kind, "long", long[i%len(long)], ""))
@@ -66,7 +67,7 @@ func (b *besieged) costlyClasses(t *testing.T) {
 	ctx := b.attack
 	const count = 20
 	object := func(i int) string {
-		return strings.TrimSuffix(localClass(fmt.Sprint("costly-", i), `"pool":"costly"`, ""), "}") + `,"spec":{` + zones(990, `"a%d"`) + "}}"
+		return strings.TrimSuffix(localClass(fmt.Sprint("costly-", i), `"pool":"costly"`, ""), "}") + `,"spec":{` + zones(990, "a#") + "}}"
 	}
 	for i := range count {
 		status, text := b.mallory.create(ctx, "Local", false, object(i))

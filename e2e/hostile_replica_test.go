@@ -173,7 +173,7 @@ func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
 func (f *fleet) rest(t *testing.T) (ok bool) {
 	t.Helper()
 	const (
-		within = 15 * time.Second
+		within = 5 * time.Second
 		look   = 500 * time.Millisecond
 		idle   = 0.3 // of a core, for all
 	)
