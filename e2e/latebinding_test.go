@@ -119,9 +119,9 @@ func TestLateBinding(t *testing.T) {
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 		assert.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
-			return e.Reason == v1alpha1.EventNoMatchingClass && e.Regarding.Name == "warned"
+			return e.Reason == v1alpha1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
 		}))
-	}, patience, time.Second, "We should say that a claim waits.")
+	}, patience, time.Second, "We should say that a claim waits, and for what.")
 
 	others := load.Start(t.Context(), load.Options{
 		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
