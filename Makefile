@@ -78,8 +78,8 @@ lint: ## Lint all modules, and the workflows of GitHub
 	$(DOCS) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: unit
-unit: ## Run the tests that need no control plane
-	@$(TEST) -C .. $(RACE) ./...
+unit: ## Run the tests that need no control plane, but for the long ones
+	@$(TEST) -C .. $(RACE) -short ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
@@ -91,7 +91,7 @@ docs: ## Check the links and the sentences of the documents
 	$(DOCS) go test -count=1 ./...
 
 .PHONY: check
-check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date
+check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date, and nothing has grown
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
@@ -99,12 +99,22 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api.md docs/security.md
-	$(MAKE) lint unit promql docs
+	$(MAKE) size lint unit promql docs
 
-# CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
+.PHONY: size
+size: ## Print how large classbind is, and hold it against bounds
+	@e2e/size
+
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
-test: unit control-plane ## Run all tests, those on a real control plane included
+test: unit control-plane ## Run what tells you that a change is sound, in 10 minutes
+	@CGO_ENABLED=0 $(TEST) -short -count=1 -parallel 8 -timeout 30m ./...
+
+# CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
+# Attacks run alone, because they measure.
+.PHONY: test-all
+test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
+	@$(TEST) -C .. $(RACE) ./...
 	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 

@@ -32,6 +32,7 @@ import (
 // it. The watch may be faster than kubectl; for half of the files there is none,
 // since classbind may only list their classes, and it has to read live.
 func TestApplyTogether(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := sharedWorld(t)
 	w.resources(t, "Claim claims.together.test Namespaced", "Class classes.together.test Cluster", "Other others.unwatched.test Cluster")

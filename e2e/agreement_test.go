@@ -29,6 +29,7 @@ const agreementGroup = "agreement.test"
 // Each way has to give them the same class, leave the same ones alone, and say the
 // same to their authors.
 func TestAgreement(t *testing.T) {
+	long(t)
 	const kind = "claims." + agreementGroup
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, "--late-binding-rate=500")

@@ -147,6 +147,7 @@ func TestClients(t *testing.T) {
 
 // TestClientsRecipe follows docs/install.md, on a control plane that has nothing of it.
 func TestClientsRecipe(t *testing.T) {
+	long(t)
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("It needs openssl, as the page does.")

@@ -24,6 +24,7 @@ import (
 // TestDeletion has two replicas, which the API server asks one after the other. Claims are bound later,
 // and counted for a strategy; who deletes their class is told, whichever replica is asked.
 func TestDeletion(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const group, claims, orders, plain, classes = "deletion.test", "claims.deletion.test", "orders.deletion.test", "plains.deletion.test", "classes.deletion.test"
 	w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})

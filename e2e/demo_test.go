@@ -83,6 +83,7 @@ func TestRun(t *testing.T) {
 // no Kubernetes. What the index lists starts our own binaries, so the time of the download itself
 // is not in what is logged.
 func TestFirstMinute(t *testing.T) {
+	long(t)
 	if inPods() {
 		t.Skip("It starts a control plane of its own.")
 	}
@@ -120,6 +121,7 @@ func TestFirstMinute(t *testing.T) {
 
 // TestMakeBuild reads what make build would do.
 func TestMakeBuild(t *testing.T) {
+	long(t)
 	build := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "build") // The tests may run under make, too.
 	build.Dir = ".."
 	out, err := build.Output()

@@ -21,6 +21,7 @@ import (
 // TestFlows has the API server say in which flow it puts what classbind asks, and
 // whom it lets use classbind's PriorityClass.
 func TestFlows(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	uids := map[string]string{}

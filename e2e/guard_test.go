@@ -296,6 +296,7 @@ func TestGuard(t *testing.T) {
 
 // TestCreatedAndDeleted has a default deleted as soon as classbind has seen it.
 func TestCreatedAndDeleted(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := sharedWorld(t)
 	w.resources(t, "Claim claims.brief.test Namespaced", "Class classes.brief.test Cluster")

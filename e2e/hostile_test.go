@@ -69,6 +69,7 @@ func attacks() []attack {
 // TestHostile attacks classbind in all ways that we know while an honest tenant
 // creates claims. It has the machine to itself, since it measures.
 func TestHostile(t *testing.T) {
+	long(t)
 	if inPods() {
 		t.Skip("It needs a control plane of its own, with replicas as processes beside it.")
 	}

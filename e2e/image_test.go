@@ -15,6 +15,7 @@ import (
 // TestImageArchive has make write the image. With paths of this machine in the program, it shares
 // what is compiled with other tests.
 func TestImageArchive(t *testing.T) {
+	long(t)
 	t.Parallel()
 	if inPods() {
 		t.Skip("It needs Go.")

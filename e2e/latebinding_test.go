@@ -97,9 +97,13 @@ func (w *world) boundOnce(t *testing.T, group string, n int) {
 	assert.Zero(t, rewritten, "We should write no claim twice.")
 }
 
-// TestLateBinding has ten thousand claims wait for one class, while others are created.
+// TestLateBinding has ten thousand claims wait for one class, or fewer in short mode, while others are created.
 func TestLateBinding(t *testing.T) {
-	const claims, group, kind = 10_000, "late.test", "claims.late.test"
+	const group, kind = "late.test", "claims.late.test"
+	claims := 10_000
+	if testing.Short() {
+		claims = 200
+	}
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, "--late-binding-rate=500")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.late.test Cluster")
@@ -133,7 +137,7 @@ func TestLateBinding(t *testing.T) {
 	took := time.Since(begin)
 	report, err := others.Stop(t.Context())
 	require.NoError(t, err)
-	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, claims/took.Seconds(), report)
+	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, float64(claims)/took.Seconds(), report)
 	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
 	w.boundOnce(t, group, claims)
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -150,6 +154,7 @@ func TestLateBinding(t *testing.T) {
 
 // TestLateBindingLeaderKilled kills the leader while it binds, and has another go on.
 func TestLateBindingLeaderKilled(t *testing.T) {
+	long(t)
 	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
 	w := newWorld(t, controlplane.Options{})
 	first := w.serve(t, "--late-binding-rate=100")
@@ -194,6 +199,7 @@ func TestLateBindingAfterAnOutage(t *testing.T) {
 
 // TestLateBindingBeyondMemory has more selectors wait than the leader holds.
 func TestLateBindingBeyondMemory(t *testing.T) {
+	long(t)
 	const claims, group, kind = 60, "beyond.test", "claims.beyond.test"
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, "--late-binding-memory=1Mi") // For one namespace, a quarter: some thirty of these.
@@ -219,6 +225,7 @@ func TestLateBindingBeyondMemory(t *testing.T) {
 
 // TestLeastClaims creates a thousand claims at once for ten classes.
 func TestLeastClaims(t *testing.T) {
+	long(t)
 	for replicas, within := range map[int]int{1: 2, 3: 10} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"

@@ -43,6 +43,7 @@ func longPaths(letters, last int) string {
 // to store, and the rest with as many names of one letter, which are the most to
 // compile for their length. It is not parallel: the API server compiles for seconds.
 func TestManyLongPaths(t *testing.T) {
+	long(t)
 	w := newWorld(t, controlplane.Options{Audit: true})
 	resources := []string{
 		"Claim claims.before.test Namespaced", "Class classes.before.test Cluster",
@@ -82,7 +83,7 @@ func TestManyLongPaths(t *testing.T) {
 	assert.Less(t, entries, manyPaths, "We should leave out what has no room.")
 	bound("before.test", "with")
 
-	w.apply(t, claimKind("claims.later.test", "{}"))
+	w.apply(t, claimKind("claims.later.test", "{onUnbind: Allow}")) // Its conditions are short.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		k := &v1alpha1.ClaimKind{}
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.later.test"}, k))

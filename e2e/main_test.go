@@ -347,6 +347,14 @@ rules:
 `, group)
 }
 
+// long leaves a test to make test-all, because it takes long or its own control plane.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs it.")
+	}
+}
+
 // awaitClaims waits until claims of the kind are bound, as the API server sees
 // it: it knows of a new webhook a little later than of the entry for it.
 func (w *world) awaitClaims(t *testing.T, claimKind string) {

@@ -126,6 +126,7 @@ func TestPartitions(t *testing.T) {
 // TestSeatLeases moves the default classes of one namespace through partitions, until it is
 // refused. It refuses nobody else, and leaves nothing for good.
 func TestSeatLeases(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, "--in-flight-window=4s")

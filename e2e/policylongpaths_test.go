@@ -24,6 +24,7 @@ const policySettles = 35 * time.Second
 // TestPolicyOfLongPaths has the API server take the policy with the most and the longest paths
 // that the schema allows, and give the default class by it. Then nobody writes it again.
 func TestPolicyOfLongPaths(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{Audit: true})
 	w.resources(t, "Claim claims.long.test Namespaced", "Class classes.long.test Cluster")

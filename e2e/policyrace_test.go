@@ -298,6 +298,7 @@ func (r *policyRace) createClaim(ctx context.Context, i int) error {
 // without a selector are created through two API servers. No claim gets a class that was not
 // default at some moment of its request.
 func TestPolicyRace(t *testing.T) {
+	long(t)
 	w := newWorld(t, controlplane.Options{APIServers: 2})
 	duration := 30 * time.Second
 	if text := os.Getenv("POLICY_RACE"); text != "" {

@@ -16,6 +16,7 @@ import (
 // TestPolicyNotServed has API servers that do not know policies, or do not heed them. There,
 // classbind gives the default class as to a kind with the defaulting Webhook.
 func TestPolicyNotServed(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const resources = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"
 	var notServed map[string]string // An older API server knows neither.

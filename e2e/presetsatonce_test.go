@@ -36,6 +36,7 @@ const (
 // TestPresetsAtOnce registers all presets, the samples and made-up kinds at once, and two kinds
 // that are not there. It is not parallel, because it measures.
 func TestPresetsAtOnce(t *testing.T) {
+	long(t)
 	w := newWorld(t, controlplane.Options{Audit: true})
 	w.serve(t)
 	source := newCRDSource(t)

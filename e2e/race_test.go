@@ -14,6 +14,7 @@ import (
 // a request that is starved takes longer than the API servers are given here.
 // That the judge would see a double default is tested beside it.
 func TestRace(t *testing.T) {
+	long(t)
 	if inPods() {
 		t.Skip("It needs control planes of its own, with replicas as processes beside them.")
 	}

@@ -82,6 +82,7 @@ func readText(t *testing.T, path string) string {
 
 // TestRelease runs what docs/releases.md says to the user and to the maintainer.
 func TestRelease(t *testing.T) {
+	long(t)
 	if inPods() || runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("It needs Go, and the machine that the page names.")
 	}

@@ -14,6 +14,7 @@ import (
 // TestRestart kills replicas, whose successors serve their certificates at once where the
 // API servers have long known the CA, and only there.
 func TestRestart(t *testing.T) {
+	long(t)
 	const group = "restart.test"
 	w := newWorld(t, controlplane.Options{})
 	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")

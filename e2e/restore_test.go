@@ -20,6 +20,7 @@ import (
 // TestRestore restores etcd from a backup that does not have a class, while claims ask for
 // it all the time.
 func TestRestore(t *testing.T) {
+	long(t)
 	const (
 		group = "restore.test"
 		// looks is long enough for a replica to have looked at the storage's version.

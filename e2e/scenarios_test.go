@@ -43,6 +43,7 @@ func scenarios() []scenario {
 
 // TestScenarios applies each sample as its README says, one after the other: they share kinds.
 func TestScenarios(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t)

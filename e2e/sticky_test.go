@@ -22,6 +22,7 @@ import (
 // TestSticky has claims that are bound to the class first, which then matches them no more,
 // and updates that leave their reference out.
 func TestSticky(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{Audit: true})
 	r := w.serve(t)

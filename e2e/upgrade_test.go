@@ -101,6 +101,7 @@ func (w *world) checkNamed(t *testing.T, name string) {
 // TestUpgrade goes from the older release to this one as docs/upgrade-and-uninstall.md says,
 // while claims are created.
 func TestUpgrade(t *testing.T) {
+	long(t)
 	if inPods() {
 		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
 	}

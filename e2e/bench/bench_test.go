@@ -29,6 +29,9 @@ func tiny(t *testing.T, args ...string) Settings {
 }
 
 func TestManyClasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it.")
+	}
 	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
 	r, err := Run(t.Context(), tiny(t, "--only=webhook,create,storm,locks", "--cpu-profile="+profile))
@@ -76,6 +79,9 @@ func TestManyClasses(t *testing.T) {
 }
 
 func TestHeldClasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it.")
+	}
 	t.Parallel()
 	r, err := Run(t.Context(), tiny(t, "--only=scale,change"))
 	require.NoError(t, err)

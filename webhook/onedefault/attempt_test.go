@@ -82,12 +82,16 @@ var (
 	}
 )
 
-// requests returns how many requests run at once. Where there are accidents or a forger,
-// too, it is one less. With a forger it is at most two: three had taken 13 GiB when the
-// exploration was stopped.
+// requests returns how many requests run at once: three, or two in short mode. Where there are
+// accidents or a forger, too, it is one less. With a forger it is at most two: three had taken
+// 13 GiB when the exploration was stopped.
 func requests(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), "3"))
+	usual := "3"
+	if testing.Short() {
+		usual = "2"
+	}
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), usual))
 	require.NoError(t, err, "REQUESTS must be a number of requests.")
 	return n
 }
@@ -233,6 +237,9 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && len(tc.scripts) > 3 {
+				t.Skip("It takes a minute to explore what four requests do.")
+			}
 			t.Parallel()
 			e := &exploration{rules: tc.rules, taking: tc.taking, elsewhere: tc.elsewhere, scripts: tc.scripts, accidents: tc.accidents}
 			anyStuck := func() bool {
