@@ -61,7 +61,7 @@ spec: {policyName: move-test, validationActions: [Deny]}
 // TestSetDefault runs the command as an admin would.
 func TestSetDefault(t *testing.T) {
 	t.Parallel()
-	const window = 4 * time.Second
+	const window = 10 * time.Second
 	w := &mover{world: newWorld(t, controlplane.Options{})}
 	replica := w.start(t, "--in-flight-window="+window.String())
 	require.NoError(t, replica.Ready(t.Context()))
