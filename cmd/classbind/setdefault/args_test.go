@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -61,7 +62,7 @@ func TestFindClaimKinds(t *testing.T) {
 
 func TestFindClassKind(t *testing.T) {
 	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
-	notInstalled.lookupErr = errNotInstalled
+	notInstalled.lookupErr = lookup.ErrNotInstalled
 	registered := []*classKind{
 		notInstalled,
 		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
