@@ -217,8 +217,8 @@ func TestStatus(t *testing.T) {
 			reason: "We should say that a replica is missing, and why.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 1
-				waits(w.pod("b", "classbind:v1"), "ImagePullBackOff")
-				w.pod("a", "classbind:v1")
+				waits(w.pod("b"), "ImagePullBackOff")
+				w.pod("a")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod b: ImagePullBackOff"},
 		},
@@ -232,7 +232,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) {
 				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
 				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
-				waits(w.pod("c", "classbind:v1"), "ErrImagePull")
+				waits(w.pod("c"), "ErrImagePull")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
