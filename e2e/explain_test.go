@@ -120,14 +120,6 @@ metadata: {name: gold, labels: {tier: gold}}
 		})
 	}
 	t.Run("AsKubectl", w.explainsAsKubectl)
-	t.Run("Completes", func(t *testing.T) {
-		for typed, want := range map[string]string{"": `(?m)^(Claim|claims\.explain\.test)/$`, "claims.explain.test/": `(?m)^claims\.explain\.test/mine$`} {
-			cmd := exec.CommandContext(t.Context(), command, "__complete", "explain", "--kubeconfig", w.plane.Kubeconfig, "-n", "default", typed) //nolint:gosec // It runs the command under test.
-			out, err := cmd.Output()
-			require.NoError(t, err)
-			assert.Regexp(t, want, string(out), "We should offer kinds, and then claims.")
-		}
-	})
 }
 
 // explainsAsKubectl compares what explain says of a claim with what the API server says of its creation: for

@@ -61,7 +61,7 @@ func TestExpressionAgreement(t *testing.T) {
 			one("", "", "", ", hold: true"), one("", ", selector: driver=c", ", selector: 'driver in'", ", classSelector: {matchLabels: {driver: a}}")))
 	}
 	// kubectl and explain are of one user, whose groups nobody but the API server knows.
-	explained := w.explain(t, claims, "--set=request.userInfo.groups={system:masters,system:authenticated}")
+	explained := w.explain(t, claims, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
 	outcomes := map[string]int{}
 	for i, item := range explained {
 		outcomes[item.Outcome]++

@@ -6,7 +6,6 @@ require (
 	github.com/classbind/classbind v0.0.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-containerregistry v0.22.1
-	github.com/google/pprof v0.0.0-20260115054156-294ebfa9ad83
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
 	github.com/prometheus/procfs v0.19.2

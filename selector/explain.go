@@ -3,6 +3,7 @@ package selector
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"math"
 	"slices"
 
@@ -14,66 +15,114 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 )
 
-// Explanation is a decision with its reasons.
+// Explanation is a decision with its reasons. explain prints it as JSON.
 type Explanation struct {
-	Decision Decision
-	// Reproducible says that this claim always gets this class from these classes.
-	// Otherwise the next draw may give another.
-	Reproducible bool
-	// Candidates of the draw, the likeliest first.
-	Candidates []Candidate
-	// Dropped are the classes that the claim asked for and may not get.
-	Dropped []Drop
-	// NearMisses are the classes that meet all requirements of the selector but one,
-	// the nearest first.
-	NearMisses []NearMiss
-	// FarMisses counts the classes that fail several requirements.
-	FarMisses int
-	// NotDefault counts the classes that are not marked default, for a claim that
-	// gets the default class.
-	NotDefault int
+	Decision Decision `json:"-"`
+	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the
+	// result of one draw.
+	Reproducible bool `json:"reproducible"`
 
-	// BindWhen, SelectorFrom and Partition are what the claim kind's expressions say of the
-	// claim: also of one that is left alone, or has problems, because of that. They are nil
-	// where there is no such expression, or the claim does not need it.
-	BindWhen, SelectorFrom, Partition *Evaluation
-	// Related objects in the order of the claim kind.
-	Related []RelatedObject
+	// BindWhen is what the expression of the ClaimKind says of the claim, as are SelectorFrom of a claim without
+	// a selector, and Partition of one that asks for the default class: also of a claim that is left alone, or has
+	// problems, because of that. They are nil where the ClaimKind has no such expression, or the claim does not need it.
+	BindWhen     *Evaluation `json:"bindWhen,omitempty"`
+	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
+	Partition    *Evaluation `json:"partition,omitempty"`
+	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
+	Related []RelatedObject `json:"related,omitempty"`
+
+	// Candidates are the classes to draw from, the likeliest first.
+	Candidates []Candidate `json:"candidates,omitempty"`
+	// Dropped classes match, but this claim may not get them.
+	Dropped []Drop `json:"dropped,omitempty"`
+	// NearMisses are the classes that only one requirement of the selector keeps out, the nearest first.
+	NearMisses []NearMiss `json:"nearMisses,omitempty"`
+	// FarMisses counts the classes that more than one requirement keeps out.
+	FarMisses int `json:"farMisses,omitempty"`
+	// NotDefault counts the classes without the default mark, for a claim that gets the default class.
+	NotDefault int `json:"notDefault,omitempty"`
+}
+
+// ClassName names a class.
+type ClassName struct {
+	// ClassKind that registers it, <plural>.<group>.
+	ClassKind string `json:"classKind,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// FullName of the class.
+func (c *Class) FullName() ClassName {
+	return ClassName{ClassKind: c.Kind.Name, Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
 // Candidate is a class that may be drawn.
 type Candidate struct {
-	Class *Class
-	// Odds are zero if the draw depends on more than is known here.
-	Odds Odds
-	// Score by which the class is ranked, nil for a strategy without one.
-	Score any
+	ClassName `json:",inline"`
+	Class     *Class `json:"-"`
+	// Chosen reports whether the claim gets this class; explain sets it.
+	Chosen bool `json:"chosen,omitempty"`
+	// Weight from 0 to 1000000, even if the strategy ignores it.
+	Weight int64 `json:"weight"`
+	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
+	WeightError string `json:"weightError,omitempty"`
+	// Score by the ClaimKind's expression, a number; nil where it has none.
+	Score any `json:"score,omitempty"`
+	// Odds are zero if they depend on more than is known here.
+	Odds Odds `json:"odds,omitzero"`
 }
 
 // Odds of a candidate are exactly Share in Total. An int64 holds the sum of 9 * 10^12
 // of the greatest weights: there are never so many classes.
-type Odds struct{ Share, Total int64 }
+type Odds struct {
+	Share int64 `json:"share"`
+	Total int64 `json:"total"`
+}
+
+// MarshalJSON adds the probability, which is the same as a number.
+func (o Odds) MarshalJSON() ([]byte, error) {
+	type odds Odds
+	return json.Marshal(struct {
+		Probability float64 `json:"probability"`
+		odds
+	}{float64(o.Share) / float64(o.Total), odds(o)})
+}
 
 // Drop is why a claim may not get a class.
 type Drop struct {
-	Class *Class
-	// Reason in a word, for programs, and as it reads after "is".
-	Reason, Text string
-	// Expression that says so, as far as it is not true, and what it saw; empty if none does.
-	Expression string
-	Saw        []expression.Saw
+	// ClassName is empty in a NearMiss, which has it.
+	ClassName `json:",inline"`
+	Class     *Class `json:"-"`
+	// Reason in one word.
+	Reason string `json:"reason"`
+	// Text reads after "is".
+	Text string `json:"message"`
+	// Expression that is not true of the class, a term of what the registration says, and what it saw; empty where
+	// no expression dropped the class.
+	Expression string           `json:"expression,omitempty"`
+	Saw        []expression.Saw `json:"saw,omitempty"`
 }
 
 // NearMiss is a class that meets all requirements of a selector but one.
 type NearMiss struct {
-	Class *Class
-	// Unmet is that requirement.
-	Unmet labels.Requirement
-	// Value of the class's label, if it has one.
-	Value string
-	Has   bool
-	// Drop is why the claim could not get the class even then, nil if it could.
-	Drop *Drop
+	ClassName `json:",inline"`
+	Class     *Class      `json:"-"`
+	Unmet     Requirement `json:"unmet"`
+	// Value of the class's label; nil if it has no such label.
+	Value *string `json:"value,omitempty"`
+	// Drop is why the claim could not get the class even if it met the requirement; nil if it could.
+	Drop *Drop `json:"dropped,omitempty"`
+}
+
+// Requirement is one requirement of a selector.
+type Requirement struct {
+	Key string `json:"key"`
+	// Operator in the form of package labels: in, notin, exists, !, =, ==, !=, gt, lt.
+	Operator selection.Operator `json:"operator"`
+	Values   []string           `json:"values,omitempty"`
+	// Text is the whole requirement, in kubectl's syntax.
+	Text string `json:"text"`
 }
 
 // Explain decides without any effect, and gathers the reasons: it looks at every class
@@ -112,6 +161,9 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(claim)
 	if e.Decision.asks() != nil {
 		e.addMisses(asked)
+	}
+	for i := range e.Dropped {
+		e.Dropped[i].ClassName = e.Dropped[i].Class.FullName()
 	}
 	return e, nil
 }
@@ -202,8 +254,13 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 				e.FarMisses++
 				return
 			}
-			miss := NearMiss{Class: c, Unmet: unmet[0], Drop: e.Decision.drops(c)}
-			miss.Value, miss.Has = c.Labels.Lookup(miss.Unmet.Key())
+			r := &unmet[0]
+			miss := NearMiss{ClassName: c.FullName(), Class: c, Drop: e.Decision.drops(c), Unmet: Requirement{
+				Key: r.Key(), Operator: r.Operator(), Values: slices.Sorted(slices.Values(r.ValuesUnsorted())), Text: r.String(),
+			}}
+			if value, has := c.Labels.Lookup(r.Key()); has {
+				miss.Value = &value
+			}
 			distances[c] = miss.distance()
 			e.NearMisses = append(e.NearMisses, miss)
 		})
@@ -218,11 +275,11 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 func (m *NearMiss) distance() int {
 	const longest = 63 // characters of a label's value
 	distance := longest + 1
-	switch m.Unmet.Operator() {
+	switch m.Unmet.Operator {
 	case selection.In, selection.Equals, selection.DoubleEquals:
-		if m.Has {
-			for _, value := range m.Unmet.ValuesUnsorted() {
-				distance = min(distance, edits(m.Value, value))
+		if m.Value != nil {
+			for _, value := range m.Unmet.Values {
+				distance = min(distance, Edits(*m.Value, value))
 			}
 		}
 	default: // Other operators ask for no value that another could resemble.
@@ -233,24 +290,28 @@ func (m *NearMiss) distance() int {
 	return distance
 }
 
-// edits is the Levenshtein distance: the number of characters to insert, delete or
-// replace to turn one text into the other.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// Edits counts the bytes to insert, remove, replace or swap with their neighbour, to turn one string into
+// the other. (The optimal string alignment of Damerau and Levenshtein.)
+func Edits(a, b string) int {
+	var last []int // The row before the previous one.
+	previous := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			replaced := diagonal
+			replaced := previous[j]
 			if a[i] != b[j] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+			row[j+1] = min(replaced, previous[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], last[j-1]+1)
+			}
 		}
+		last, previous = previous, row
 	}
-	return row[len(b)]
+	return previous[len(b)]
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -57,9 +58,11 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 		require.Equal(t, want.Dropped, dropped, "We should name every class that was dropped (%d)", i)
 		for _, m := range got.NearMisses {
 			tell(m.Class, "near")
-			require.False(t, m.Unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
-			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key()), m.Has, "We should tell what the class has (%d)", i)
-			require.Equal(t, m.Class.Labels.Get(m.Unmet.Key()), m.Value, "We should tell what the class has (%d)", i)
+			unmet, err := labels.Parse(m.Unmet.Text)
+			require.NoError(t, err)
+			require.False(t, unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
+			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key), m.Value != nil, "We should tell what the class has (%d)", i)
+			require.Equal(t, m.Class.Labels.Get(m.Unmet.Key), ptr.Deref(m.Value, ""), "We should tell what the class has (%d)", i)
 		}
 		rest := 0
 		for _, x := range view.Classes {
@@ -268,9 +271,9 @@ func TestEdits(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"gold", "gold", 0}, {"glod", "gold", 2}, {"us-east1", "us-east-1", 1}, {"kitten", "sitting", 3}} {
-		assert.Equal(t, tc.want, edits(tc.a, tc.b), "%q to %q", tc.a, tc.b)
-		assert.Equal(t, tc.want, edits(tc.b, tc.a), "%q to %q", tc.b, tc.a)
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"gold", "gold", 0}, {"glod", "gold", 1}, {"us-east1", "us-east-1", 1}, {"kitten", "sitting", 3}} {
+		assert.Equal(t, tc.want, Edits(tc.a, tc.b), "%q to %q", tc.a, tc.b)
+		assert.Equal(t, tc.want, Edits(tc.b, tc.a), "%q to %q", tc.b, tc.a)
 	}
 }
 

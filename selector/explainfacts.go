@@ -8,22 +8,25 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 )
 
-// Evaluation is what an expression of a claim kind says of a claim, and what it saw.
+// Evaluation of an expression of a claim kind for a claim.
 type Evaluation struct {
-	Expression string
-	// Value as JSON is decoded, or why there is none.
-	Value any
-	Err   error
-	Saw   []expression.Saw
+	Expression string `json:"expression"`
+	// Value is the result as JSON is decoded.
+	Value any `json:"value,omitempty"`
+	// Error is why there is no value.
+	Error string           `json:"error,omitempty"`
+	Saw   []expression.Saw `json:"saw,omitempty"`
 }
 
 // RelatedObject is one that a claim names.
 type RelatedObject struct {
-	// Kind has its name in expressions.
-	Kind *RelatedKind
-	// Object is its name, with its namespace, empty if the claim names none.
-	Object string
-	Found  bool
+	// Name in expressions, after "related.".
+	Name string `json:"name"`
+	// Resource is <plural>.<group>.
+	Resource string `json:"resource"`
+	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
+	Object string `json:"object,omitempty"`
+	Found  bool   `json:"found"`
 }
 
 // addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
@@ -38,7 +41,7 @@ func (e *Explanation) addFacts(read Intake) {
 		for i := range rules.related {
 			r := &rules.related[i]
 			_, found := in.Related[r.kind.Name]
-			e.Related = append(e.Related, RelatedObject{r.kind, claim.Facts.Names[r.kind.Name], found})
+			e.Related = append(e.Related, RelatedObject{r.kind.Name, r.kind.Resource, claim.Facts.Names[r.kind.Name], found})
 		}
 	}
 	for _, x := range []struct {
@@ -54,7 +57,7 @@ func (e *Explanation) addFacts(read Intake) {
 			continue
 		}
 		*x.to = evaluationOf(x.of, in)
-		if (*x.to).Err != nil {
+		if (*x.to).Error != "" {
 			return
 		}
 	}
@@ -62,7 +65,11 @@ func (e *Explanation) addFacts(read Intake) {
 
 func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
 	value, err := e.Value(in, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
-	return &Evaluation{e.String(), value, err, e.Saw(in)}
+	evaluation := &Evaluation{Expression: e.String(), Value: value, Saw: e.Saw(in)}
+	if err != nil {
+		evaluation.Error = brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
+	}
+	return evaluation
 }
 
 // otherSeat says why a default class is none for the claim.

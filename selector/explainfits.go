@@ -9,7 +9,10 @@ import (
 )
 
 func (e *Explanation) candidate(c *Class) Candidate {
-	candidate := Candidate{Class: c}
+	candidate := Candidate{ClassName: c.FullName(), Class: c, Weight: c.Weight}
+	if c.WeightErr != nil {
+		candidate.WeightError = c.WeightErr.Error()
+	}
 	if kind := e.Decision.View.Kind; kind.rules.score != nil {
 		facts := e.Decision.Claim.Facts
 		_, _ = facts.rank(kind, c)

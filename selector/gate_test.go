@@ -290,7 +290,7 @@ func TestExplainRefusals(t *testing.T) {
 	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
 	e, err := d.Explain(t.Context(), view, Intake{Claim: claim(1)})
 	require.NoError(t, err)
-	assert.Equal(t, []Drop{{Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
+	assert.Equal(t, []Drop{{ClassName: first.FullName(), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
 }
 

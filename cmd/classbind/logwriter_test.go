@@ -125,7 +125,6 @@ func TestLogWriterDrops(t *testing.T) {
 		w.close()
 		text := out.String()
 		assert.Equal(t, maxWaitingBytes/len(line), strings.Count(text, line), "We should write all lines that we did not drop.")
-		assert.Zero(t, w.bytes.Load())
 
 		_, _ = fmt.Fprintln(w, "hello")
 		assert.True(t, strings.HasSuffix(out.String(), "hello\n"), "We should write again when somebody reads.")
@@ -160,5 +159,5 @@ func TestLogWriterAllocatesNothing(t *testing.T) {
 		_, _ = w.Write(line)
 		w.flush()
 	})
-	assert.Zero(t, allocs, "We should keep lines in pooled memory.")
+	assert.Zero(t, allocs, "We should keep lines in the same memory.")
 }

@@ -45,7 +45,6 @@ type options struct {
 	metricsAddress string
 	metricsSecure  bool
 	pprofAddress   string
-	contention     bool
 	certs          string
 	certDir        string
 	certDuration   time.Duration
@@ -83,9 +82,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"serve /metrics over TLS, with the webhook server's certificate, to clients whose token has the right to get the path /metrics. "+
 			"Without it, /metrics is served over HTTP to everybody")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
-	fs.BoolVar(&o.contention, "contention-profiling", false,
-		"record each wait of a goroutine for /debug/pprof/mutex and /debug/pprof/block, with --pprof-bind-address. "+
-			"It costs every request time")
 	o.addCertificateFlags(fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"elect one of several replicas to write the webhook configuration and status; "+
@@ -189,9 +185,6 @@ func (o *options) validateAddresses(wrong func(name, value, text string)) {
 		if _, _, err := splitAddress(a.value); err != nil {
 			wrong(a.name, a.value, err.Error())
 		}
-	}
-	if o.contention && o.pprofAddress == "" {
-		wrong("contention-profiling", "true", "needs --pprof-bind-address, where the profiles are read")
 	}
 }
 

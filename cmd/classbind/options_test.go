@@ -130,10 +130,6 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse an address without a port.",
 			arg:    "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses",
 		},
-		"ContentionUnread": {
-			reason: "We should refuse to record what nobody can read.",
-			arg:    "--contention-profiling=true", want: "needs --pprof-bind-address",
-		},
 		"NoRate": {
 			reason: "We should refuse a rate of 0: ClaimKinds say whether claims are bound later.",
 			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
@@ -282,14 +278,9 @@ func TestValidateAccepts(t *testing.T) {
 			reason: "We should take hosts, IPv4 and IPv6 addresses.",
 			args:   []string{"--webhook-bind-address=[::1]:9443", "--health-probe-bind-address=localhost:8081", "--metrics-bind-address=127.0.0.1:8080", "--pprof-bind-address=:6060"},
 		},
-		"Contention": {
-			reason: "We should record waits for locks where their profiles are served.",
-			args:   []string{"--contention-profiling", "--pprof-bind-address=localhost:6060"},
-		},
-		"NoContention": {reason: "We should not ask for an address to record nothing.", args: []string{"--contention-profiling=false"}},
-		"Window":       {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
-		"Long":         {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
-		"Millis":       {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
+		"Window": {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
+		"Long":   {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
+		"Millis": {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
 		"CertManager": {
 			reason: "We should take certificates of cert-manager, from the folder of the flag.",
 			args:   []string{"--certs=cert-manager", "--cert-dir=tls"},

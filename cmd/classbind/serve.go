@@ -86,9 +86,6 @@ func serve(ctx context.Context, o *options) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
-	if o.contention {
-		profileContention()
-	}
 	own := ownBuild()
 	log.Info("Starting classbind", "version", own.version, "commit", own.commit, "go", goruntime.Version())
 

@@ -47,7 +47,7 @@ func Run(ctx context.Context, s Settings) (r *Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	if s.runs(partWebhook, partCreate, partStorm, partLocks) {
+	if s.runs(partWebhook, partCreate, partStorm) {
 		if err := r.many(ctx, s, command, doNothing); err != nil {
 			return r, err
 		}
@@ -76,12 +76,7 @@ func (r *Report) many(ctx context.Context, s Settings, command, doNothing string
 		}
 	}
 	if s.runs(partStorm) {
-		if r.Storm, err = m.storm(ctx); err != nil {
-			return err
-		}
-	}
-	if s.runs(partLocks) {
-		r.Locks, err = m.locks(ctx)
+		r.Storm, err = m.storm(ctx)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func TestManyClasses(t *testing.T) {
 	}
 	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
-	r, err := Run(t.Context(), tiny(t, "--only=webhook,create,storm,locks", "--cpu-profile="+profile))
+	r, err := Run(t.Context(), tiny(t, "--only=webhook,create,storm", "--cpu-profile="+profile))
 	require.NoError(t, err)
 	require.NotNil(t, r.Webhook)
 	for name, served := range map[string]Served{"do-nothing": r.Webhook.DoNothing, "classbind": r.Webhook.Classbind} {
@@ -60,8 +60,6 @@ func TestManyClasses(t *testing.T) {
 	assert.Zero(t, r.Storm.Quiet.ChangesPerSecond)
 	assert.InDelta(t, 50, r.Storm.Here.PerSecond, 25, "We should send as many claims as are due.")
 	assert.Positive(t, r.Storm.Elsewhere.PerSecond)
-	require.NotNil(t, r.Locks)
-	assert.Positive(t, r.Locks.Requests)
 	assert.Nil(t, r.Scale)
 	assert.Nil(t, r.Change)
 
@@ -114,12 +112,12 @@ func TestSettings(t *testing.T) {
 	assert.True(t, s.runs(partScale), "We should run all parts by default.")
 	s = parse("--only=webhook,create")
 	require.NoError(t, s.Validate())
-	assert.True(t, s.runs(partCreate, partLocks))
-	assert.False(t, s.runs(partStorm, partLocks))
+	assert.True(t, s.runs(partCreate, partStorm))
+	assert.False(t, s.runs(partStorm, partScale))
 
 	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--classes=-10", "--class-kinds=0", "--claim-kinds=101", "--matches=7",
 		"--creates=0", "--changes=0", "--claims=0", "--held=99", "--single-changes=0", "--replicas=0", "--round=1ms").Validate()
-	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, locks, scale, change
+	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, scale, change
 --rounds=0: must be from 1 to 1000
 --connections=0: must be from 1 to 1000
 --classes=-10: must be from 1 to 1000000
@@ -133,7 +131,7 @@ func TestSettings(t *testing.T) {
 --replicas=0: must be from 1 to 20
 --matches=7: must divide --classes, which is -10
 --round=1ms: must be from 50ms to 1h`, "We should say all that is wrong.")
-	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, locks, scale, change`)
+	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, scale, change`)
 }
 
 func TestSizes(t *testing.T) {

@@ -75,9 +75,9 @@ func startMany(ctx context.Context, command string, s Settings) (_ *many, err er
 
 // startReplica returns once it knows all of the classes, and every claim of the
 // reviews has as many to choose from as it should have.
-func (m *many) startReplica(ctx context.Context, flags ...string) error {
+func (m *many) startReplica(ctx context.Context) error {
 	err := progress.During(m.progress, "starting classbind", func() (err error) {
-		if m.replica, _, err = m.serve(ctx, flags...); err != nil {
+		if m.replica, _, err = m.serve(ctx); err != nil {
 			return err
 		}
 		return m.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")

@@ -14,7 +14,7 @@ import (
 // profileRounds is how many rounds long the profiled one is.
 const profileRounds = 4
 
-// get a page of a replica's, such as /debug/pprof/mutex.
+// get a page of a replica's, such as /debug/pprof/heap.
 func get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

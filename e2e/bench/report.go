@@ -26,7 +26,6 @@ type Report struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 	Create  *Create  `json:"create,omitempty"`
 	Storm   *Storm   `json:"storm,omitempty"`
-	Locks   *Locks   `json:"locks,omitempty"`
 	Scale   *Scale   `json:"scale,omitempty"`
 	Change  *Change  `json:"change,omitempty"`
 
@@ -67,7 +66,6 @@ func (r *Report) Print(to io.Writer) {
 	r.Webhook.print(p)
 	r.Create.print(p)
 	r.Storm.print(p)
-	r.Locks.print(p)
 	r.Scale.print(p)
 	r.Change.print(p)
 	r.printVerdicts(p)
@@ -150,23 +148,6 @@ func (s *Storm) print(p *printer) {
 		of("none", s.Quiet), of("of kinds that others watch", s.Elsewhere), of("of the claims' classes", s.Here))
 	p.line("p99 ratio of the last to the one before: %.2f; to none: %.2f", s.P99Ratio, s.P99RatioToQuiet)
 }
-
-func (l *Locks) print(p *printer) {
-	if l == nil {
-		return
-	}
-	own, through := l.waits(classbinds), l.waits(called)
-	p.line("\nlocks: waits under full load, %d requests; "+
-		"%d for locks of classbind's own, %d for those of libraries that it calls", l.Requests, own, through)
-	rows := make([][]string, 0, lockRows)
-	for _, k := range l.Contended[:min(lockRows, len(l.Contended))] {
-		rows = append(rows, row("%d|%.2f|%s|%s", k.Waits, k.WaitedMillis, k.Whose, k.Holder))
-	}
-	p.table("waits|waited ms|whose|let go of by", rows...)
-}
-
-// lockRows are the locks that are printed; all are in the JSON.
-const lockRows = 12
 
 func (s *Scale) print(p *printer) {
 	if s == nil {

@@ -26,7 +26,6 @@ func TestPrint(t *testing.T) {
 			{Bound: "throughput", Limit: "at least 1.3", Value: 1.5, Met: true},
 			{Bound: "p99", Limit: "at most 0.9", Value: .9123, Met: false},
 		},
-		Locks: &Locks{Requests: 1000, Contended: []Lock{{"net/http.(*http2pipe).Write", others, 5, 3}}},
 	}
 	var text bytes.Buffer
 	r.Print(&text)
@@ -43,10 +42,6 @@ create: claims through the API server (added to the p50 of those about which nob
       asked  has a reference  clients  p50 ms  p99 ms  added ms
      nobody                         1    2.00    3.00    +0.000
   classbind                         1    3.25    5.00    +1.250
-
-locks: waits under full load, 1000 requests; 0 for locks of classbind's own, 0 for those of libraries that it calls
-  waits  waited ms               whose                 let go of by
-      5       3.00  library or runtime  net/http.(*http2pipe).Write
 
 bounds: what was measured, beside what bounds.yaml asks for
        bound  measured         limit  verdict

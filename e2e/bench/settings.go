@@ -16,12 +16,11 @@ const (
 	partWebhook = "webhook"
 	partCreate  = "create"
 	partStorm   = "storm"
-	partLocks   = "locks"
 	partScale   = "scale"
 	partChange  = "change"
 )
 
-var parts = []string{partWebhook, partCreate, partStorm, partLocks, partScale, partChange}
+var parts = []string{partWebhook, partCreate, partStorm, partScale, partChange}
 
 // Settings of a measurement.
 type Settings struct {

@@ -295,7 +295,12 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 }
 
 // Saw is what an expression looked at: a field, and its value as JSON, or "absent".
-type Saw struct{ Field, Value string }
+type Saw struct {
+	// Field as the expression names it, such as class.driver.
+	Field string `json:"field"`
+	// Value as JSON, cut if it is long, or "absent".
+	Value string `json:"value"`
+}
 
 // Saw returns what an expression looks at in an input, short enough to be shown.
 func (e *Expression) Saw(in *Input) []Saw {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"time"
 
@@ -24,15 +23,9 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-const (
-	// requestTimeout is for each request: an API server that accepts it may never answer.
-	// No command watches, which takes longer.
-	requestTimeout = 30 * time.Second
-	// CompletionTimeout is for all requests of one completion. Nobody waits longer at a prompt.
-	CompletionTimeout = 3 * time.Second
-	// MaxCompletions limits the objects of a kind that are listed to complete a name.
-	MaxCompletions = 500
-)
+// requestTimeout is for each request: an API server that accepts it may never answer.
+// No command watches, which takes longer.
+const requestTimeout = 30 * time.Second
 
 // Flags name the cluster.
 type Flags struct {
@@ -73,18 +66,6 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
-
-// Until ends all requests of the clients that are made of a configuration with a context: discovery
-// takes none.
-func Until(ctx context.Context, config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) { return next.RoundTrip(r.WithContext(ctx)) })
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Namespace of the kubeconfig's context.
 func (f *Flags) Namespace() (string, error) {

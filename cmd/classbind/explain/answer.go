@@ -148,9 +148,8 @@ func (o *options) decide(
 		}
 	}
 	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item)}
-	e, err := decider.Explain(ctx, v.View, in)
-	item.addFacts(e)
-	claim, fault := e.Decision.Claim, (*selector.Fault)(nil)
+	item.Explanation, err = decider.Explain(ctx, v.View, in)
+	claim, fault := item.Decision.Claim, (*selector.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && v.InConflict():
 		item.leftAlone(fault.Reason, fault.Text)
@@ -167,8 +166,8 @@ func (o *options) decide(
 		item.malformed(claim.Problems)
 		return d, nil
 	}
-	item.explained(k, e)
-	return e.Decision, nil
+	item.explained(k)
+	return item.Decision, nil
 }
 
 // isReadable says whether a claim can be read by the paths of its ClaimKind: it is of their
@@ -202,7 +201,7 @@ func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, claim selector.Intak
 	case selector.ParentAbsent:
 		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
 	case selector.NotYet:
-		return "not bound now, because " + i.BindWhen.String()
+		return "not bound now, because " + evaluationText(i.BindWhen)
 	case selector.NoSelector:
 		return "the claim has no class selector, and whenNoSelector is LeaveAlone"
 	}
@@ -241,12 +240,12 @@ func (i *Item) undecided(k *v1alpha1.ClaimKind, fault *selector.Fault) {
 }
 
 // explained tells a decision.
-func (i *Item) explained(k *v1alpha1.ClaimKind, e selector.Explanation) *Item {
-	i.add(e)
-	d := e.Decision
+func (i *Item) explained(k *v1alpha1.ClaimKind) *Item {
+	i.addDecision()
+	d := &i.Decision
 	if d.Class != nil {
-		i.noteDefaulting(k, &d)
-		return i.end(Bound, d.Reason(), because(e))
+		i.noteDefaulting(k, d)
+		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	switch {
@@ -274,8 +273,8 @@ func (i *Item) noteDefaulting(k *v1alpha1.ClaimKind, d *selector.Decision) {
 }
 
 // because says why the class was drawn.
-func because(e selector.Explanation) string {
-	d := e.Decision
+func because(e *selector.Explanation) string {
+	d := &e.Decision
 	kind, n := d.View.Kind, len(e.Candidates)
 	one, is, matches := fmt.Sprintf("one of %d classes that", n), "are", "match"
 	if n == 1 {

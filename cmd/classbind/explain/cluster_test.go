@@ -11,12 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
 type object = map[string]any
@@ -434,32 +431,21 @@ func TestExplainCluster(t *testing.T) {
 			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
 		},
 		"WithMistakes": {
-			reason: "We should not offer a class of a version that the cluster does not serve, and say what may be meant as a class.",
+			reason: "We should not offer a class of a version that the cluster does not serve.",
 			args:   []string{"--with", "new.yaml", "--strict=false"},
 			with: documents(strings.ReplaceAll(goldClass, "example.org/v1", "example.org/v9"), strings.ReplaceAll(goldClass, "FastClass", "FastClas"), strings.ReplaceAll(goldClass, "FastClass", "SlowClass"), goldClaim,
 				`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}`),
 			want: []string{
 				"one of 3 classes", "SlowClass/gold",
-				`note: new.yaml, document 1: FastClass "gold" is left out: the API server does not serve FastClass of example.org/v9: set apiVersion to example.org/v1` + "\n" +
-					`note: new.yaml, document 2: FastClas "gold" is left out: no ClassKind registers example.org/v1 FastClas: did you mean fastclasses.example.org?` + "\n",
+				`note: new.yaml, document 1: FastClass "gold" is left out: the API server does not serve FastClass of example.org/v9: set apiVersion to example.org/v1` + "\n",
 			},
-			notes: 2,
+			notes: 1,
 		},
 		"WithKindNotInstalled": {
 			reason: "We should not call a class mistaken whose kind is not installed.",
 			args:   []string{"--with", "new.yaml", "--strict=false"},
 			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
 			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
-		},
-		"WithKindThatResembles": {
-			reason: "We should say nothing of another kind that the cluster serves.",
-			args:   []string{"--with", "new.yaml", "--strict=false"},
-			change: func(a map[string]any) {
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
-					served("slowclasses", "SlowClass", false, "list", "watch"), served("fastclassess", "FastClases", false, "list"))
-			},
-			with: strings.ReplaceAll(goldClass, "FastClass", "FastClases"),
-			want: []string{"one of 2 classes"},
 		},
 		"WithNamespace": {
 			reason: "We should believe the files about a namespace.",
@@ -633,81 +619,6 @@ func TestExplainAsksOnce(t *testing.T) {
 func published(schema string) object {
 	const metadata = `{"description": "Metadata.", "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}`
 	return object{"components": object{"schemas": object{"Database": json.RawMessage(strings.Replace(schema, `"metadata": {"type": "object"}`, `"metadata": `+metadata, 1))}}}
-}
-
-func TestExplainCompletes(t *testing.T) {
-	databases := list("example.org/v1", "DatabaseList", class("Database", "a", ""), class("Database", "b", ""))
-	for name, tc := range map[string]struct {
-		reason string
-		change func(answers map[string]any)
-		args   []string
-		want   string
-	}{
-		"Kinds":     {reason: "We should offer the kinds that are registered.", args: []string{""}, want: "Database/\n:6\n"},
-		"Names":     {reason: "We should offer the claims of the kubeconfig's namespace.", args: []string{"Database/"}, want: "Database/a\nDatabase/b\n:4\n"},
-		"Resource":  {reason: "We should offer claims as they were begun.", args: []string{"databases.example.org/"}, want: "databases.example.org/a\ndatabases.example.org/b\n:4\n"},
-		"Namespace": {reason: "We should offer the claims of another namespace.", args: []string{"-n", "other", "Database/"}, want: "Database/c\n:4\n"},
-		"Next":      {reason: "We should offer several claims.", args: []string{"Database/a", "Database/"}, want: "Database/a\nDatabase/b\n:4\n"},
-		"Ambiguous": {
-			reason: "We should offer the name of a kind that another group has, too.", args: []string{""}, want: "databases.example.org/\n:6\n",
-			change: func(a map[string]any) {
-				a["/apis/another.org"] = group("another.org", "v1")
-				a["/apis/another.org/v1"] = resources("another.org/v1", served("databases", "Database", true, "list"))
-				a["/apis"] = object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("another.org", "v1"), group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
-			},
-		},
-		"NotServed": {
-			reason: "We should not offer a kind that is not there.", args: []string{""}, want: ":6\n",
-			change: func(a map[string]any) { a["/apis/example.org/v1"] = resources("example.org/v1") },
-		},
-		"SeveralClaimKinds": {
-			reason: "We should offer a kind once, whatever its ClaimKinds are called.", args: []string{""}, want: "Database/\n:6\n",
-			change: func(a map[string]any) {
-				spec := claimKindSpec()
-				spec["resource"] = "databases.example.org"
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList",
-					registration("ClaimKind", "one.databases.example.org", spec, object{}), registration("ClaimKind", "two.databases.example.org", spec, object{}))
-			},
-		},
-		"NotRegistered": {reason: "We should offer nothing of a kind that is not there.", args: []string{"Lost/"}, want: ":4\n"},
-		"Forbidden": {
-			reason: "We should offer nothing that we cannot list.", args: []string{"Database/"}, want: ":4\n",
-			change: func(a map[string]any) { delete(a, "/apis/example.org/v1/namespaces/team/databases") },
-		},
-		"File":    {reason: "We should offer nothing beside a file.", args: []string{"-f", "a.yaml", ""}, want: ":4\n"},
-		"Offline": {reason: "We should offer nothing where no cluster is asked.", args: []string{"--classes", "a.yaml", ""}, want: ":4\n"},
-		"Lost":    {reason: "We should offer nothing without a cluster.", args: []string{"--kubeconfig", "absent", "Database/"}, want: ":4\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			api := newAPIServer(func(a map[string]any) {
-				a["/apis/example.org/v1/namespaces/team/databases"] = databases
-				a["/apis/example.org/v1/namespaces/other/databases"] = list("example.org/v1", "DatabaseList", class("Database", "c", ""))
-				if tc.change != nil {
-					tc.change(a)
-				}
-			})
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
-			got := run(t, "", append([]string{"__complete", "--kubeconfig", "config"}, tc.args...)...)
-			assert.Equal(t, tc.want, got.stdout, tc.reason)
-		})
-	}
-}
-
-// TestExplainCompletesInTime has no one wait at a prompt for a cluster that does not answer.
-func TestExplainCompletesInTime(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	defer server.Close()
-	t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
-	for _, typed := range []string{"", "Database/"} {
-		t.Run(typed, func(t *testing.T) {
-			begin := time.Now()
-			got := run(t, "", "__complete", "--kubeconfig", "config", typed)
-			assert.Regexp(t, `^:[46]\n`, got.stdout, "We should offer nothing.")
-			assert.Less(t, time.Since(begin), connect.CompletionTimeout+2*time.Second, "We should not ask again and again.")
-		})
-	}
 }
 
 func TestExplainWithoutACluster(t *testing.T) {

@@ -75,8 +75,7 @@ Registrations and classes come from one of these:
 
 Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. It notes
 what it leaves out: files in a folder that are no manifests, and classes of a
-version that is not served. It also notes an object whose kind resembles a
-registered kind of classes. A CRD tells the plural, the scope, the versions and the schema of a
+version that is not served. A CRD tells the plural, the scope, the versions and the schema of a
 kind. Without one, explain knows a kind by its plural, and takes its classes
 for namespaced if one of them has a namespace.
 
@@ -108,7 +107,8 @@ the cluster, where you need the right to get them.
 of the claim's namespace, a field of a related object, or who creates the claim.
 After labels, annotations or extra, the rest of the path is the whole key.
 Elsewhere, write a dot in a name as \. A value is a number, true, false, null,
-a quoted text or a list {a,b} if it looks like one, and otherwise a text.
+a quoted text or a JSON list if it looks like one, and otherwise a text. To set
+several groups, repeat the flag.
 
 explain says nothing about classes of namespaces whose classes the claim is not
 offered, as the server says nothing about them to the claim's author.
@@ -139,11 +139,12 @@ It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use:               "explain (-f CLAIM | KIND/NAME)",
-		Short:             "Say which class a claim gets, and why",
-		Long:              long,
-		Example:           examples,
-		ValidArgsFunction: o.completeClaim,
+		Use:     "explain (-f CLAIM | KIND/NAME)",
+		Short:   "Say which class a claim gets, and why",
+		Long:    long,
+		Example: examples,
+
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.validate(c.Flags(), args); err != nil {
 				return failed(err)
@@ -179,7 +180,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"the same, to put on top of what the cluster has")
 	fs.StringArrayVar(&o.set, "set", nil,
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
-			"request.userInfo.groups={a,b}, related.plan.spec.tier=gold. May be repeated")
+			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.strict, "strict", true,
 		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)
@@ -271,12 +272,10 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if err := o.settings.undeclared(r); err != nil {
 		return failed(err)
 	}
-	if err := r.leaveOut(ctx, w.files, func(d *document, why string) {
+	r.leaveOut(ctx, w.files, func(d *document, why string) {
 		note := fmt.Sprintf("%s: %s %q is left out: %s", d.where, d.GetKind(), d.GetName(), why)
 		_, _ = fmt.Fprintf(progress, "note: %s\n", brief.Printable(note))
-	}); err != nil {
-		return failed(err)
-	}
+	})
 	report := newReport()
 	for _, c := range w.claims {
 		items, err := o.answers(ctx, r, c, w.namespace)

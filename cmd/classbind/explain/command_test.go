@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/selector"
 )
 
 const (
@@ -279,22 +281,22 @@ func TestCompletion(t *testing.T) {
 	assert.Equal(t, "table\njson\nyaml\n:4\n", got.stdout, "We should offer the formats, and no files.")
 }
 
-func TestOddsString(t *testing.T) {
+func TestPercentage(t *testing.T) {
 	for _, tc := range []struct {
-		odds *Odds
+		odds selector.Odds
 		want string
 	}{
-		{nil, "?"},
-		{&Odds{Share: 1, Total: 1}, "100%"},
-		{&Odds{Share: 0, Total: 3}, "0%"},
-		{&Odds{Share: 1, Total: 3}, "33.3%"},
-		{&Odds{Share: 1, Total: 2}, "50%"},
-		{&Odds{Share: 1, Total: 1_000_001}, "under 0.1%"},
-		{&Odds{Share: 1_000_000, Total: 1_000_001}, "over 99.9%"},
-		{&Odds{Share: 999, Total: 1000}, "99.9%"},
-		{&Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
+		{selector.Odds{}, "?"},
+		{selector.Odds{Share: 1, Total: 1}, "100%"},
+		{selector.Odds{Share: 0, Total: 3}, "0%"},
+		{selector.Odds{Share: 1, Total: 3}, "33.3%"},
+		{selector.Odds{Share: 1, Total: 2}, "50%"},
+		{selector.Odds{Share: 1, Total: 1_000_001}, "under 0.1%"},
+		{selector.Odds{Share: 1_000_000, Total: 1_000_001}, "over 99.9%"},
+		{selector.Odds{Share: 999, Total: 1000}, "99.9%"},
+		{selector.Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
 	} {
-		assert.Equal(t, tc.want, tc.odds.String())
+		assert.Equal(t, tc.want, percentage(tc.odds))
 	}
 }
 

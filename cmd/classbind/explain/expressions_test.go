@@ -83,7 +83,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 			seen["dropped "+drop.Reason]++
 			require.False(t, drop.Expression == "" && slices.Contains([]string{"Fit0", "Fit1", "Size", "NotOffered", "NoScore"}, drop.Reason), "We should say which expression dropped a class: %s", what())
 		}
-		for name, e := range map[string]*Evaluation{"bindWhen": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
+		for name, e := range map[string]*selector.Evaluation{"bindWhen": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
 			if e != nil {
 				seen[name]++
 			}

@@ -126,76 +126,25 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
-// leaveOut removes the objects of files that would be classes, but for a mistake, and tells of each: their
-// version is not served, or their kind resembles one that a ClassKind registers.
-func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *document, why string)) error {
-	reasons := map[schema.GroupVersionKind]string{}
-	var kept []document
-	for i := range f.objects {
-		d := &f.objects[i]
-		kind := d.GroupVersionKind()
-		why, ok := reasons[kind]
-		if !ok {
-			var err error
-			if why, err = r.mistakenClass(ctx, kind); err != nil {
-				return fmt.Errorf("%s: %w", d.where, err)
-			}
-			reasons[kind] = why
-		}
-		if why != "" {
-			tell(d, why)
-			continue
-		}
-		kept = append(kept, *d)
-	}
-	f.objects = kept
-	return nil
-}
-
-// mistakenClass says why objects of a kind are no classes, empty if they are, or are not meant to be.
-func (r *registrations) mistakenClass(ctx context.Context, kind schema.GroupVersionKind) (string, error) {
-	var registered []string
+// leaveOut removes the classes of files whose version is not served, and tells of each.
+func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *document, why string)) {
 	for i := range r.classKinds {
-		if name := r.classKinds[i].Name; schema.ParseGroupResource(name).Group == kind.Group {
-			registered = append(registered, name)
+		of, err := r.resolve(ctx, r.classKinds[i].Name, "", "list", "watch")
+		if err != nil {
+			continue // The view has the error.
 		}
+		f.objects = slices.DeleteFunc(f.objects, func(d document) bool {
+			kind := d.GroupVersionKind()
+			if kind.GroupKind() != of.GroupKind() {
+				return false
+			}
+			_, err := r.schemaOf(ctx, kind)
+			if notServed(err) {
+				tell(&d, fmt.Sprintf("%v: set apiVersion to %s", err, of.GroupVersion()))
+			}
+			return notServed(err)
+		})
 	}
-	if len(registered) == 0 || r.isRelated(kind) {
-		return "", nil
-	}
-	s, unserved := r.schemaOf(ctx, kind)
-	if s != nil || unserved != nil && !notServed(unserved) { // It is served, with or without a schema that can be read.
-		return "", nil
-	}
-	var meant []string
-	for _, name := range registered {
-		found, err := r.resolve(ctx, name, "", "list", "watch")
-		switch {
-		case notServed(err): // The view says so.
-		case err != nil:
-			return "", fmt.Errorf("cannot find the kind of the classes of %q: %w", name, err)
-		case found.Kind != kind.Kind:
-			meant = append(meant, name)
-		case unserved == nil: // Nobody knows the versions.
-			return "", nil
-		default:
-			return fmt.Sprintf("%v: set apiVersion to %s", unserved, found.GroupVersion()), nil
-		}
-	}
-	if claimKinds, err := r.claimKindsOf(ctx, kind.GroupKind()); len(claimKinds) > 0 || err != nil {
-		return "", err
-	}
-	if of := nearestKind(kind, meant); of != "" {
-		return fmt.Sprintf("no ClassKind registers %s %s: did you mean %s?", kind.GroupVersion(), kind.Kind, of), nil
-	}
-	return "", nil
-}
-
-// isRelated says whether expressions look at objects of a kind.
-func (r *registrations) isRelated(kind schema.GroupVersionKind) bool {
-	return slices.ContainsFunc(r.claimKinds, func(k v1alpha1.ClaimKind) bool {
-		return slices.ContainsFunc(k.Spec.Related, func(o v1alpha1.Related) bool { return isOf(o.Resource, kind) })
-	})
 }
 
 // view of a claim kind, with all classes.

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -44,12 +45,9 @@ type Item struct {
 	// Message is the reason for people.
 	Message string `json:"message"`
 	// Class of a Bound claim; absent if it depends on more than explain knows.
-	Class *Class `json:"class,omitempty"`
+	Class *selector.ClassName `json:"class,omitempty"`
 	// Reference is the class reference as it would be written into the claim.
 	Reference any `json:"reference,omitempty"`
-	// Reproducible says that the same claim gets the same class every time.
-	// Otherwise, Class is the result of one draw.
-	Reproducible bool `json:"reproducible"`
 	// Warning is what the author of the claim gets at admission besides the message.
 	Warning string `json:"warning,omitempty"`
 
@@ -62,27 +60,8 @@ type Item struct {
 	// candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
-	// BindWhen is what the expression of the ClaimKind says of the claim, as are
-	// SelectorFrom of a claim without a selector, and Partition of one that asks for the
-	// default class. They are absent where the ClaimKind has no such expression.
-	BindWhen     *Evaluation `json:"bindWhen,omitempty"`
-	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
-	Partition    *Evaluation `json:"partition,omitempty"`
-	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
-	Related []Related `json:"related,omitempty"`
-
-	// Candidates are the classes to draw from, the likeliest first.
-	Candidates []Candidate `json:"candidates,omitempty"`
-	// Dropped classes match, but this claim may not get them.
-	Dropped []Dropped `json:"dropped,omitempty"`
-	// NearMisses are the classes that only one requirement of the selector keeps out,
-	// the nearest first.
-	NearMisses []NearMiss `json:"nearMisses,omitempty"`
-	// FarMisses counts the classes that more than one requirement keeps out.
-	FarMisses int `json:"farMisses,omitempty"`
-	// NotDefault counts the classes without the default mark, for a claim without a
-	// selector.
-	NotDefault int `json:"notDefault,omitempty"`
+	// Explanation has what expressions say of the claim, and the classes.
+	selector.Explanation `json:",inline"`
 
 	// Errors of a Malformed claim.
 	Errors []FieldError `json:"errors,omitempty"`
@@ -114,85 +93,6 @@ type Claim struct {
 	Source string `json:"source"`
 }
 
-// Class names a class.
-type Class struct {
-	// ClassKind that registers it, <plural>.<group>.
-	ClassKind string `json:"classKind"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// Candidate is a class that may be drawn.
-type Candidate struct {
-	Class `json:",inline"`
-	// Chosen says that the claim gets this class.
-	Chosen bool `json:"chosen,omitempty"`
-	// Weight from 0 to 1000000, even if the strategy ignores it.
-	Weight int64 `json:"weight"`
-	// WeightError says why the weight of the class is malformed. Weight is what it counts as.
-	WeightError string `json:"weightError,omitempty"`
-	// Score by the ClaimKind's expression, a number; absent where it has none.
-	Score any `json:"score,omitempty"`
-	// Odds are absent if they depend on more than explain knows.
-	Odds *Odds `json:"odds,omitempty"`
-}
-
-// Odds are exactly Share/Total. Probability is the same as a number.
-type Odds struct {
-	Probability float64 `json:"probability"`
-	Share       int64   `json:"share"`
-	Total       int64   `json:"total"`
-}
-
-// Dropped is a matching class, and why the claim may not get it.
-type Dropped struct {
-	Class `json:",inline"`
-	Drop  `json:",inline"`
-}
-
-// Drop is why a claim may not get a class.
-type Drop struct {
-	// Reason in one word.
-	Reason string `json:"reason"`
-	// Message reads after "is".
-	Message string `json:"message"`
-	// Expression that is not true of the class, a term of what the registration says, and
-	// what it saw. They are absent where no expression dropped the class.
-	Expression string `json:"expression,omitempty"`
-	Saw        []Saw  `json:"saw,omitempty"`
-}
-
-// Evaluation of an expression for a claim.
-type Evaluation struct {
-	Expression string `json:"expression"`
-	// Value is the result: true or false, or a text.
-	Value any `json:"value,omitempty"`
-	// Error is why there is no value.
-	Error string `json:"error,omitempty"`
-	Saw   []Saw  `json:"saw,omitempty"`
-}
-
-// Saw is a field that an expression looked at.
-type Saw struct {
-	// Field as the expression names it, such as class.driver.
-	Field string `json:"field"`
-	// Value as JSON, cut if it is long, or "absent".
-	Value string `json:"value"`
-}
-
-// Related is an object that the claim names.
-type Related struct {
-	// Name in expressions, after "related.".
-	Name string `json:"name"`
-	// Resource is <plural>.<group>.
-	Resource string `json:"resource"`
-	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
-	Object string `json:"object,omitempty"`
-	// Found says that the object is there.
-	Found bool `json:"found"`
-}
-
 // InvalidExpression does not compile.
 type InvalidExpression struct {
 	// Registration is claimkind/NAME or classkind/NAME, and Field that of the expression in it.
@@ -204,27 +104,6 @@ type InvalidExpression struct {
 	Message string `json:"message"`
 	// Caret shows the line with a caret under the place.
 	Caret string `json:"caret"`
-}
-
-// NearMiss is a class that meets all requirements but one.
-type NearMiss struct {
-	Class `json:",inline"`
-	Unmet Requirement `json:"unmet"`
-	// Value of the class's label; absent if it has no such label.
-	Value *string `json:"value,omitempty"`
-	// Dropped is why the claim could not get the class even if it met the requirement;
-	// absent if it could.
-	Dropped *Drop `json:"dropped,omitempty"`
-}
-
-// Requirement is one requirement of a selector.
-type Requirement struct {
-	Key string `json:"key"`
-	// Operator in the form of package labels: in, notin, exists, !, =, ==, !=, gt, lt.
-	Operator string   `json:"operator"`
-	Values   []string `json:"values,omitempty"`
-	// Text is the whole requirement, in kubectl's syntax.
-	Text string `json:"text"`
 }
 
 // FieldError is what is wrong with a field.

@@ -93,11 +93,11 @@ func (s *settings) addRequest(names []string, value string) error {
 	case len(names) == 2 && (field == "username" || field == "uid"):
 		return set(&s.request, value, user, field)
 	case len(names) == 2 && field == "groups":
-		return appendTo(&s.request, texts(value), user, field)
+		return appendTo(&s.request, value, user, field)
 	case len(names) > 2 && field == "extra":
-		return appendTo(&s.request, texts(value), user, field, strings.Join(names[2:], "."))
+		return appendTo(&s.request, value, user, field, strings.Join(names[2:], "."))
 	}
-	return errors.New("must be request.userInfo.username, uid, groups or extra.KEY, such as request.userInfo.groups={a,b}")
+	return errors.New("must be request.userInfo.username, uid, groups or extra.KEY, such as request.userInfo.groups=a")
 }
 
 func (s *settings) addRelated(names []string, value string) error {
@@ -154,60 +154,22 @@ func set(content *map[string]any, value any, path ...string) error {
 	return unstructured.SetNestedField(*content, value, path...)
 }
 
-// appendTo a list, which is not empty: the API server leaves out one that is.
-func appendTo(content *map[string]any, items []any, path ...string) error {
-	if len(items) == 0 {
-		return errors.New("must have a value, such as {a,b}")
-	}
+// appendTo a list.
+func appendTo(content *map[string]any, item string, path ...string) error {
 	all, found, err := unstructured.NestedSlice(*content, path...)
 	if !found && err == nil {
-		return set(content, items, path...)
+		return set(content, []any{item}, path...)
 	}
-	return errors.Join(err, unstructured.SetNestedSlice(*content, append(all, items...), path...))
+	return errors.Join(err, unstructured.SetNestedSlice(*content, append(all, item), path...))
 }
 
-// listed are the items of {a,b}. False: the value is no list.
-func listed(value string) (items []string, ok bool) {
-	inner, opened := strings.CutPrefix(value, "{")
-	inner, closed := strings.CutSuffix(inner, "}")
-	if !opened || !closed {
-		return nil, false
-	}
-	return strings.FieldsFunc(inner, func(r rune) bool { return r == ',' }), true
-}
-
-// texts of {a,b}, or of one.
-func texts(value string) (all []any) {
-	items, ok := listed(value)
-	if !ok {
-		return []any{value}
-	}
-	for _, item := range items {
-		all = append(all, item)
-	}
-	return all
-}
-
-// typed is a value as JSON has it: a number, true, false, null, a text in quotation marks, or a list {a,b} of
-// these. Any other is a text.
-func typed(value string) any {
-	items, ok := listed(value)
-	if !ok {
-		return scalar(value)
-	}
-	all := []any{}
-	for _, item := range items {
-		all = append(all, scalar(item))
-	}
-	return all
-}
-
-func scalar(value string) (decoded any) {
+// typed is a value as JSON has it: a number, true, false, null, a text in quotation marks, or a list. Any other
+// is a text.
+func typed(value string) (decoded any) {
 	if err := json.Unmarshal([]byte(value), &decoded); err != nil { // It decodes integers like the API server.
 		return value
 	}
-	switch decoded.(type) {
-	case map[string]any, []any:
+	if _, object := decoded.(map[string]any); object {
 		return value
 	}
 	return decoded

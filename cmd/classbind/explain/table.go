@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // maxRows limits the rows of dropped classes and of near misses.
@@ -64,10 +65,10 @@ func (i *Item) table(out *bytes.Buffer) error {
 		if m.Value != nil {
 			has = m.Unmet.Key + "=" + *m.Value
 		}
-		if m.Dropped != nil {
-			has += ", and is " + m.Dropped.Message
+		if m.Drop != nil {
+			has += ", and is " + m.Drop.Text
 		}
-		rows = append(rows, []string{"  " + name(m.Class), m.Unmet.Text, has})
+		rows = append(rows, []string{"  " + name(m.ClassName), m.Unmet.Text, has})
 	}
 	if err := section(out, []string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
 		return err
@@ -89,17 +90,17 @@ func (i *Item) facts(out *bytes.Buffer) {
 		i.line(out, "Related", text)
 	}
 	for _, e := range []struct {
-		what string
-		*Evaluation
+		what       string
+		evaluation *selector.Evaluation
 	}{{"Bind when", i.BindWhen}, {"Selector", i.SelectorFrom}, {"Partition", i.Partition}} {
-		if e.Evaluation != nil && i.Reason != selector.NotYet { // Then it is the message.
-			i.line(out, e.what, e.String())
+		if e.evaluation != nil && i.Reason != selector.NotYet { // Then it is the message.
+			i.line(out, e.what, evaluationText(e.evaluation))
 		}
 	}
 }
 
-// String is what people read of an evaluation.
-func (e *Evaluation) String() string {
+// evaluationText is what people read of an evaluation.
+func evaluationText(e *selector.Evaluation) string {
 	text := fmt.Sprintf("%s = %s", oneLine(e.Expression), asJSON(e.Value))
 	if e.Error != "" {
 		text = fmt.Sprintf("%s fails: %s", oneLine(e.Expression), e.Error)
@@ -110,7 +111,7 @@ func (e *Evaluation) String() string {
 	return text
 }
 
-func sawText(saw []Saw) string {
+func sawText(saw []expression.Saw) string {
 	texts := make([]string, len(saw))
 	for n, s := range saw {
 		texts[n] = s.Field + " = " + s.Value
@@ -141,7 +142,7 @@ func indented(text string) string {
 func (i *Item) candidates(out *bytes.Buffer) error {
 	name := i.namer()
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
-	scored := slices.ContainsFunc(i.Candidates, func(c Candidate) bool { return c.Score != nil })
+	scored := slices.ContainsFunc(i.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
 		header = slices.Insert(header, 1, "SCORE")
 	}
@@ -154,7 +155,7 @@ func (i *Item) candidates(out *bytes.Buffer) error {
 		if c.WeightError != "" {
 			weight += " (malformed)"
 		}
-		row := []string{mark + " " + name(c.Class), weight, c.Odds.String()}
+		row := []string{mark + " " + name(c.ClassName), weight, percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
@@ -170,13 +171,13 @@ func (i *Item) candidates(out *bytes.Buffer) error {
 func (i *Item) dropped(out *bytes.Buffer) error {
 	name := i.namer()
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
-	byExpression := slices.ContainsFunc(i.Dropped, func(d Dropped) bool { return d.Expression != "" })
+	byExpression := slices.ContainsFunc(i.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
 		header = append(header, "EXPRESSION", "SAW")
 	}
 	var rows [][]string
 	for _, c := range i.Dropped {
-		row := []string{"  " + name(c.Class), oneLine(c.Message)}
+		row := []string{"  " + name(c.ClassName), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, brief.Text(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
 		}
@@ -225,25 +226,25 @@ func (i *Item) headline() string {
 
 // namer returns a function that names a class by its kind, or by its resource if two
 // kinds have the same name.
-func (i *Item) namer() func(Class) string {
+func (i *Item) namer() func(selector.ClassName) string {
 	resources := map[string]string{}
 	ambiguous := map[string]bool{}
-	note := func(c Class) {
+	note := func(c selector.ClassName) {
 		if before, ok := resources[c.Kind]; ok && before != c.ClassKind {
 			ambiguous[c.Kind] = true
 		}
 		resources[c.Kind] = c.ClassKind
 	}
 	for _, c := range i.Candidates {
-		note(c.Class)
+		note(c.ClassName)
 	}
 	for _, c := range i.Dropped {
-		note(c.Class)
+		note(c.ClassName)
 	}
 	for _, c := range i.NearMisses {
-		note(c.Class)
+		note(c.ClassName)
 	}
-	return func(c Class) string {
+	return func(c selector.ClassName) string {
 		kind := c.Kind
 		if ambiguous[kind] {
 			kind = c.ClassKind
@@ -266,10 +267,10 @@ func (c Claim) String() string {
 	return c.Kind + " " + name
 }
 
-// String returns a percentage, or a question mark for unknown odds. It never rounds
+// percentage of odds, or a question mark where they are unknown. It never rounds
 // to 0 % or to 100 %.
-func (o *Odds) String() string {
-	if o == nil {
+func percentage(o selector.Odds) string {
+	if o.Total == 0 {
 		return "?"
 	}
 	percent := new(big.Rat).Mul(big.NewRat(o.Share, o.Total), big.NewRat(100, 1))

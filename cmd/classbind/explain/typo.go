@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/selector"
 )
 
 // nearest returns the one of others that a name resembles most, empty if it resembles none.
@@ -69,30 +71,4 @@ func resembles(name, other string) bool {
 }
 
 // typos counts the typing errors between two names in any case.
-func typos(a, b string) int { return distance(strings.ToLower(a), strings.ToLower(b)) }
-
-// distance counts the bytes to insert, remove, replace or swap with their neighbour, to turn a
-// into b. (The optimal string alignment of Damerau and Levenshtein.)
-func distance(a, b string) int {
-	var last []int // The row before the previous one.
-	previous := make([]int, len(b)+1)
-	for j := range previous {
-		previous[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := previous[j]
-			if a[i] != b[j] {
-				replaced++
-			}
-			row[j+1] = min(replaced, previous[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], last[j-1]+1)
-			}
-		}
-		last, previous = previous, row
-	}
-	return previous[len(b)]
-}
+func typos(a, b string) int { return selector.Edits(strings.ToLower(a), strings.ToLower(b)) }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -61,7 +62,7 @@ func TestFindClaimKinds(t *testing.T) {
 
 func TestFindClassKind(t *testing.T) {
 	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
-	notInstalled.lookupErr = errNotInstalled
+	notInstalled.lookupErr = lookup.ErrNotInstalled
 	registered := []*classKind{
 		notInstalled,
 		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
@@ -113,28 +114,6 @@ func TestFindClassKind(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want, got.Name, tc.reason)
 		})
-	}
-}
-
-func TestComplete(t *testing.T) {
-	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
-	notInstalled.lookupErr = errNotInstalled
-	r := fakeRegistry([]string{"caches.a.test", "databases.a.test"}, notInstalled,
-		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
-		fakeKind("Class", "classes.a.test", false, "caches.a.test"), fakeKind("Class", "classes.b.test", true, "databases.a.test"))
-	assert.Equal(t, []string{"BigClass/", "classes.a.test/", "classes.b.test/"}, r.completeKinds(), "We should offer kinds, and names where a kind would be ambiguous.")
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		typed  string
-		want   []string
-	}{
-		"All":    {reason: "We should offer all claim kinds.", want: []string{"caches.a.test", "databases.a.test"}},
-		"Class":  {reason: "We should offer those that the class serves.", args: []string{"classes.b.test/team/gold"}, want: []string{"databases.a.test"}},
-		"Second": {reason: "We should keep what is typed.", typed: "caches.a.test,dat", want: []string{"caches.a.test,caches.a.test", "caches.a.test,databases.a.test"}},
-		"None":   {reason: "We should offer none to a class of no kind.", args: []string{"gold"}},
-	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, r.completeClaimKinds(tc.args, tc.typed), tc.reason) })
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package setdefault is the command that moves the default of a claim kind from
-// one class to another: args resolves the arguments, complete completes them, plan says what has to change,
+// one class to another: args resolves the arguments, plan says what has to change,
 // move changes it, undo puts it back, and wait waits for classbind to confirm it.
 package setdefault
 
@@ -74,6 +74,7 @@ The error has the command that names all of them.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := parseClassName(args[0])
 			if err := errors.Join(err, o.validate()); err != nil {
@@ -83,7 +84,9 @@ The error has the command that names all of them.`,
 		},
 	}
 	o.addFlags(c.Flags())
-	o.addCompletion(c)
+	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
+		"for": cobra.NoFileCompletions, "leave-without-default": cobra.NoFileCompletions, "timeout": cobra.NoFileCompletions,
+	})
 	return c
 }
 

@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	lookup "github.com/classbind/classbind/controller/cluster"
 )
 
 var (
@@ -335,10 +335,8 @@ func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ .
 	return ctx.Err()
 }
 
-type fakeResources struct {
-	discovery.ServerResourcesInterface
-}
+type fakeResources struct{}
 
-func (fakeResources) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	return []*metav1.APIResourceList{{GroupVersion: "test/v1", APIResources: []metav1.APIResource{{Name: "as", Kind: "A"}}}}, nil
+func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
+	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
 }

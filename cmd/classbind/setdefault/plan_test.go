@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -32,7 +33,7 @@ func TestNewPlan(t *testing.T) {
 	)
 	// Others were registered before these two, but classbind knows the classes of neither.
 	first.Created, young.Created = time.Unix(1, 0), time.Unix(2, 0)
-	gone.lookupErr = errNotInstalled
+	gone.lookupErr = lookup.ErrNotInstalled
 	refused.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted}
 	young.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference}
 	class := func(k *classKind, name string, marked bool) *storedClass {

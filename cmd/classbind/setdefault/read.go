@@ -14,9 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
@@ -31,15 +30,16 @@ import (
 // writeTimeout is the API server's default timeout for a request.
 const writeTimeout = time.Minute
 
-// errNotInstalled says that the API server answered and serves no such resource, so
-// there are no classes of it.
-var errNotInstalled = errors.New("the API server serves no such resource: install its CRD")
+// resolver finds a resource by its name, <plural>.<group>, in the version that the API server prefers.
+type resolver interface {
+	Resolve(ctx context.Context, name, version string, verbs ...string) (lookup.Resource, error)
+}
 
 // cluster reads and writes registrations and classes, without a cache.
 type cluster struct {
 	registrations client.Reader
 	classes       dynamic.Interface
-	resources     discovery.ServerResourcesInterface
+	resources     resolver
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
@@ -57,10 +57,8 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
 		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
 	}
-	if c.resources, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
-	}
-	return c, nil
+	c.resources, err = lookup.NewResolver(config)
+	return c, err
 }
 
 // registry reads all registrations.
@@ -69,49 +67,19 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := c.resources.ServerPreferredResources()
-	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil && !partly {
-		return nil, fmt.Errorf("cannot look up what the API server serves: %w", brief.Error(err))
-	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
 	for i := range claimKinds {
 		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], selector.Naming(claimKinds[i].Name, classKinds)...)
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
-		served, namespaced, lookupErr := find(k.Name, lists, failed)
+		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, served, namespaced, selector.NamedBy(k, claimKinds)...), lookupErr: lookupErr,
+			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, claimKinds)...), lookupErr: lookupErr,
 			ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
 		})
 	}
 	return r, nil
-}
-
-// find looks up a resource by its name, <plural>.<group>, in the version that the API
-// server prefers.
-func find(
-	name string, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error,
-) (kind schema.GroupVersionKind, namespaced bool, err error) {
-	plural, group, _ := strings.Cut(name, ".")
-	for _, l := range lists {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil || gv.Group != group {
-			continue
-		}
-		for _, served := range l.APIResources {
-			if served.Name == plural {
-				return gv.WithKind(served.Kind), served.Namespaced, nil
-			}
-		}
-	}
-	for gv, err := range failed {
-		if gv.Group == group {
-			return kind, false, fmt.Errorf("the API server has no answer about %s: %w", gv, brief.Error(err))
-		}
-	}
-	return kind, false, errNotInstalled
 }
 
 func (c *cluster) resource(kind *selector.ClassKind, namespace string) dynamic.ResourceInterface {
@@ -130,7 +98,7 @@ func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace
 func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedClass, error) {
 	var defaults []*storedClass
 	for _, k := range kinds {
-		if errors.Is(k.lookupErr, errNotInstalled) {
+		if errors.Is(k.lookupErr, lookup.ErrNotInstalled) {
 			continue
 		}
 		if k.lookupErr != nil {

@@ -8,13 +8,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
@@ -22,8 +19,7 @@ import (
 // maxExamples limits what is named of many.
 const maxExamples = 5
 
-// checkClaims says which claims have a class that is gone, or none because their
-// namespace is excluded, or another than they ask for.
+// checkClaims reports which claims have a class that is gone, or none because their namespace is excluded.
 func checkClaims(ctx context.Context, i *installation, s *Section) {
 	namespaces, err := i.namespaces(ctx)
 	if err != nil {
@@ -37,7 +33,7 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		if found.err != nil {
 			continue // The section of kinds says so.
 		}
-		c, err := i.newClaims(ctx, k, namespaces, s)
+		c, err := i.newClaims(k, namespaces)
 		if err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}
@@ -97,13 +93,11 @@ type claims struct {
 	selected *selector.Namespaces
 	// namespaces are the labels of those that are known.
 	namespaces map[string]labels.Set
-	// storage has the default StorageClasses, if the claims are PersistentVolumeClaims.
-	storage []metav1.PartialObjectMetadata
 
 	all int
 	// excluded claims by their namespace, and those that ask for no class besides.
-	excluded                 map[string]*sample
-	unasked, gone, overruled sample
+	excluded      map[string]*sample
+	unasked, gone sample
 }
 
 // sample of claims.
@@ -127,20 +121,13 @@ func (m *sample) String() string {
 }
 
 // newClaims returns claims to add to, even with an error.
-func (i *installation) newClaims(
-	ctx context.Context, k *v1alpha1.ClaimKind, namespaces map[string]labels.Set, s *Section,
-) (*claims, error) {
+func (i *installation) newClaims(k *v1alpha1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
 	compiled := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
 	c := &claims{kind: k, compiled: compiled, namespaces: namespaces, excluded: map[string]*sample{}}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
-	if c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own); err != nil || !cluster.GetsStorageClass(k) {
-		return c, err
-	}
-	if c.storage, err = cluster.DefaultStorageClasses(ctx, i.api); err != nil {
-		s.unread("the StorageClasses, of which the default goes before a selector", err)
-	}
-	return c, nil
+	c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own)
+	return c, err
 }
 
 func (c *claims) add(object *unstructured.Unstructured) {
@@ -155,9 +142,6 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	}
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
-	}
-	if c.overrules(object) {
-		c.overruled.add(claim)
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
@@ -181,19 +165,6 @@ func (c *claims) excludes(namespace string) bool {
 	return known && !c.selected.Select(namespace, has)
 }
 
-// overrules says that a PersistentVolumeClaim got the default StorageClass before its
-// selector was read, and that the selector does not match it.
-func (c *claims) overrules(object *unstructured.Unstructured) bool {
-	text, asks := object.GetAnnotations()[string(c.kind.Spec.ClassSelector.AnnotationPlace().Annotation)]
-	class, _, _ := unstructured.NestedString(object.Object, c.kind.Spec.Reference.Place().Names()...)
-	n := slices.IndexFunc(c.storage, func(m metav1.PartialObjectMetadata) bool { return m.Name == class })
-	if !asks || n < 0 {
-		return false
-	}
-	asked, err := labels.Parse(text)
-	return err == nil && !asked.Matches(labels.Set(c.storage[n].Labels))
-}
-
 func (c *claims) report(s *Section) {
 	where := "claimkind/" + c.kind.Name
 	if c.gone.all > 0 {
@@ -215,14 +186,6 @@ func (c *claims) report(s *Section) {
 	}
 	if c.unasked.all > 0 {
 		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)
-	}
-	const overruled = "%s a default StorageClass of Kubernetes, which the selector does not match: %s"
-	switch {
-	case c.overruled.all == 0:
-	case meta.IsStatusConditionFalse(c.kind.Status.Conditions, v1alpha1.ConditionSelectorsHeeded): // The section of kinds finds the cause.
-		s.note(where+": "+overruled, have(c.overruled.all), &c.overruled)
-	default:
-		s.found(where, "remove the default: "+cluster.UnmarkStorageClasses(c.storage), overruled, have(c.overruled.all), &c.overruled)
 	}
 }
 

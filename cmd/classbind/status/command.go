@@ -30,8 +30,6 @@ var sections = []struct {
 	{"webhook entries", checkEntries},
 	{"kinds", checkKinds},
 	{"rights", checkRights},
-	{"default classes", checkDefaults},
-	{"weights", checkWeights},
 	{"claims", checkClaims},
 }
 
@@ -44,13 +42,14 @@ type options struct {
 
 const (
 	long = `Say whether classbind works in this cluster: its replicas, certificates and
-webhook entries, the registered kinds, the rights of its account, the default
-classes, the weights, and the claims. Each finding says where it is, what is
-broken, and what to do. What follows from a finding is no second one. Notes are
-about what may well be meant. Nothing is created or changed.
+webhook entries, the registered kinds, the rights of its account, and the claims.
+Each finding says where it is, what is broken, and what to do. Findings that
+follow from another are not repeated. Notes are about what may be intended.
+Nothing is created or changed.
 
-The conditions of kinds, which kubectl shows, too, are what the last leader wrote.
-Whether there is one, the section replicas says first.
+The findings about kinds, default classes and weights are conditions, which
+kubectl shows, too. The last leader wrote them. The section replicas reports
+whether there is one.
 
 The command reads with your rights. It lists what you may not read, which does
 not count as broken. It reads all claims of the registered kinds, page by page.

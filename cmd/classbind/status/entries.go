@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/webhookconfig"
@@ -24,10 +21,11 @@ const (
 	validating = "validatingwebhookconfigurations/" + v1alpha1.ClassConfiguration
 )
 
-// checkEntries says whether the API server asks classbind about every registered kind,
-// by an entry as the leader writes it.
+// checkEntries reports whether the API server asks classbind about every registered kind, by an entry
+// without the edits of others. It ignores where entries are called: only the leader knows its flags, and
+// it undoes such an edit.
 func checkEntries(_ context.Context, i *installation, s *Section) {
-	writer := i.writer()
+	writer := &webhookconfig.Configurator{Namespace: i.own}
 	if known(i.claimEntriesErr, mutating, s) {
 		i.checkClaimEntries(writer, v1alpha1.FirstConfiguration, s)
 		i.checkClaimEntries(writer, v1alpha1.LastConfiguration, s)
@@ -65,7 +63,8 @@ func (i *installation) checkClaimEntries(writer *webhookconfig.Configurator, con
 		switch {
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
-			due, err := writer.StoredClaimEntry(k, found.Resource, e.ClientConfig.CABundle)
+			due, err := writer.StoredClaimEntry(k, found.Resource, nil)
+			due.ClientConfig = e.ClientConfig
 			if err == nil && webhookconfig.WithoutRefused(due, e) {
 				s.note("claimkind/%s: the API server does not evaluate spec.bindWhen, so it calls classbind for every claim", k.Name)
 			}
@@ -92,7 +91,8 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 		switch {
 		case found.err != nil: // The section of kinds says so.
 		case e != nil:
-			due, err := writer.StoredClassEntry(k, i.claimKinds, found.Resource, e.ClientConfig.CABundle)
+			due, err := writer.StoredClassEntry(k, i.claimKinds, found.Resource, nil)
+			due.ClientConfig = e.ClientConfig
 			changed.compare(e.Name, due, e, err, s)
 		case meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionGuarded): // Otherwise the section of kinds says why.
 			s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
@@ -107,7 +107,8 @@ func (i *installation) checkClassEntries(writer *webhookconfig.Configurator, s *
 			s.found(validating, missingEntry("classkind/"+k.Name),
 				"nobody is warned who deletes a class of %s that claims have: it has no entry", k.Name)
 		default:
-			due, err := writer.StoredDeletionEntry(k, found.Resource, deletion.ClientConfig.CABundle)
+			due, err := writer.StoredDeletionEntry(k, found.Resource, nil)
+			due.ClientConfig = deletion.ClientConfig
 			changed.compare(deletion.Name, due, deletion, err, s)
 		}
 	}
@@ -170,60 +171,4 @@ func (s *Section) leftover(where, entry string, kept map[string]bool) {
 	if !kept[entry] {
 		s.found(where, "the leader removes it: see the section replicas", "the entry %s is of no kind that is registered for it", entry)
 	}
-}
-
-// place where the API server calls the webhooks.
-type place struct{ url, service string }
-
-// writer writes entries as the leader does. Where the leader is called stands in its
-// flags, so it is taken from the entries of which classbind still owns this: whoever
-// changes it in an entry owns it from then on. Without any, that of deploy/ is right.
-func (i *installation) writer() *webhookconfig.Configurator {
-	most := place{service: "classbind"}
-	count := map[place]int{}
-	add := func(entry string, owned *fieldpath.Set, c admissionregistrationv1.WebhookClientConfig, path string) {
-		owns := func(field ...any) bool {
-			key := fieldpath.KeyByFields("name", entry)
-			return owned.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", key, "clientConfig"}, field...)...))
-		}
-		switch {
-		case c.URL != nil && owns("url"):
-			count[place{url: strings.TrimSuffix(*c.URL, path)}]++
-		case c.Service != nil && owns("service", "name"):
-			count[place{service: c.Service.Name}]++
-		}
-	}
-	for _, c := range i.claimEntries {
-		owned := ownedBy(v1alpha1.FieldManager, c.ManagedFields)
-		for _, e := range c.Webhooks {
-			add(e.Name, owned, e.ClientConfig, v1alpha1.BindPath+strings.TrimSuffix(e.Name, v1alpha1.BindSuffix))
-		}
-	}
-	owned := ownedBy(v1alpha1.FieldManager, i.classEntries.ManagedFields)
-	for _, e := range i.classEntries.Webhooks {
-		path := v1alpha1.GuardPath
-		if strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {
-			path = v1alpha1.DeletionPath
-		}
-		add(e.Name, owned, e.ClientConfig, path)
-	}
-	inOrder := func(a, b place) int { return strings.Compare(a.url+a.service, b.url+b.service) }
-	for _, p := range slices.SortedFunc(maps.Keys(count), inOrder) {
-		if count[p] > count[most] {
-			most = p
-		}
-	}
-	return &webhookconfig.Configurator{Namespace: i.own, URL: most.url, Service: most.service}
-}
-
-// ownedBy returns the fields of an object that a manager owns.
-func ownedBy(manager string, fields []metav1.ManagedFieldsEntry) *fieldpath.Set {
-	owned := fieldpath.NewSet()
-	for _, f := range fields {
-		set := &fieldpath.Set{}
-		if f.Manager == manager && f.FieldsV1 != nil && set.FromJSON(f.FieldsV1.GetRawReader()) == nil {
-			owned = owned.Union(set)
-		}
-	}
-	return owned
 }

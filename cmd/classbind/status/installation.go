@@ -178,7 +178,7 @@ func (i *installation) resolve(ctx context.Context, registration, name, version 
 }
 
 // classesOf returns those of the class kinds that serve a claim kind, also of those that
-// the server leaves out, and whether all were read.
+// the server leaves out, and reports whether all were read.
 func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes, complete bool) {
 	complete = true
 	for n := range i.classKinds {
@@ -193,19 +193,6 @@ func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes
 		}
 	}
 	return all, complete
-}
-
-// view of a claim kind, as the server has it, and whether all classes were read.
-func (i *installation) view(k *v1alpha1.ClaimKind) (v *selector.View, complete bool) {
-	all, complete := i.classesOf(k)
-	kind := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
-	return selector.NewView(kind, slices.DeleteFunc(all, i.leavesOut)), complete
-}
-
-// leavesOut says that the server offers none of the classes.
-func (i *installation) leavesOut(classes *selector.Classes) bool {
-	n := slices.IndexFunc(i.classKinds, func(k v1alpha1.ClassKind) bool { return k.Name == classes.Kind.Name })
-	return connect.LeftOut(&i.classKinds[n]) != nil
 }
 
 // each visits all objects of a kind, a page at a time.

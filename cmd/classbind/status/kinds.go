@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,31 +14,24 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// checkKinds says which registered kinds are not ready, and why. All that is known of
-// this is what a leader wrote.
+// checkKinds reports which registered kinds are not ready, and what is wrong with their classes.
+// All that is known of this is what a leader wrote.
 func checkKinds(_ context.Context, i *installation, s *Section) {
 	ready := 0
-	add := func(where string, conditions []metav1.Condition, elsewhere ...string) {
+	add := func(where string, conditions []metav1.Condition) {
 		if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
 			ready++
 		}
-		i.kind(where, conditions, elsewhere, s)
+		i.kind(where, conditions, s)
 	}
-	// What other sections look at themselves, they say.
 	for n := range i.claimKinds {
-		k := &i.claimKinds[n]
-		if _, complete := i.view(k); complete {
-			add("claimkind/"+k.Name, k.Status.Conditions, v1alpha1.ConditionSingleDefault)
-		} else {
-			add("claimkind/"+k.Name, k.Status.Conditions)
-		}
+		add("claimkind/"+i.claimKinds[n].Name, i.claimKinds[n].Status.Conditions)
 	}
 	for n := range i.classKinds {
-		k := &i.classKinds[n]
-		if i.classes[k.Name] != nil {
-			add("classkind/"+k.Name, k.Status.Conditions, v1alpha1.ConditionWeightsValid)
-		} else {
-			add("classkind/"+k.Name, k.Status.Conditions)
+		name := i.classKinds[n].Name
+		add("classkind/"+name, i.classKinds[n].Status.Conditions)
+		if err := i.classesErr[name]; err != nil {
+			s.unread("the classes of "+name, err)
 		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
@@ -49,9 +43,8 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	}
 }
 
-// kind finds what is wrong with a registration, but for the conditions that are found
-// elsewhere.
-func (i *installation) kind(where string, conditions []metav1.Condition, elsewhere []string, s *Section) {
+// kind finds what is wrong with a registration.
+func (i *installation) kind(where string, conditions []metav1.Condition, s *Section) {
 	err := i.served[where].err
 	switch {
 	case registry.NotInstalledOrUnsuitable(err):
@@ -62,11 +55,11 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 	case len(conditions) == 0:
 		s.found(where, "see the section replicas", "no leader has looked at it")
 	}
-	elsewhere = append(elsewhere, following(conditions)...)
+	follow := following(conditions)
 	for n := range conditions {
 		c := &conditions[n]
 		switch {
-		case slices.Contains(elsewhere, c.Type):
+		case slices.Contains(follow, c.Type):
 		case c.Reason == v1alpha1.ReasonNotPermitted && i.isLacked(where): // The section of rights says which.
 		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
 			s.note("%s: %s (%s)", where, c.Message, c.Reason) // Claims are bound all the same.
@@ -75,6 +68,10 @@ func (i *installation) kind(where string, conditions []metav1.Condition, elsewhe
 				"%s is False (%s): %s", c.Type, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse:
 			s.found(where, remedy(where, c.Reason), "%s is False (%s): %s", c.Type, c.Reason, c.Message)
+		case c.Reason == v1alpha1.ReasonDefaultCordoned:
+			s.found(where, "run the command of the message, or make another class the default: "+setDefault(where), "%s", c.Message)
+		case c.Reason == v1alpha1.ReasonNoDefault && meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady):
+			s.note("%s: %s (%s)", where, c.Message, c.Reason)
 		case c.Status == metav1.ConditionUnknown,
 			(c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionRelatedKnown) && c.Reason != v1alpha1.ReasonServed:
 			s.note("%s: %s is %s (%s): %s", where, c.Type, c.Status, c.Reason, c.Message)
@@ -98,6 +95,11 @@ func following(conditions []metav1.Condition) []string {
 	return []string{v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
 }
 
+// setDefault is the command that sets the default class of a claim kind.
+func setDefault(where string) string {
+	return "classbind set-default KIND/NAME --for " + strings.TrimPrefix(where, "claimkind/")
+}
+
 // remedy is what to do about a condition.
 func remedy(where, reason string) string {
 	do := map[string]string{
@@ -115,7 +117,7 @@ func remedy(where, reason string) string {
 		v1alpha1.ReasonMalformedMark:       "write true or false, or take the mark from the classes that the message names",
 		v1alpha1.ReasonMalformedWeight:     "write an integer from 0 to 1000000 into the classes that the message names",
 		v1alpha1.ReasonTooManyLabels:       "take labels from the classes that the message names",
-		v1alpha1.ReasonSeveralDefaults:     "take the mark from all but one of the classes that the message names",
+		v1alpha1.ReasonSeveralDefaults:     "choose one of the classes: " + setDefault(where),
 		v1alpha1.ReasonDefaultStorageClass: "run the command of the message, or remove the registration: kubectl delete " + where,
 	}[reason]
 	if do == "" {

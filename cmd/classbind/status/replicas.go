@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +92,6 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	for n := range i.deployments {
 		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
 	}
-	s.images(i.deployments, pods.Items)
 	where := "leases/" + i.own + "/" + v1alpha1.LeaderLease
 	switch {
 	case i.leaderErr != nil:
@@ -176,32 +174,6 @@ func waiting(pods []corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// images notes that pods run others than each other, or than the Deployment has.
-func (s *Section) images(deployments []appsv1.Deployment, pods []corev1.Pod) {
-	count := map[string]int{}
-	for n := range pods {
-		if image := imageOf(pods[n].Spec.Containers); image != "" && pods[n].DeletionTimestamp == nil {
-			count[image]++
-		}
-	}
-	if len(count) == 0 {
-		return
-	}
-	for n := range deployments {
-		if image := imageOf(deployments[n].Spec.Template.Spec.Containers); image != "" {
-			count[image] += 0 // It is to come.
-		}
-	}
-	if len(count) == 1 {
-		return
-	}
-	var each []string
-	for _, image := range slices.Sorted(maps.Keys(count)) {
-		each = append(each, fmt.Sprintf("%d of %s", count[image], image))
-	}
-	s.note("replicas differ in their image, as in a rollout: %s", strings.Join(each, ", "))
 }
 
 // imageOf classbind, which may have another container beside it.

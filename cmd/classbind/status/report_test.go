@@ -19,9 +19,9 @@ func TestUnread(t *testing.T) {
 		"Secret": {"certificates": "not read"}, "SubjectAccessReview": {"rights": ", not all read"},
 		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
 		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
-		"Classes":                        {"default classes": "not read", "weights": "not read", "claims": "2 read"},
+		"Classes":                        {"kinds": "3 of 3 ready", "claims": "2 read"},
 		"Database":                       {"claims": "1 read, without those of databases.example.org"},
-		"StorageClass":                   {"claims": "2 read"}, "Namespace": {"claims": "2 read"},
+		"Namespace":                      {"claims": "2 read"},
 	} {
 		for status, set := range map[int]func(*world){
 			0:           func(w *world) { w.unread = []string{kind} },

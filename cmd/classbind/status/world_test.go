@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -137,21 +135,6 @@ func (w *world) writeEntries(t *testing.T, ca []byte) {
 	deletion, err := writer.StoredDeletionEntry(w.classKind, w.served[golds], ca)
 	require.NoError(t, err)
 	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration}, Webhooks: []admissionregistrationv1.ValidatingWebhook{*e, *deletion}}
-	w.own(databases+v1alpha1.BindSuffix, pvcs+v1alpha1.BindSuffix, golds+v1alpha1.GuardSuffix, golds+v1alpha1.DeletionSuffix)
-}
-
-// own is what the API server writes down when classbind has written where entries are
-// called.
-func (w *world) own(entries ...string) {
-	var owned []string
-	for _, name := range entries {
-		owned = append(owned, fmt.Sprintf(`"k:{\"name\":\"%s\"}": {".": {}, "f:clientConfig": {"f:service": {".": {}, "f:name": {}}, "f:url": {}}}`, name))
-	}
-	fields := []metav1.ManagedFieldsEntry{{
-		Manager: v1alpha1.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "admissionregistration.k8s.io/v1", FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(`{"f:webhooks": {` + strings.Join(owned, ",") + `}}`),
-	}}
-	w.claims.ManagedFields, w.classes.ManagedFields = fields, fields
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -271,14 +254,9 @@ func statusOf(err error) int {
 // notReady are conditions for no reason of this test's.
 var notReady = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced}}
 
-func defaultStorageClass(name string) *storagev1.StorageClass {
-	mark := map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
-	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: mark}}
-}
-
 // pod of the Deployment.
-func (w *world) pod(name, image string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+func (w *world) pod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}
 	w.more = append(w.more, p)
 	return p
 }

@@ -49,7 +49,6 @@ measured in turn, in rounds, since the machine has other things to do, too.
            nothing, called as classbind is
   storm    reviews at a steady rate while classes change all the time: those of
            classbind's kinds, and as many of others
-  locks    what classbind waits for under full load
   scale    memory, start and CPU by classes, claims and replicas
   change   what the change of a class and the loss of a watch cost a replica
            that holds many
