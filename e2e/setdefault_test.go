@@ -158,21 +158,6 @@ func TestSetDefault(t *testing.T) {
 		assert.Equal(t, "A/old True", w.status(t, "claims.move.test"))
 	})
 
-	t.Run("Completes", func(t *testing.T) {
-		w.reset(t, "A/old", "Field/default/new")
-		for typed, want := range map[string]string{
-			"": "Field/\n", "A/": "A/old\n", "fields.move.test/": "fields.move.test/default/new\n",
-		} {
-			out, err := w.shell(t, "classbind __complete set-default '"+typed+"'")
-			require.NoError(t, err)
-			assert.Contains(t, out, want, "We should offer kinds, and then classes.")
-		}
-		out, err := w.shell(t, "classbind __complete set-default A/old --for ''")
-		require.NoError(t, err)
-		assert.Contains(t, out, "claims.move.test\n")
-		assert.NotContains(t, out, "others.move.test", "We should offer the claim kinds that the class serves.")
-	})
-
 	t.Run("CommandsOfTheGuard", func(t *testing.T) {
 		const ours, kubectls = `to move the default, run: (classbind .*?);`, `and no more, run: (kubectl .*)`
 		for name, tc := range map[string]struct{ old, class, pattern, want string }{
