@@ -22,7 +22,7 @@ func tiny(t *testing.T, args ...string) Settings {
 	s.AddFlags(fs)
 	require.NoError(t, fs.Parse(append([]string{
 		"--rounds=1", "--round=100ms", "--connections=2", "--classes=100", "--class-kinds=3", "--claim-kinds=2", "--matches=5",
-		"--creates=4", "--changes=20", "--claims=50", "--held=100", "--single-changes=2", "--replicas=1",
+		"--creates=4", "--changes=20", "--claims=50", "--held=100", "--single-changes=2",
 	}, args...)))
 	require.NoError(t, s.Validate())
 	return s
@@ -63,7 +63,6 @@ func TestManyClasses(t *testing.T) {
 	require.NotNil(t, r.Locks)
 	assert.Positive(t, r.Locks.Requests)
 	assert.Nil(t, r.Scale)
-	assert.Nil(t, r.Change)
 
 	var text bytes.Buffer
 	r.Print(&text)
@@ -83,7 +82,7 @@ func TestHeldClasses(t *testing.T) {
 		t.Skip("make test-all runs it.")
 	}
 	t.Parallel()
-	r, err := Run(t.Context(), tiny(t, "--only=scale,change"))
+	r, err := Run(t.Context(), tiny(t, "--only=scale"))
 	require.NoError(t, err)
 	assert.Nil(t, r.Webhook)
 	require.NotNil(t, r.Scale)
@@ -92,12 +91,7 @@ func TestHeldClasses(t *testing.T) {
 	assert.Positive(t, r.Scale.Sizes[0].HeapBytes)
 	assert.Positive(t, r.Scale.Sizes[0].ReadySeconds)
 	assert.Len(t, r.Scale.Claims, len(rates))
-	assert.Len(t, r.Scale.Replicas, 1)
-	require.NotNil(t, r.Change)
-	assert.Equal(t, 100, r.Change.Classes)
-	assert.Positive(t, r.Change.VisibleP50Millis)
-	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
-	assert.Positive(t, r.Change.Relisted.VisibleSeconds)
+	assert.Equal(t, 2, r.Scale.Changed.Changes)
 }
 
 func TestSettings(t *testing.T) {
@@ -118,8 +112,8 @@ func TestSettings(t *testing.T) {
 	assert.False(t, s.runs(partStorm, partLocks))
 
 	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--classes=-10", "--class-kinds=0", "--claim-kinds=101", "--matches=7",
-		"--creates=0", "--changes=0", "--claims=0", "--held=99", "--single-changes=0", "--replicas=0", "--round=1ms").Validate()
-	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, locks, scale, change
+		"--creates=0", "--changes=0", "--claims=0", "--held=99", "--single-changes=0", "--round=1ms").Validate()
+	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, locks, scale
 --rounds=0: must be from 1 to 1000
 --connections=0: must be from 1 to 1000
 --classes=-10: must be from 1 to 1000000
@@ -130,10 +124,9 @@ func TestSettings(t *testing.T) {
 --claims=0: must be from 1 to 100000
 --held=99: must be from 100 to 1000000
 --single-changes=0: must be from 1 to 100000
---replicas=0: must be from 1 to 20
 --matches=7: must divide --classes, which is -10
 --round=1ms: must be from 50ms to 1h`, "We should say all that is wrong.")
-	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, locks, scale, change`)
+	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, locks, scale`)
 }
 
 func TestSizes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -13,26 +12,6 @@ import (
 
 // process of this host, whose use of it is measured.
 type process struct{ pid int }
-
-// child of this process in whose command line a text is.
-func child(text string) (*process, error) {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for %s: %w", text, err)
-	}
-	for _, p := range all {
-		// Others come and go meanwhile.
-		stat, err := p.Stat()
-		if err != nil || stat.PPID != os.Getpid() {
-			continue
-		}
-		line, err := p.CmdLine()
-		if err == nil && strings.Contains(strings.Join(line, " "), text) {
-			return &process{p.PID}, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no process of ours with %s", text)
-}
 
 // cpu that it has used, in user and in kernel mode; the kernel counts in 10 ms.
 func (p *process) cpu() (time.Duration, error) {

@@ -28,7 +28,6 @@ type Report struct {
 	Storm   *Storm   `json:"storm,omitempty"`
 	Locks   *Locks   `json:"locks,omitempty"`
 	Scale   *Scale   `json:"scale,omitempty"`
-	Change  *Change  `json:"change,omitempty"`
 
 	// Verdicts are on the bounds of the parts that ran.
 	Verdicts []Verdict `json:"verdicts"`
@@ -69,7 +68,6 @@ func (r *Report) Print(to io.Writer) {
 	r.Storm.print(p)
 	r.Locks.print(p)
 	r.Scale.print(p)
-	r.Change.print(p)
 	r.printVerdicts(p)
 }
 
@@ -173,7 +171,7 @@ func (s *Scale) print(p *printer) {
 		return
 	}
 	p.line("\nscale: a replica that holds classes of one kind")
-	var sizes, claims, replicas [][]string
+	var sizes, claims [][]string
 	for _, s := range s.Sizes {
 		sizes = append(sizes, row("%d|%.2f|%.2f|%.1f|%.1f|%.1f",
 			s.Classes, s.ReadySeconds, s.ReadyCPUSeconds, mebi(s.HeapBytes), mebi(s.RSSBytes), mebi(s.PeakRSSBytes)))
@@ -183,28 +181,8 @@ func (s *Scale) print(p *printer) {
 		claims = append(claims, row("%d|%.0f|%.0f|%.2f|%.2f", c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis))
 	}
 	p.table("classes|claims/s|CPU µs|p50 ms|p99 ms", claims...)
-	for _, r := range s.Replicas {
-		replicas = append(replicas, row("%d|%d|%.1f|%.2f|%.2f|%.1f|%.1f",
-			r.Replicas, r.Classes, mebi(r.RSSBytes), r.CPUMillis, r.APIServerCPUMillis, r.VisibleP50Millis, r.VisibleP99Millis))
-	}
-	p.table("replicas|classes|RSS MiB|CPU ms a change|API server's CPU ms|visible to all p50 ms|p99 ms", replicas...)
-}
-
-func (c *Change) print(p *printer) {
-	if c == nil {
-		return
-	}
-	p.line("\nchange: a replica that holds %d classes of one kind", c.Classes)
-	p.table("|it takes", row("ready|%.2f s", c.ReadySeconds),
-		row("heap a class, beyond %d|%.0f bytes", c.FewClasses, c.HeapBytesPerClass), row("RSS a class|%.0f bytes", c.RSSBytesPerClass),
-		row("heap|%.1f MiB", mebi(c.HeapBytes)), row("RSS|%.1f MiB", mebi(c.RSSBytes)), row("peak RSS|%.1f MiB", mebi(c.PeakRSSBytes)),
-		row("CPU of a change (%d)|%.2f ms", c.Changes, c.CPUMillis), row("CPU at rest|%.2f ms/s", c.IdleCPUMillisPerSecond),
-		row("visible p50|%.2f ms", c.VisibleP50Millis), row("visible p99|%.2f ms", c.VisibleP99Millis))
-	of := func(name string, r Reconnect) []string {
-		return row("%s|%.2f|%.0f|%.1f", name, r.VisibleSeconds, r.CPUMillis, mebi(r.PeakRSSBytes))
-	}
-	p.table("watches|visible after s|CPU ms|peak RSS MiB",
-		of("resumed after a cut", c.Resumed), of("after a restart of the API server", c.Relisted))
+	p.table("classes|changes|CPU ms a change|CPU ms/s at rest",
+		row("%d|%d|%.2f|%.2f", s.Changed.Classes, s.Changed.Changes, s.Changed.CPUMillis, s.Changed.IdleCPUMillisPerSecond))
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -18,10 +18,9 @@ const (
 	partStorm   = "storm"
 	partLocks   = "locks"
 	partScale   = "scale"
-	partChange  = "change"
 )
 
-var parts = []string{partWebhook, partCreate, partStorm, partLocks, partScale, partChange}
+var parts = []string{partWebhook, partCreate, partStorm, partLocks, partScale}
 
 // Settings of a measurement.
 type Settings struct {
@@ -45,12 +44,10 @@ type Settings struct {
 	// Changes of classes, and claims, in a second of the part storm.
 	Changes int `json:"changes"`
 	Claims  int `json:"claims"`
-	// Held are the classes of one kind that a replica holds at most in the parts
-	// scale and change, SingleChanges how many of them change one after the other,
-	// and Replicas how many hold some at most.
+	// Held are the classes of one kind that a replica holds at most in the part
+	// scale, and SingleChanges how many of them change one after the other.
 	Held          int `json:"held"`
 	SingleChanges int `json:"singleChanges"`
-	Replicas      int `json:"replicas"`
 	// JSON is the file to which the numbers are written, CPUProfile one for a
 	// profile of classbind in the part webhook, or empty.
 	JSON       string `json:"-"`
@@ -73,9 +70,8 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.Creates, "creates", 400, "`number` of claims of each sort that are created through the API server in a round")
 	fs.IntVar(&s.Changes, "changes", 1000, "`number` of classes that change in a second in a storm")
 	fs.IntVar(&s.Claims, "claims", 500, "`number` of claims in a second beside a storm")
-	fs.IntVar(&s.Held, "held", 100_000, "`number` of classes that are held at most in the parts scale and change")
-	fs.IntVar(&s.SingleChanges, "single-changes", 200, "`number` of classes that change one after the other in the parts scale and change")
-	fs.IntVar(&s.Replicas, "replicas", 3, "`number` of replicas, at most, in the part scale")
+	fs.IntVar(&s.Held, "held", 100_000, "`number` of classes that are held at most in the part scale")
+	fs.IntVar(&s.SingleChanges, "single-changes", 200, "`number` of classes that change one after the other in the part scale")
 	fs.StringVar(&s.JSON, "json", "bin/bench.json", "`file` to which the numbers are written")
 	fs.StringVar(&s.CPUProfile, "cpu-profile", "",
 		"`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
@@ -111,7 +107,6 @@ func (s *Settings) Validate() error {
 		{"claims", s.Claims, 1, 100_000},
 		{"held", s.Held, 100, 1_000_000},
 		{"single-changes", s.SingleChanges, 1, 100_000},
-		{"replicas", s.Replicas, 1, 20},
 	} {
 		if n.value < n.least || n.value > n.most {
 			wrong(n.flag, n.value, "must be from %d to %d", n.least, n.most)

@@ -50,9 +50,7 @@ measured in turn, in rounds, since the machine has other things to do, too.
   storm    reviews at a steady rate while classes change all the time: those of
            classbind's kinds, and as many of others
   locks    what classbind waits for under full load
-  scale    memory, start and CPU by classes, claims and replicas
-  change   what the change of a class and the loss of a watch cost a replica
-           that holds many
+  scale    memory, start and CPU by classes and claims, and the CPU of changes
 
 Progress goes to standard error, tables to standard output, and all numbers to
 the file of --json. In the end, each bound of bounds.yaml stands beside what was
