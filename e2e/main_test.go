@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -72,13 +71,8 @@ func prepare() (err error) {
 
 // raceFlags have the server tell of its data races, in its exit status, where
 // there is the C compiler that this needs. The tests themselves are built
-// without, as all else that shares packages with Kubernetes. Benchmarks measure
-// the server as it is deployed.
+// without, as all else that shares packages with Kubernetes.
 func raceFlags() []string {
-	flag.Parse()
-	if flag.Lookup("test.bench").Value.String() != "" {
-		return nil
-	}
 	_ = os.Unsetenv("CGO_ENABLED") // It is 0 for the tests.
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		return nil
