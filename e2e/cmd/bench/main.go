@@ -59,7 +59,7 @@ measured. The command fails when a bound is not met.`,
   bench --only=webhook --cpu-profile=classbind.pprof
 
   # All of it, in fewer and shorter rounds:
-  bench --rounds=2 --round=1s --held=10000 --single-changes=50`,
+  bench --rounds=2 --round=1s`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.Validate(); err != nil {
