@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -143,7 +141,7 @@ func TestSpared(t *testing.T) {
 	t.Run("Audited", func(t *testing.T) {
 		assert.Equal(t, map[string]string{
 			"class": "Class/only", "candidates": "1", "strategy": "WeightedRandom", "reason": "MatchingClass",
-		}, w.audited(t, "other-verbs"), "We should say why in the audit log.")
+		}, w.annotated(t, "other-verbs"), "We should say why in the audit log.")
 	})
 
 	t.Run("Uninstalled", func(t *testing.T) {
@@ -168,16 +166,11 @@ func calls(t *testing.T, r *replica) int {
 	return n
 }
 
-// audited is what classbind annotated of a claim's creation.
-func (w *world) audited(t *testing.T, name string) map[string]string {
+// annotated is what classbind annotated of a claim's creation.
+func (w *world) annotated(t *testing.T, name string) map[string]string {
 	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
-	defer func() { _ = log.Close() }()
 	annotations := map[string]string{}
-	for events := json.NewDecoder(log); events.More(); {
-		e := auditv1.Event{}
-		require.NoError(t, events.Decode(&e))
+	for _, e := range w.audited(t) {
 		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Name != name {
 			continue
 		}
