@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -48,13 +46,4 @@ func (p *process) memory() (rss, peak int64, err error) {
 		return 0, 0, fmt.Errorf("cannot measure memory: %w", err)
 	}
 	return int64(status.VmRSS), int64(status.VmHWM), nil //nolint:gosec // No machine has that much.
-}
-
-// ownCPU is that of this process.
-func ownCPU() (time.Duration, error) {
-	usage := syscall.Rusage{}
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("cannot measure CPU: %w", os.NewSyscallError("getrusage", err))
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }

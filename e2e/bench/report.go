@@ -112,12 +112,11 @@ func (h *Webhook) print(p *printer) {
 	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)",
 		h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
 	of := func(name string, s Served) []string {
-		return row("%s|%.0f|%.2f|%.2f|%.0f|%.0f|%.1f",
-			name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
+		return row("%s|%.0f|%.2f|%.2f|%.0f|%.1f", name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, mebi(s.RSSBytes))
 	}
 	rss := float64(h.Classbind.RSSBytes) / float64(h.DoNothing.RSSBytes)
-	p.table("|requests/s|p50 ms|p99 ms|CPU µs|load's CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
-		row("ratio|%.2f|%.2f|%.2f|%.2f||%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, rss))
+	p.table("|requests/s|p50 ms|p99 ms|CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
+		row("ratio|%.2f|%.2f|%.2f|%.2f|%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, rss))
 }
 
 func (c *Create) print(p *printer) {
