@@ -164,7 +164,6 @@ bench: control-plane ## Measure beside a webhook that does nothing, and judge: m
 	@echo "==> Compiling the measurement (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/bench --json=../bin/bench.json $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
 
-# The benchmarks of creating classes need a control plane. Run them in e2e: go test -run '^$$' -bench . -benchtime 500x .
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
 	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./selector/expression ./webhook

@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -135,52 +131,6 @@ func TestSpared(t *testing.T) {
 		assert.Equal(t, before, calls(t, r), "We should be called for creations only.")
 	})
 
-	t.Run("NoReview", func(t *testing.T) {
-		config, err := w.caller()
-		require.NoError(t, err)
-		caller := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
-		for name, tc := range map[string]struct {
-			body string
-			want int
-			text string
-		}{
-			"Empty":     {"", http.StatusBadRequest, "the request is empty"},
-			"Truncated": {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRev`, http.StatusBadRequest, "cannot decode the request as JSON"},
-			"Kind":      {`{"apiVersion":"v1","kind":"Pod"}`, http.StatusBadRequest, `apiVersion "v1": must be "admission.k8s.io/v1"`},
-			"Version":   {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
-			"Large":     {strings.Repeat(" ", v1alpha1.MaxReviewBytes+1), http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes)},
-		} {
-			response, err := caller.Post(r.URL+v1alpha1.BindPath+"claims.spared.test", "application/json", strings.NewReader(tc.body))
-			require.NoError(t, err, name)
-			text, err := io.ReadAll(response.Body)
-			require.NoError(t, errors.Join(err, response.Body.Close()), name)
-			assert.Equal(t, tc.want, response.StatusCode, name)
-			assert.Contains(t, string(text), tc.text, "We should say to %s what is wrong.", name)
-		}
-		bound, _, err := w.create(t, claim("spared.test", "after-all-that"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should go on serving.")
-	})
-
-	t.Run("Protocols", func(t *testing.T) {
-		for name, tc := range map[string]struct {
-			reason  string
-			offered []string
-			want    string
-		}{
-			"Either": {"We should speak to localhost what kube-apiserver speaks to everybody else.", []string{"h2", "http/1.1"}, "http/1.1"},
-			"None":   {"We should speak HTTP/1.1 with who does not ask.", nil, ""},
-		} {
-			config, err := w.caller()
-			require.NoError(t, err)
-			config.NextProtos = tc.offered
-			c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "https://"))
-			require.NoError(t, err, name)
-			assert.Equal(t, tc.want, c.(*tls.Conn).ConnectionState().NegotiatedProtocol, tc.reason)
-			require.NoError(t, c.Close())
-		}
-	})
-
 	t.Run("NothingChanged", func(t *testing.T) {
 		for i := range 10 { // Each has the configuration looked at again.
 			w.kubectl(t, "annotate", "--overwrite", "secret", "classbind-ca", "--namespace=classbind-system", fmt.Sprint("looked-at=", i))
@@ -191,7 +141,7 @@ func TestSpared(t *testing.T) {
 	t.Run("Audited", func(t *testing.T) {
 		assert.Equal(t, map[string]string{
 			"class": "Class/only", "candidates": "1", "strategy": "WeightedRandom", "reason": "MatchingClass",
-		}, w.audited(t, "other-verbs"), "We should say why in the audit log.")
+		}, w.annotated(t, "other-verbs"), "We should say why in the audit log.")
 	})
 
 	t.Run("Uninstalled", func(t *testing.T) {
@@ -216,16 +166,11 @@ func calls(t *testing.T, r *replica) int {
 	return n
 }
 
-// audited is what classbind annotated of a claim's creation.
-func (w *world) audited(t *testing.T, name string) map[string]string {
+// annotated is what classbind annotated of a claim's creation.
+func (w *world) annotated(t *testing.T, name string) map[string]string {
 	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
-	defer func() { _ = log.Close() }()
 	annotations := map[string]string{}
-	for events := json.NewDecoder(log); events.More(); {
-		e := auditv1.Event{}
-		require.NoError(t, events.Decode(&e))
+	for _, e := range w.audited(t) {
 		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Name != name {
 			continue
 		}

@@ -21,76 +21,13 @@ import (
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
-	const crd = `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: claims.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {kind: Claim, plural: claims}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
-              %[2]s: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}
-`
-
-	t.Run("PathsValid", func(t *testing.T) {
-		t.Parallel()
-		const group, kind = "typo.test", "claims.typo.test"
-		w.resources(t, "Class classes.typo.test Cluster")
-		w.apply(t, fmt.Sprintf(crd, group, "classRef"))
-		w.awaitCRDs(t, kind)
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.typo.test", "{claimKinds: [claims.typo.test]}")+
-			claimKind(kind, "{reference: {path: .spec.clasRef}}"))
-		w.awaitClasses(t, "classes.typo.test", 1)
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonReferencePruned)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.clasRef")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, warnings, err := w.create(t, claim(group, "silent"), client.DryRunAll)
-			require.NoError(c, err)
-			require.Empty(c, warnings)
-		}, patience, 50*time.Millisecond, "We should not stop a kind for a registration that was never served.")
-
-		w.apply(t, claimKind(kind, "{reference: {path: .spec.classRef}}"))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
-		w.awaitClaims(t, kind)
-		bound, _, err := w.create(t, claim(group, "told"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims once the path is mended.")
-	})
-
-	t.Run("PathsValidByTheCRD", func(t *testing.T) {
-		t.Parallel()
-		const group, kind = "vendor.test", "claims.vendor.test"
-		w.resources(t, "Class classes.vendor.test Cluster")
-		w.apply(t, fmt.Sprintf(crd, group, "clasRef"))
-		w.awaitCRDs(t, kind)
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.vendor.test", "{claimKinds: [claims.vendor.test]}")+claimKind(kind, "{}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonReferencePruned)
-
-		w.apply(t, fmt.Sprintf(crd, group, "classRef"))
-		w.awaitClaims(t, kind)
-		w.awaitClasses(t, "classes.vendor.test", 1)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			bound, _, err := w.create(t, claim(group, "told"), client.DryRunAll)
-			require.NoError(c, err)
-			require.Equal(c, "Class/only", classOf(bound))
-		}, patience, 50*time.Millisecond, "We should bind claims once the schema has the field.")
-	})
+	crd := func(group, reference string) string {
+		return fmt.Sprintf(schemaOfClaims, group, strings.Replace(wholeReference, "classRef", reference, 1))
+	}
 
 	// A store reference as external-secrets has it: without a group, of two kinds.
 	store := func(group string) string {
-		return strings.Replace(fmt.Sprintf(crd, group, "storeRef"), "apiVersion: {type: string}, kind: {type: string}", "kind: {type: string, enum: [Store, ClusterStore]}", 1)
+		return strings.Replace(crd(group, "storeRef"), "apiVersion: {type: string}, kind: {type: string}", "kind: {type: string, enum: [Store, ClusterStore]}", 1)
 	}
 	for form, detail := range map[string]string{
 		"ObjectReference":    "the API server would remove fields of the reference to its class: reference.form ObjectReference: the schema has no field .spec.storeRef.apiVersion",
@@ -133,7 +70,7 @@ spec:
 		const group, kind = "list.test", "claims.list.test"
 		w.resources(t, "Class classes.list.test Cluster")
 		list := strings.NewReplacer("requests: {type: object,", "requests: {type: array, items: {type: object,", "name: {type: string}}}", "name: {type: string}}}}")
-		w.apply(t, list.Replace(fmt.Sprintf(crd, group, "requests")))
+		w.apply(t, list.Replace(crd(group, "requests")))
 		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.list.test", "{claimKinds: [claims.list.test]}")+
 			claimKind(kind, "{reference: {path: .spec.requests.name, form: Name}}"))
@@ -147,7 +84,7 @@ spec:
 		t.Parallel()
 		const group, kind = "versions.test", "claims.versions.test"
 		w.resources(t, "Class classes.versions.test Cluster")
-		first := fmt.Sprintf(crd, group, "classRef")
+		first := crd(group, "classRef")
 		_, version, _ := strings.Cut(first, "  versions:\n")
 		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false")
 		w.apply(t, first+strings.ReplaceAll(second.Replace(version), "classRef: {", "other: {"))
@@ -157,6 +94,7 @@ spec:
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
 
 		w.apply(t, first+second.Replace(version))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.versions.test", 1)
 		bound, _, err := w.create(t, claim(group, "stored"))
@@ -168,7 +106,7 @@ spec:
 		t.Parallel()
 		const group, kind = "refuse.test", "claims.refuse.test"
 		w.resources(t, "Class classes.refuse.test Cluster", "Other others.refuse.test Cluster")
-		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
+		w.apply(t, strings.Replace(crd(group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
 		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
 			classKind("classes.refuse.test", "{claimKinds: [claims.refuse.test]}")+classKind("others.refuse.test", "{claimKinds: [claims.refuse.test]}")+claimKind(kind, "{}"))
@@ -190,7 +128,7 @@ spec:
 		t.Parallel()
 		const group, kind = "require.test", "claims.require.test"
 		w.resources(t, "Class classes.require.test Cluster")
-		w.apply(t, strings.Replace(fmt.Sprintf(crd, group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
+		w.apply(t, strings.Replace(crd(group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
 		w.awaitCRDs(t, kind)
 		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)

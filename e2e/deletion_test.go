@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -108,10 +106,7 @@ func TestDeletion(t *testing.T) {
 		require.Positive(t, column, header)
 		assert.Equal(t, "4", strings.Fields(row[column:])[0], "We should have the number in a column.")
 		for _, r := range replicas {
-			response, err := http.Get(r.MetricsURL)
-			require.NoError(t, err)
-			text, err := io.ReadAll(response.Body)
-			_ = response.Body.Close()
+			text, err := r.Metrics(t.Context())
 			require.NoError(t, err)
 			for _, line := range []string{
 				`classbind_class_claims{class="gold",class_kind="classes.deletion.test",class_namespace=""} 4`,

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,43 +63,12 @@ func TestDocsFaults(t *testing.T) {
 	}
 }
 
-func TestReadPage(t *testing.T) {
+// TestReadPageRefuses what nobody would run. TestDocsSession reads a page that is right.
+func TestReadPageRefuses(t *testing.T) {
 	t.Parallel()
 	const fence = "```"
 	block := func(language, text string) string { return fence + language + "\n" + text + fence + "\n" }
-	for name, tc := range map[string]struct {
-		reason, text string
-		want         []docBlock
-		err          string
-	}{
-		"Default": {
-			reason: "We should start from an installed classbind unless a page says otherwise.", text: "# A\n\n" + block("sh", "true\n"),
-			want: []docBlock{{at: "p.md:4", language: "sh", lines: []string{"true"}, world: docsInstalled}},
-		},
-		"World": {
-			reason: "We should take the first comment for that of the page.", text: "<!-- test: world=none -->\n# A\n\nText.\n" + block("sh", "true\n") + block("text", ""),
-			want: []docBlock{{at: "p.md:6", language: "sh", lines: []string{"true"}, world: docsNone}, {at: "p.md:9", language: "text"}},
-		},
-		"Another": {
-			reason: "We should start another session where a comment says so.", text: block("sh", "") + "<!-- test: world=empty -->\n" + block("sh", ""),
-			want: []docBlock{{at: "p.md:2", language: "sh", world: docsInstalled}, {at: "p.md:5", language: "sh", world: docsEmpty}},
-		},
-		"Comments": {
-			reason: "We should take several comments.", text: "<!-- test: fails -->\n<!-- test: stub=docker,krew -->\n\n" + block("sh", ""),
-			want: []docBlock{{at: "p.md:5", language: "sh", world: docsInstalled, fails: true, stubs: []string{"docker", "krew"}}},
-		},
-		"Runners": {
-			reason: "We should see who runs a block.", text: "<!-- test: TestA -->\n" + block("sh", "") + "<!-- test: pods -->\n" + block("yaml", "") + "<!-- test: make -->\n" + block("sh", ""),
-			want: []docBlock{{at: "p.md:3", language: "sh", world: docsInstalled, by: "TestA"}, {at: "p.md:6", language: "yaml", by: "pods"}, {at: "p.md:9", language: "sh", by: "make"}},
-		},
-		"Indented": {
-			reason: "We should read a block within a list.", text: "- A:\n\n  <!-- test: fails -->\n  ```sh\n  a\n    b\n  ```\n",
-			want: []docBlock{{at: "p.md:5", language: "sh", lines: []string{"a", "  b"}, world: docsInstalled, fails: true}},
-		},
-		"Nested": {
-			reason: "We should end a block at a fence that is as long as its own.", text: "````text\n```sh\n````\n",
-			want: []docBlock{{at: "p.md:2", language: "text", lines: []string{"```sh"}, world: docsInstalled}},
-		},
+	for name, tc := range map[string]struct{ reason, text, err string }{
 		"OpenFence":       {reason: "We should report a block that does not end.", text: "\n" + fence + "sh\ntrue\n", err: "p.md:2: the block does not end"},
 		"UnknownWorld":    {reason: "We should report an unknown world.", text: "<!-- test: world=moon -->\n" + block("sh", ""), err: `p.md:1: the world "moon" is unknown: it must be one of none, empty, installed, crossplane`},
 		"UnknownComment":  {reason: "We should report an unknown comment.", text: "<!-- test: skip -->\n" + block("sh", ""), err: `p.md:1: "skip" is unknown: it must be world=, stub=, fails, pods, make or the name of a test`},
@@ -114,39 +82,8 @@ func TestReadPage(t *testing.T) {
 		"NoCommand":       {reason: "We should have output follow a command.", text: block("console", "a\n"), err: "p.md:1: a console block must begin with a command"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := readPage("p.md", tc.text)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err, tc.reason)
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want, p.blocks, tc.reason)
-		})
-	}
-}
-
-func TestDocSteps(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, language, text string
-		want                   []docStep
-	}{
-		"Shell": {reason: "We should run a block of sh at once.", language: "sh", text: "a\nb", want: []docStep{{at: "p.md:7", command: "a\nb\n"}}},
-		"Console": {
-			reason: "We should compare what each command prints, of which the last fails.", language: "console", text: "$ a\n1\n2\n$ b \\\n>   c\n$ d <<E\n$ e\nE\n3",
-			want: []docStep{
-				{at: "p.md:7", command: "a\n", compared: true, want: "1\n2\n"},
-				{at: "p.md:10", command: "b \\\n  c\n", compared: true, want: "\n"},
-				{at: "p.md:12", command: "d <<E\n$ e\nE\n", compared: true, want: "3\n", fails: true},
-			},
-		},
-		"File":     {reason: "We should write a file.", language: "yaml", text: "# file: a/b.yaml\nc: d", want: []docStep{{at: "p.md:7", file: "a/b.yaml", content: "# file: a/b.yaml\nc: d\n"}}},
-		"Manifest": {reason: "We should check a manifest.", language: "yaml", text: "c: d", want: []docStep{{at: "p.md:7", content: "c: d\n"}}},
-		"Text":     {reason: "We should not run text.", language: "text", text: "c: d"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := docBlock{at: "p.md:7", language: tc.language, lines: strings.Split(tc.text, "\n"), fails: tc.language == "console"}
-			assert.Equal(t, tc.want, b.steps(), tc.reason)
+			_, err := readPage("p.md", tc.text)
+			require.ErrorContains(t, err, tc.err, tc.reason)
 		})
 	}
 }

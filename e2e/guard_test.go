@@ -240,12 +240,9 @@ func TestGuard(t *testing.T) {
 			require.Equal(c, "False SeveralDefaults", w.kubectl(t, "get", "claimkind", "claims.guard.test", "-o",
 				`jsonpath={.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
-		response, err := http.Get(r.MetricsURL)
+		metrics, err := r.Metrics(t.Context())
 		require.NoError(t, err)
-		defer func() { _ = response.Body.Close() }()
-		var metrics strings.Builder
-		require.NoError(t, response.Write(&metrics))
-		assert.Contains(t, metrics.String(), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
+		assert.Contains(t, string(metrics), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
 		w.kubectl(t, "patch", "blue", "third", "--type=merge", "-p", `{"spec":{"default":false}}`)
 		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
 		refused(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)

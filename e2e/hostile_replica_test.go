@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -121,16 +119,7 @@ func (f *fleet) replaceLeader(t *testing.T) {
 var leading = regexp.MustCompile(`(?m)^leader_election_master_status\{name="classbind-leader"\} 1$`)
 
 func (r *attacked) leads(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.MetricsURL, nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = response.Body.Close() }()
-	metrics, err := io.ReadAll(response.Body)
+	metrics, err := r.Metrics(ctx)
 	return err == nil && leading.Match(metrics)
 }
 

@@ -10,9 +10,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,13 +74,8 @@ func prepare() (err error) {
 
 // raceFlags have the server tell of its data races, in its exit status, where
 // there is the C compiler that this needs. The tests themselves are built
-// without, as all else that shares packages with Kubernetes. Benchmarks measure
-// the server as it is deployed.
+// without, as all else that shares packages with Kubernetes.
 func raceFlags() []string {
-	flag.Parse()
-	if flag.Lookup("test.bench").Value.String() != "" {
-		return nil
-	}
 	_ = os.Unsetenv("CGO_ENABLED") // It is 0 for the tests.
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		return nil
@@ -293,6 +290,24 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	defer cancel()
 	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
 	return r
+}
+
+// audited are the events in the audit log of the first API server. The last may be half written.
+func (w *world) audited(t *testing.T) (events []auditv1.Event) {
+	t.Helper()
+	log, err := os.Open(w.plane.AuditLog)
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	for all := json.NewDecoder(log); all.More(); {
+		e := auditv1.Event{}
+		err := all.Decode(&e)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		require.NoError(t, err)
+		events = append(events, e)
+	}
+	return events
 }
 
 // resources installs CRDs that prescribe nothing, from "Kind plural.group scope".

@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -488,10 +488,9 @@ type series struct {
 // labels that it asks for. Of an API server's it has to be one that counts calls
 // that fail, so the replica is killed.
 func (w *world) alerts(t *testing.T, r *replica) {
-	response, err := http.Get(r.MetricsURL) //nolint:noctx // The test's own process.
+	metrics, err := r.Metrics(t.Context())
 	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
-	exposed := decode(t, response.Body)
+	exposed := decode(t, bytes.NewReader(metrics))
 	clientset, err := kubernetes.NewForConfig(w.config)
 	require.NoError(t, err)
 	apiServer := func() []series {

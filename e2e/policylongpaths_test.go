@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -54,11 +51,7 @@ func TestPolicyOfLongPaths(t *testing.T) {
 // policyWrites counts the writes of policies and bindings.
 func (w *world) policyWrites(t *testing.T) (n int) {
 	t.Helper()
-	log, err := os.ReadFile(w.plane.AuditLog)
-	require.NoError(t, err)
-	for line := range bytes.Lines(log[:bytes.LastIndexByte(log, '\n')+1]) { // The last may be half written.
-		e := auditv1.Event{}
-		require.NoError(t, json.Unmarshal(line, &e))
+	for _, e := range w.audited(t) {
 		if e.Verb == "patch" && e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && strings.HasPrefix(e.ObjectRef.Resource, "mutatingadmissionpolic") {
 			n++
 		}

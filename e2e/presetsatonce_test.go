@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
@@ -159,15 +155,7 @@ func (w *world) absent(t *testing.T, group string) {
 // requests of classbind for kinds of a group.
 func (w *world) requests(t *testing.T, group string) (requests []string) {
 	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
-	defer func() { _ = log.Close() }()
-	for events := json.NewDecoder(log); events.More(); {
-		e := auditv1.Event{}
-		if err = events.Decode(&e); errors.Is(err, io.ErrUnexpectedEOF) {
-			break // It is being written.
-		}
-		require.NoError(t, err)
+	for _, e := range w.audited(t) {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
 		if e.User.Username == classbind.User && strings.HasPrefix(path, "/apis/"+group) {
 			requests = append(requests, e.Verb+" "+path)

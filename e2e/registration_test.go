@@ -111,23 +111,6 @@ spec:
 		}
 	})
 
-	t.Run("NotPermitted", func(t *testing.T) {
-		t.Parallel()
-		w.resources(t, "Claim claims.secret.test Namespaced", "Class classes.secret.test Cluster", "Open opens.open.test Cluster")
-		w.apply(t, vendor("open.test")+claimKind("claims.secret.test", "{}")+
-			classKind("classes.secret.test", "{claimKinds: [claims.secret.test]}")+classKind("opens.open.test", "{claimKinds: [claims.secret.test]}")+
-			class("secret.test", "Class", "hidden", "")+class("open.test", "Open", "visible", ""))
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.secret.test", v1alpha1.ReasonNotPermitted)
-		w.awaitClasses(t, "opens.open.test", 1)
-		w.awaitClaims(t, "claims.secret.test")
-		bound, _, err := w.create(t, claim("secret.test", "one"))
-		require.NoError(t, err)
-		assert.Equal(t, "Open/visible", classOf(bound), "We should bind to the kinds that we may read, though we may not read another.")
-
-		w.apply(t, vendor("secret.test"))
-		w.awaitClasses(t, "classes.secret.test", 1)
-	})
-
 	t.Run("ClaimsNotPermitted", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")

@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -168,13 +165,8 @@ func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstruc
 // those for which the API server has called us have one.
 func (w *world) auditedUpdates(t *testing.T, group string) map[string]string {
 	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
-	defer func() { _ = log.Close() }()
 	reasons := map[string]string{}
-	for events := json.NewDecoder(log); events.More(); {
-		e := auditv1.Event{}
-		require.NoError(t, events.Decode(&e))
+	for _, e := range w.audited(t) {
 		if reason, asked := e.Annotations["claims."+group+v1alpha1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
 			reasons[e.ObjectRef.Name] = reason
 		}

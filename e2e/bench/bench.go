@@ -4,11 +4,9 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"os"
 	"runtime/debug"
-	"slices"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
@@ -52,7 +50,7 @@ func Run(ctx context.Context, s Settings) (r *Report, err error) {
 			return r, err
 		}
 	}
-	if s.runs(partScale, partChange) {
+	if s.runs(partScale) {
 		err = r.held(ctx, s, command)
 	}
 	return r, err
@@ -81,55 +79,13 @@ func (r *Report) many(ctx context.Context, s Settings, command, doNothing string
 	return err
 }
 
-// held runs the parts that want more and more classes of one kind.
+// held runs the part that wants more and more classes of one kind.
 func (r *Report) held(ctx context.Context, s Settings, command string) (err error) {
 	h, err := startHeld(ctx, command, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.Stop()) }()
-	sizes := s.sizes()
-	if !s.runs(partScale) {
-		sizes = slices.Compact([]int{sizes[0], sizes[len(sizes)-1]})
-	} else {
-		r.Scale = &Scale{}
-	}
-	var (
-		first  Size
-		change *Change
-	)
-	for i, classes := range sizes {
-		last := i == len(sizes)-1
-		err := h.at(ctx, classes, func(replica *replica, config *tls.Config, size Size) error {
-			if i == 0 {
-				first = size
-			}
-			if s.runs(partScale) {
-				claims, err := h.claims(ctx, replica, config)
-				if err != nil {
-					return err
-				}
-				r.Scale.Sizes, r.Scale.Claims = append(r.Scale.Sizes, size), append(r.Scale.Claims, claims...)
-			}
-			if last && s.runs(partChange) {
-				change, err = h.change(ctx, replica, config, first, size)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if s.runs(partScale) && (classes == replicated || last && classes < replicated) {
-			if r.Scale.Replicas, err = h.replicas(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if s.runs(partChange) {
-		if err := h.reconnects(ctx, change); err != nil {
-			return err
-		}
-		r.Change = change
-	}
-	return nil
+	r.Scale, err = h.scale(ctx)
+	return err
 }

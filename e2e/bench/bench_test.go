@@ -20,10 +20,10 @@ func tiny(t *testing.T, args ...string) Settings {
 	s := Settings{Progress: io.Discard}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.AddFlags(fs)
-	require.NoError(t, fs.Parse(append([]string{
-		"--rounds=1", "--round=100ms", "--connections=2", "--classes=100", "--class-kinds=3", "--claim-kinds=2", "--matches=5",
-		"--creates=4", "--changes=20", "--claims=50", "--held=100", "--single-changes=2", "--replicas=1",
-	}, args...)))
+	require.NoError(t, fs.Parse(append([]string{"--rounds=1", "--round=100ms", "--connections=2"}, args...)))
+	s.Classes, s.ClassKinds, s.ClaimKinds, s.Matches = 100, 3, 2, 5
+	s.Creates, s.Changes, s.Claims = 4, 20, 50
+	s.Held, s.SingleChanges = 100, 2
 	require.NoError(t, s.Validate())
 	return s
 }
@@ -42,7 +42,6 @@ func TestManyClasses(t *testing.T) {
 		assert.Positive(t, served.P50Millis, name)
 		assert.LessOrEqual(t, served.P50Millis, served.P99Millis, name)
 		assert.Greater(t, served.RSSBytes, int64(1<<20), name)
-		assert.Len(t, served.Rounds, 1, "We should leave out the round in which %s warms up.", name)
 	}
 	assert.InDelta(t, r.Webhook.Classbind.PerSecond/r.Webhook.DoNothing.PerSecond, r.Webhook.ThroughputRatio, 1e-9, "Of one round, the ratio of medians is that of the round.")
 	assert.InDelta(t, 1650, r.Webhook.ReviewBytes, 150, "We should send reviews of the size that kube-apiserver sends.")
@@ -61,7 +60,6 @@ func TestManyClasses(t *testing.T) {
 	assert.InDelta(t, 50, r.Storm.Here.PerSecond, 25, "We should send as many claims as are due.")
 	assert.Positive(t, r.Storm.Elsewhere.PerSecond)
 	assert.Nil(t, r.Scale)
-	assert.Nil(t, r.Change)
 
 	var text bytes.Buffer
 	r.Print(&text)
@@ -81,7 +79,7 @@ func TestHeldClasses(t *testing.T) {
 		t.Skip("make test-all runs it.")
 	}
 	t.Parallel()
-	r, err := Run(t.Context(), tiny(t, "--only=scale,change"))
+	r, err := Run(t.Context(), tiny(t, "--only=scale"))
 	require.NoError(t, err)
 	assert.Nil(t, r.Webhook)
 	require.NotNil(t, r.Scale)
@@ -90,12 +88,7 @@ func TestHeldClasses(t *testing.T) {
 	assert.Positive(t, r.Scale.Sizes[0].HeapBytes)
 	assert.Positive(t, r.Scale.Sizes[0].ReadySeconds)
 	assert.Len(t, r.Scale.Claims, len(rates))
-	assert.Len(t, r.Scale.Replicas, 1)
-	require.NotNil(t, r.Change)
-	assert.Equal(t, 100, r.Change.Classes)
-	assert.Positive(t, r.Change.VisibleP50Millis)
-	assert.Positive(t, r.Change.Resumed.VisibleSeconds)
-	assert.Positive(t, r.Change.Relisted.VisibleSeconds)
+	assert.Equal(t, 2, r.Scale.Changed.Changes)
 }
 
 func TestSettings(t *testing.T) {
@@ -115,23 +108,11 @@ func TestSettings(t *testing.T) {
 	assert.True(t, s.runs(partCreate, partStorm))
 	assert.False(t, s.runs(partStorm, partScale))
 
-	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--classes=-10", "--class-kinds=0", "--claim-kinds=101", "--matches=7",
-		"--creates=0", "--changes=0", "--claims=0", "--held=99", "--single-changes=0", "--replicas=0", "--round=1ms").Validate()
-	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, scale, change
---rounds=0: must be from 1 to 1000
---connections=0: must be from 1 to 1000
---classes=-10: must be from 1 to 1000000
---class-kinds=0: must be from 1 to 100
---claim-kinds=101: must be from 1 to 100
---creates=0: must be from 1 to 100000
---changes=0: must be from 1 to 100000
---claims=0: must be from 1 to 100000
---held=99: must be from 100 to 1000000
---single-changes=0: must be from 1 to 100000
---replicas=0: must be from 1 to 20
---matches=7: must divide --classes, which is -10
---round=1ms: must be from 50ms to 1h`, "We should say all that is wrong.")
-	assert.EqualError(t, parse("--only=").Validate(), `--only=: must be some of webhook, create, storm, scale, change`)
+	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--round=1ms").Validate()
+	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, scale
+--rounds=0: must be at least 1
+--connections=0: must be at least 1
+--round=1ms: must be at least 50ms`, "We should say all that is wrong.")
 }
 
 func TestSizes(t *testing.T) {

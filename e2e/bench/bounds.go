@@ -1,10 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	_ "embed"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,49 +93,23 @@ func readBounds(text []byte) ([]bound, error) {
 	if err := yaml.UnmarshalStrict(text, &bounds); err != nil {
 		return nil, fmt.Errorf("cannot read bounds.yaml: %w", err)
 	}
-	var errs []error
-	seen := map[string]bool{}
-	for i, b := range bounds {
-		wrong := func(format string, args ...any) {
-			name := cmp.Or(b.Name, fmt.Sprintf("%d has no name", i+1))
-			errs = append(errs, fmt.Errorf("bound %s: %s", name, fmt.Sprintf(format, args...)))
+	var names []string
+	for _, b := range bounds {
+		if len(b.limits()) != 1 || b.Of == "" || b.Reason == "" {
+			return nil, fmt.Errorf("bound %q of bounds.yaml must have of, reason, and one of atLeast, atMost and below", b.Name)
 		}
-		if measures[b.Name] == nil {
-			wrong("there is no such measure; those there are: %s", strings.Join(measured(), ", "))
-		}
-		if seen[b.Name] {
-			wrong("there are two of that name")
-		}
-		seen[b.Name] = true
-		if b.Of == "" {
-			wrong("of must say what is measured")
-		}
-		if b.Reason == "" {
-			wrong("reason must say why that is the limit")
-		}
-		if n := len(b.limits()); n != 1 {
-			wrong("must have one of atLeast, atMost and below, not %d", n)
-		}
+		names = append(names, b.Name)
 	}
-	for _, name := range measured() {
-		if !seen[name] {
-			errs = append(errs, fmt.Errorf("there is no bound of the measure %s", name))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("bounds.yaml is wrong: %w", err)
+	slices.Sort(names)
+	if all := measured(); !slices.Equal(names, all) {
+		return nil, fmt.Errorf("bounds.yaml has bounds of %v: must have one of each measure: %v", names, all)
 	}
 	return bounds, nil
 }
 
 // measured are the names of all measures.
 func measured() []string {
-	var names []string
-	for name := range measures {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(measures))
 }
 
 // limit of a value, in words, and whether one keeps to it.

@@ -31,13 +31,12 @@ type round struct {
 	Requests        int
 	Took            time.Duration
 	P50, P99, Worst time.Duration
-	// CPU of the server's process, and of the load.
-	CPU, LoadCPU time.Duration
+	// CPU of the server's process.
+	CPU time.Duration
 }
 
-func (r round) perSecond() float64     { return float64(r.Requests) / r.Took.Seconds() }
-func (r round) cpuMicros() float64     { return micros(r.CPU) / float64(r.Requests) }
-func (r round) loadCPUMicros() float64 { return micros(r.LoadCPU) / float64(r.Requests) }
+func (r round) perSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
+func (r round) cpuMicros() float64 { return micros(r.CPU) / float64(r.Requests) }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -98,10 +97,6 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	if err != nil {
 		return round{}, err
 	}
-	own, err := ownCPU()
-	if err != nil {
-		return round{}, err
-	}
 	l.begin = time.Now()
 	l.end = l.begin.Add(d)
 	all, driving := errgroup.WithContext(ctx)
@@ -116,11 +111,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	if err != nil {
 		return round{}, err
 	}
-	ownAfter, err := ownCPU()
-	if err != nil {
-		return round{}, err
-	}
-	r.CPU, r.LoadCPU = after-cpu, ownAfter-own
+	r.CPU = after - cpu
 	took := slices.Concat(l.took...)
 	slices.Sort(took)
 	r.Requests, r.P50, r.P99, r.Worst = len(took), quantile(took, .5), quantile(took, .99), quantile(took, 1)

@@ -20,9 +20,9 @@ func (r *replica) heap(ctx context.Context) (int64, error) {
 
 // gauge of the replica's metrics, one without labels.
 func (r *replica) gauge(ctx context.Context, name string) (float64, error) {
-	text, err := get(ctx, r.MetricsURL)
+	text, err := r.Metrics(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read metrics: %w", err)
+		return 0, err
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))

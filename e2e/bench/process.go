@@ -3,9 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -13,26 +10,6 @@ import (
 
 // process of this host, whose use of it is measured.
 type process struct{ pid int }
-
-// child of this process in whose command line a text is.
-func child(text string) (*process, error) {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for %s: %w", text, err)
-	}
-	for _, p := range all {
-		// Others come and go meanwhile.
-		stat, err := p.Stat()
-		if err != nil || stat.PPID != os.Getpid() {
-			continue
-		}
-		line, err := p.CmdLine()
-		if err == nil && strings.Contains(strings.Join(line, " "), text) {
-			return &process{p.PID}, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no process of ours with %s", text)
-}
 
 // cpu that it has used, in user and in kernel mode; the kernel counts in 10 ms.
 func (p *process) cpu() (time.Duration, error) {
@@ -69,13 +46,4 @@ func (p *process) memory() (rss, peak int64, err error) {
 		return 0, 0, fmt.Errorf("cannot measure memory: %w", err)
 	}
 	return int64(status.VmRSS), int64(status.VmHWM), nil //nolint:gosec // No machine has that much.
-}
-
-// ownCPU is that of this process.
-func ownCPU() (time.Duration, error) {
-	usage := syscall.Rusage{}
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("cannot measure CPU: %w", os.NewSyscallError("getrusage", err))
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }

@@ -3,34 +3,19 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/classbind/classbind/e2e/classbind"
 )
 
 // profileRounds is how many rounds long the profiled one is.
 const profileRounds = 4
 
-// get a page of a replica's, such as /debug/pprof/heap.
-func get(ctx context.Context, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
-	}
-	return body, err
-}
+// get a page of a replica's, such as /debug/pprof/profile.
+var get = classbind.Get
 
 // profileCPU of classbind in one more round, a long one that counts for nothing
 // else, and write it to a file.

@@ -27,7 +27,6 @@ type Report struct {
 	Create  *Create  `json:"create,omitempty"`
 	Storm   *Storm   `json:"storm,omitempty"`
 	Scale   *Scale   `json:"scale,omitempty"`
-	Change  *Change  `json:"change,omitempty"`
 
 	// Verdicts are on the bounds of the parts that ran.
 	Verdicts []Verdict `json:"verdicts"`
@@ -67,7 +66,6 @@ func (r *Report) Print(to io.Writer) {
 	r.Create.print(p)
 	r.Storm.print(p)
 	r.Scale.print(p)
-	r.Change.print(p)
 	r.printVerdicts(p)
 }
 
@@ -112,12 +110,11 @@ func (h *Webhook) print(p *printer) {
 	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)",
 		h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
 	of := func(name string, s Served) []string {
-		return row("%s|%.0f|%.2f|%.2f|%.0f|%.0f|%.1f",
-			name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, s.LoadCPUMicros, mebi(s.RSSBytes))
+		return row("%s|%.0f|%.2f|%.2f|%.0f|%.1f", name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, mebi(s.RSSBytes))
 	}
 	rss := float64(h.Classbind.RSSBytes) / float64(h.DoNothing.RSSBytes)
-	p.table("|requests/s|p50 ms|p99 ms|CPU µs|load's CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
-		row("ratio|%.2f|%.2f|%.2f|%.2f||%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, rss))
+	p.table("|requests/s|p50 ms|p99 ms|CPU µs|RSS MiB", of("do-nothing", h.DoNothing), of("classbind", h.Classbind),
+		row("ratio|%.2f|%.2f|%.2f|%.2f|%.2f", h.ThroughputRatio, h.P50Ratio, h.P99Ratio, h.CPURatio, rss))
 }
 
 func (c *Create) print(p *printer) {
@@ -154,7 +151,7 @@ func (s *Scale) print(p *printer) {
 		return
 	}
 	p.line("\nscale: a replica that holds classes of one kind")
-	var sizes, claims, replicas [][]string
+	var sizes, claims [][]string
 	for _, s := range s.Sizes {
 		sizes = append(sizes, row("%d|%.2f|%.2f|%.1f|%.1f|%.1f",
 			s.Classes, s.ReadySeconds, s.ReadyCPUSeconds, mebi(s.HeapBytes), mebi(s.RSSBytes), mebi(s.PeakRSSBytes)))
@@ -164,28 +161,8 @@ func (s *Scale) print(p *printer) {
 		claims = append(claims, row("%d|%.0f|%.0f|%.2f|%.2f", c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis))
 	}
 	p.table("classes|claims/s|CPU µs|p50 ms|p99 ms", claims...)
-	for _, r := range s.Replicas {
-		replicas = append(replicas, row("%d|%d|%.1f|%.2f|%.2f|%.1f|%.1f",
-			r.Replicas, r.Classes, mebi(r.RSSBytes), r.CPUMillis, r.APIServerCPUMillis, r.VisibleP50Millis, r.VisibleP99Millis))
-	}
-	p.table("replicas|classes|RSS MiB|CPU ms a change|API server's CPU ms|visible to all p50 ms|p99 ms", replicas...)
-}
-
-func (c *Change) print(p *printer) {
-	if c == nil {
-		return
-	}
-	p.line("\nchange: a replica that holds %d classes of one kind", c.Classes)
-	p.table("|it takes", row("ready|%.2f s", c.ReadySeconds),
-		row("heap a class, beyond %d|%.0f bytes", c.FewClasses, c.HeapBytesPerClass), row("RSS a class|%.0f bytes", c.RSSBytesPerClass),
-		row("heap|%.1f MiB", mebi(c.HeapBytes)), row("RSS|%.1f MiB", mebi(c.RSSBytes)), row("peak RSS|%.1f MiB", mebi(c.PeakRSSBytes)),
-		row("CPU of a change (%d)|%.2f ms", c.Changes, c.CPUMillis), row("CPU at rest|%.2f ms/s", c.IdleCPUMillisPerSecond),
-		row("visible p50|%.2f ms", c.VisibleP50Millis), row("visible p99|%.2f ms", c.VisibleP99Millis))
-	of := func(name string, r Reconnect) []string {
-		return row("%s|%.2f|%.0f|%.1f", name, r.VisibleSeconds, r.CPUMillis, mebi(r.PeakRSSBytes))
-	}
-	p.table("watches|visible after s|CPU ms|peak RSS MiB",
-		of("resumed after a cut", c.Resumed), of("after a restart of the API server", c.Relisted))
+	p.table("classes|changes|CPU ms a change|CPU ms/s at rest",
+		row("%d|%d|%.2f|%.2f", s.Changed.Classes, s.Changed.Changes, s.Changed.CPUMillis, s.Changed.IdleCPUMillisPerSecond))
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -13,8 +13,8 @@ func TestPrint(t *testing.T) {
 
 		Webhook: &Webhook{
 			Classes: 10_000, ClassKinds: 50, ClaimKinds: 20, Matches: 10, ReviewBytes: 1600, DoNothingAnswerBytes: 450, ClassbindAnswerBytes: 449,
-			DoNothing: Served{PerSecond: 8000, P50Millis: 1, P99Millis: 4, CPUMicros: 150, LoadCPUMicros: 40, RSSBytes: 32 << 20},
-			Classbind: Served{PerSecond: 12_000, P50Millis: .5, P99Millis: 3, CPUMicros: 80, LoadCPUMicros: 40, RSSBytes: 64 << 20},
+			DoNothing: Served{PerSecond: 8000, P50Millis: 1, P99Millis: 4, CPUMicros: 150, RSSBytes: 32 << 20},
+			Classbind: Served{PerSecond: 12_000, P50Millis: .5, P99Millis: 3, CPUMicros: 80, RSSBytes: 64 << 20},
 
 			ThroughputRatio: 1.5, P50Ratio: .5, P99Ratio: .75, CPURatio: .53,
 		},
@@ -33,10 +33,10 @@ func TestPrint(t *testing.T) {
 
 webhook: the same reviews for both; 10000 classes of 50 kinds, 20 kinds of claim, 10 matches a claim
 (reviews of 1600 bytes, answers of 450 and of 449; medians of rounds, ratios of rounds side by side)
-              requests/s  p50 ms  p99 ms  CPU µs  load's CPU µs  RSS MiB
-  do-nothing        8000    1.00    4.00     150             40     32.0
-   classbind       12000    0.50    3.00      80             40     64.0
-       ratio        1.50    0.50    0.75    0.53                    2.00
+              requests/s  p50 ms  p99 ms  CPU µs  RSS MiB
+  do-nothing        8000    1.00    4.00     150     32.0
+   classbind       12000    0.50    3.00      80     64.0
+       ratio        1.50    0.50    0.75    0.53     2.00
 
 create: claims through the API server (added to the p50 of those about which nobody is asked, turn by turn)
       asked  has a reference  clients  p50 ms  p99 ms  added ms

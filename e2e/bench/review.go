@@ -45,15 +45,10 @@ func claim(kind, name, namespace string, o opinion) map[string]any {
 }
 
 // poolReview is what kube-apiserver sends about the creation of a claim that asks
-// for a pool of classes.
+// for a pool of classes. What differs between two has the same length.
 func poolReview(kind, name string, pool int) ([]byte, error) {
-	return review(kind, name, poolLabels(pool, map[string]string{}), false)
-}
-
-// review of the creation of a claim. What differs between two has the same length.
-func review(kind, name string, selector map[string]string, dryRun bool) ([]byte, error) {
 	const namespace = "team-checkout"
-	object := claim(kind, name, namespace, askingFor(selector))
+	object := claim(kind, name, namespace, askingFor(poolLabels(pool, map[string]string{})))
 	metadata := object["metadata"].(map[string]any)
 	fields := json.RawMessage(`{` +
 		`"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},` +
@@ -85,7 +80,7 @@ func review(kind, name string, selector map[string]string, dryRun bool) ([]byte,
 				},
 			},
 			Object:  runtime.RawExtension{Raw: raw},
-			DryRun:  &dryRun,
+			DryRun:  new(bool),
 			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}`)},
 		},
 	})

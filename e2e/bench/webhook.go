@@ -41,35 +41,19 @@ type Served struct {
 	PerSecond float64 `json:"perSecond"`
 	P50Millis float64 `json:"p50Millis"`
 	P99Millis float64 `json:"p99Millis"`
-	// CPUMicros is the server's for a request, and LoadCPUMicros what the load took beside it.
-	CPUMicros     float64 `json:"cpuMicros"`
-	LoadCPUMicros float64 `json:"loadCPUMicros"`
+	// CPUMicros are the server's for a request.
+	CPUMicros float64 `json:"cpuMicros"`
 	// RSSBytes after the last round.
-	RSSBytes int64   `json:"rssBytes"`
-	Rounds   []Round `json:"rounds"`
-}
-
-// Round of a server.
-type Round struct {
-	PerSecond float64 `json:"perSecond"`
-	P50Millis float64 `json:"p50Millis"`
-	P99Millis float64 `json:"p99Millis"`
-	// WorstMillis tell a round in which the machine did something else.
-	WorstMillis float64 `json:"worstMillis"`
-	CPUMicros   float64 `json:"cpuMicros"`
+	RSSBytes int64 `json:"rssBytes"`
 }
 
 // served are rounds of a process, in a report.
 func served(p *process, rounds []round) (Served, error) {
 	s := Served{
-		PerSecond:     medianOf(rounds, round.perSecond),
-		P50Millis:     medianOf(rounds, func(r round) float64 { return millis(r.P50) }),
-		P99Millis:     medianOf(rounds, func(r round) float64 { return millis(r.P99) }),
-		CPUMicros:     medianOf(rounds, round.cpuMicros),
-		LoadCPUMicros: medianOf(rounds, round.loadCPUMicros),
-	}
-	for _, r := range rounds {
-		s.Rounds = append(s.Rounds, Round{r.perSecond(), millis(r.P50), millis(r.P99), millis(r.Worst), r.cpuMicros()})
+		PerSecond: medianOf(rounds, round.perSecond),
+		P50Millis: medianOf(rounds, func(r round) float64 { return millis(r.P50) }),
+		P99Millis: medianOf(rounds, func(r round) float64 { return millis(r.P99) }),
+		CPUMicros: medianOf(rounds, round.cpuMicros),
 	}
 	var err error
 	s.RSSBytes, _, err = p.memory()

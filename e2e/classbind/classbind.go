@@ -121,20 +121,35 @@ func (p *Process) Ready(ctx context.Context) error {
 
 // Probe asks once whether the replica is ready.
 func (p *Process) Probe(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.ProbeURL+"/readyz?verbose", nil)
+	_, err := Get(ctx, p.ProbeURL+"/readyz?verbose")
+	return err
+}
+
+// Metrics of the replica, as it exposes them.
+func (p *Process) Metrics(ctx context.Context) ([]byte, error) {
+	text, err := Get(ctx, p.MetricsURL)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("cannot read classbind's metrics: %w", err)
+	}
+	return text, nil
+}
+
+// Get a page of a replica's. An answer other than 200 is an error, with its text.
+func Get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(string(body))
+		err = fmt.Errorf("%s: %s: %s", url, response.Status, text)
 	}
-	return err
+	return text, err
 }
 
 // Calls of the webhook at a path that the replica has counted.
@@ -167,18 +182,9 @@ var (
 
 // sum of a metric for a path.
 func (p *Process) sum(ctx context.Context, metric *regexp.Regexp, path string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.MetricsURL, nil)
+	body, err := p.Metrics(ctx)
 	if err != nil {
 		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
 	}
 	total := 0
 	for _, match := range metric.FindAllSubmatch(body, -1) {

@@ -128,19 +128,6 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 // Stop stops all processes and removes Dir. Calls after the first do nothing and return the same.
 func (c *ControlPlane) Stop() error { return c.stop() }
 
-// RestartAPIServer stops the first API server and starts it again, with the same address and the same users. It
-// returns once that is healthy. Its log starts anew. Not for concurrent use.
-func (c *ControlPlane) RestartAPIServer() error {
-	server := c.servers[0].APIServer
-	if err := server.Stop(); err != nil {
-		return fmt.Errorf("cannot stop the API server: %w", err)
-	}
-	if err := logged(c.Dir, apiServerLog, &server.Err, server.Start); err != nil {
-		return fmt.Errorf("cannot start the API server again: %w%s", err, c.lastWords(apiServerLog))
-	}
-	return nil
-}
-
 // Backup copies what etcd has stored. It stops all for that.
 func (c *ControlPlane) Backup() error {
 	return c.restart(func() error { return os.CopyFS(c.backup(), os.DirFS(c.etcd.DataDir)) })

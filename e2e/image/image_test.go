@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -169,65 +168,6 @@ func TestIndex(t *testing.T) {
 	digest, err := made.Digest()
 	require.NoError(t, err)
 	assert.Equal(t, digest, under.Manifests[0].Digest, "We should give the same image another name.")
-}
-
-func TestReadRefuses(t *testing.T) {
-	one, err := New(program(t), About{})
-	require.NoError(t, err)
-	archive, err := Archive("localhost/classbind:dev", one)
-	require.NoError(t, err)
-	layers, err := one.Layers()
-	require.NoError(t, err)
-	digest, err := layers[0].Digest()
-	require.NoError(t, err)
-	for name, tc := range map[string]struct {
-		reason string
-		change func(files map[string][]byte)
-		want   string
-	}{
-		"Changed": {
-			reason: "We should notice a layer that is not what its digest says.",
-			change: func(files map[string][]byte) { files["blobs/sha256/"+digest.Hex][0]++ },
-			want:   "cannot read the OCI archive",
-		},
-		"Docker": {
-			reason: "We should refuse an archive of another format.",
-			change: func(files map[string][]byte) { delete(files, "index.json") },
-			want:   "index.json",
-		},
-		"Empty": {
-			reason: "We should refuse an archive without an image.",
-			change: func(files map[string][]byte) { files["index.json"] = []byte(`{"schemaVersion":2,"manifests":[]}`) },
-			want:   "it has 0 images, and not one",
-		},
-		"Outside": {
-			reason: "We should write no file outside our folder.",
-			change: func(files map[string][]byte) { files["../outside"] = []byte("x") },
-			want:   "escapes",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var changed bytes.Buffer
-			w := tar.NewWriter(&changed)
-			files := map[string][]byte{}
-			for r := tar.NewReader(bytes.NewReader(archive)); ; {
-				header, err := r.Next()
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				require.NoError(t, err)
-				files[header.Name], err = io.ReadAll(r)
-				require.NoError(t, err)
-			}
-			tc.change(files)
-			for path, content := range files {
-				require.NoError(t, add(w, path, 0o644, time.Time{}, content))
-			}
-			require.NoError(t, w.Close())
-			_, err := Read(write(t, changed.Bytes()), t.TempDir())
-			require.ErrorContains(t, err, tc.want, tc.reason)
-		})
-	}
 }
 
 func TestPackRefuses(t *testing.T) {

@@ -49,9 +49,7 @@ measured in turn, in rounds, since the machine has other things to do, too.
            nothing, called as classbind is
   storm    reviews at a steady rate while classes change all the time: those of
            classbind's kinds, and as many of others
-  scale    memory, start and CPU by classes, claims and replicas
-  change   what the change of a class and the loss of a watch cost a replica
-           that holds many
+  scale    memory, start and CPU by classes and claims, and the CPU of changes
 
 Progress goes to standard error, tables to standard output, and all numbers to
 the file of --json. In the end, each bound of bounds.yaml stands beside what was
@@ -60,7 +58,7 @@ measured. The command fails when a bound is not met.`,
   bench --only=webhook --cpu-profile=classbind.pprof
 
   # All of it, in fewer and shorter rounds:
-  bench --rounds=2 --round=1s --held=10000 --single-changes=50`,
+  bench --rounds=2 --round=1s`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.Validate(); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 func main() {
@@ -57,7 +58,8 @@ func run(ctx context.Context, keep bool) (err error) {
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
 	step("Compiling classbind (a first time, for a minute or two)")
-	done := progress("compiling")
+	compiling := time.Now()
+	done := progress.Ticking(func() { fmt.Printf("  compiling, %s\n", time.Since(compiling).Round(time.Second)) })
 	command, err := classbind.Build(ctx, plane.Dir)
 	done()
 	if err != nil {
@@ -112,25 +114,6 @@ var started = time.Now()
 
 func step(text string) {
 	fmt.Printf("==> %s (%.1f s)\n", text, time.Since(started).Seconds())
-}
-
-// progress shows that something goes on until it is done.
-func progress(what string) (done func()) {
-	start, tick, end := time.Now(), time.NewTicker(5*time.Second), make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-tick.C:
-				fmt.Printf("  %s, %s\n", what, time.Since(start).Round(time.Second))
-			case <-end:
-				return
-			}
-		}
-	}()
-	return func() {
-		tick.Stop()
-		close(end)
-	}
 }
 
 func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...string) error {
