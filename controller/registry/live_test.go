@@ -96,12 +96,10 @@ func assertNothingLeft(t *testing.T, r *reads) {
 	synctest.Wait()
 	assert.Empty(t, r.next, "We should forget reads that are done.")
 	assert.Empty(t, r.busy, "We should forget reads that are done.")
-	assert.Empty(t, r.ofGroup, "We should forget the API groups of reads that are done.")
-	assert.Empty(t, r.namespaces, "We should forget namespaces that ask for nothing.")
-	assert.Empty(t, r.turns, "We should forget namespaces that ask for nothing.")
-	assert.Zero(t, r.running, "We should make room for the next reads.")
-	assert.Zero(t, r.claims, "We should forget claims that have left.")
-	assert.Empty(t, r.claimsOf, "We should forget claims that have left.")
+	assert.Zero(t, r.ofGroup.All(), "We should forget the API groups of reads that are done.")
+	assert.Zero(t, r.waiting.Len(), "We should forget namespaces that ask for nothing.")
+	assert.Zero(t, r.running.All(), "We should make room for the next reads.")
+	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
 }
 
 // In a bubble of synctest, a goroutine that is left over fails the test, and Wait

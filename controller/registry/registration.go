@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 const (
@@ -58,7 +59,7 @@ type Registration struct {
 	resolver cluster.Resolver
 	classes  *classClient
 	reads    *reads
-	gets     gets
+	gets     *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 
