@@ -37,7 +37,7 @@ type Objects struct {
 // Follow keeps ours up to date with the objects until the context ends. It calls
 // answered, from a goroutine of its own, when the API server's answer to a list or a
 // watch differs from the last one.
-func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, answered func(error)) {
+func (o Objects) Follow(ctx context.Context, ours Keeper, health *Health, answered func(error)) {
 	observe := func(err error) {
 		if ctx.Err() == nil && health.Observe(err) {
 			answered(err)
@@ -70,10 +70,17 @@ func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, a
 	go reflector.RunWithContext(ctx)
 }
 
-// Transformer is a store that says what it keeps of an object.
-type Transformer interface {
-	cache.ReflectorStore
-	Transformer() cache.TransformFunc
+// Keeper keeps what is read of objects. It is called by one goroutine of the Reflector, and
+// may panic.
+type Keeper interface {
+	// Transform returns what is read of an object, for the other methods.
+	Transform(object any) (any, error)
+	// Put an object that is new or has changed.
+	Put(object any) error
+	// Remove an object.
+	Remove(object any) error
+	// Replace all objects.
+	Replace(objects []any) error
 }
 
 // store wraps ours for the Reflector. It turns panics into errors, and records when the
@@ -82,7 +89,7 @@ type store struct {
 	// Store is nil. A Reflector transforms streamed objects only if its store is a
 	// whole cache.Store, but then calls only the methods below.
 	cache.Store
-	ours   Transformer
+	ours   Keeper
 	health *Health
 	name   string
 	log    logr.Logger
@@ -90,16 +97,14 @@ type store struct {
 
 // Add is called by the Reflector, as are the others. It returns no error, because the
 // Reflector would log it with the whole object.
-func (s *store) Add(object any) error { return s.take(func() error { return s.ours.Add(object) }) }
+func (s *store) Add(object any) error { return s.take(func() error { return s.ours.Put(object) }) }
 
 // Update an object.
-func (s *store) Update(object any) error {
-	return s.take(func() error { return s.ours.Update(object) })
-}
+func (s *store) Update(object any) error { return s.Add(object) }
 
 // Delete an object.
 func (s *store) Delete(object any) error {
-	return s.take(func() error { return s.ours.Delete(object) })
+	return s.take(func() error { return s.ours.Remove(object) })
 }
 
 func (s *store) take(change func() error) error {
@@ -110,8 +115,8 @@ func (s *store) take(change func() error) error {
 }
 
 // Replace all objects.
-func (s *store) Replace(objects []any, version string) error {
-	err := loop.Recovered(func() error { return s.ours.Replace(objects, version) })
+func (s *store) Replace(objects []any, _ string) error {
+	err := loop.Recovered(func() error { return s.ours.Replace(objects) })
 	if err == nil {
 		s.health.Confirm(time.Now())
 	}
@@ -127,10 +132,9 @@ func (s *store) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
 
 // Transformer removes what nobody reads from an object.
 func (s *store) Transformer() cache.TransformFunc {
-	transform := s.ours.Transformer()
 	return func(object any) (transformed any, err error) {
 		err = loop.Recovered(func() (err error) {
-			transformed, err = transform(object)
+			transformed, err = s.ours.Transform(object)
 			return err
 		})
 		if err != nil {

@@ -43,14 +43,10 @@ func (n *noted) note(objects ...any) error {
 	return nil
 }
 
-func (n *noted) Add(o any) error                       { return n.note(o) }
-func (n *noted) Update(o any) error                    { return n.note(o) }
-func (n *noted) Delete(o any) error                    { return n.note(o) }
-func (n *noted) Replace(objects []any, _ string) error { return n.note(objects...) }
-func (n *noted) Resync() error                         { return nil }
-func (n *noted) Transformer() (transform cache.TransformFunc) {
-	return func(o any) (any, error) { return o.(*metav1.PartialObjectMetadata).Name, nil }
-}
+func (n *noted) Transform(o any) (any, error) { return o.(*metav1.PartialObjectMetadata).Name, nil }
+func (n *noted) Put(o any) error              { return n.note(o) }
+func (n *noted) Remove(o any) error           { return n.note(o) }
+func (n *noted) Replace(objects []any) error  { return n.note(objects...) }
 
 var _ cache.TransformingStore = &store{}
 
@@ -139,7 +135,7 @@ func (noStreams) IsWatchListSemanticsUnSupported() bool { return true }
 // listed accepts objects that were not transformed.
 type listed struct{ *noted }
 
-func (l *listed) Replace(objects []any, _ string) error {
+func (l *listed) Replace(objects []any) error {
 	for i, o := range objects {
 		objects[i] = o.(*metav1.PartialObjectMetadata).Name
 	}

@@ -265,7 +265,7 @@ func TestRoom(t *testing.T) {
 	t.Run("Gone", func(t *testing.T) {
 		w := newWatch()
 		fill(w, "evil", 0, 500, 2000)
-		require.NoError(t, w.Replace(nil, ""))
+		require.NoError(t, w.Replace(nil))
 		assert.Empty(t, check(w), "We should forget what is gone.")
 		assert.Zero(t, w.state.room.used)
 	})
@@ -278,7 +278,7 @@ func TestRoom(t *testing.T) {
 			all = append(all, seen)
 		}
 		w.state.resize(most / 4)
-		require.NoError(t, w.Replace(all, ""))
+		require.NoError(t, w.Replace(all))
 		check(w)
 		assert.Len(t, w.state.waiting, 400)
 	})
@@ -292,7 +292,7 @@ func TestLines(t *testing.T) {
 	for i := range 10_000 {
 		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
 		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
-		require.NoError(t, w.Delete(&claimSeen{uid: uidOf(i + 1)}))
+		require.NoError(t, w.Remove(&claimSeen{uid: uidOf(i + 1)}))
 	}
 	for l, line := range w.state.room.namespaces["team-a"].lines {
 		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)

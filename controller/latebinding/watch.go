@@ -10,15 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes, it is the store
-// of a Reflector. One goroutine, the owner, makes all changes to what it knows of the
+// claimWatch follows the claims of one kind. Like the watch of classes, it is a
+// cluster.Keeper. One goroutine, the owner, makes all changes to what it knows of the
 // claims, one by one: those of the Reflector, and those of late binding. What others
 // read is published after each change, so they wait for none.
 type claimWatch struct {
@@ -123,13 +122,11 @@ func (w *claimWatch) start(client claimClient, answered func(error)) {
 	}.Follow(w.stopped, w, &w.Health, answered)
 }
 
-// Transformer changes nothing: read has reduced the objects already.
-func (*claimWatch) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return object, nil }
-}
+// Transform changes nothing: read has reduced the object already.
+func (*claimWatch) Transform(object any) (any, error) { return object, nil }
 
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync.
-func (w *claimWatch) Add(object any) error {
+// Put a claim that is new or has changed.
+func (w *claimWatch) Put(object any) error {
 	seen, err := w.seen(object)
 	if err != nil {
 		return err
@@ -138,11 +135,8 @@ func (w *claimWatch) Add(object any) error {
 	return nil
 }
 
-// Update a claim.
-func (w *claimWatch) Update(object any) error { return w.Add(object) }
-
-// Delete a claim.
-func (w *claimWatch) Delete(object any) error {
+// Remove a claim.
+func (w *claimWatch) Remove(object any) error {
 	seen, err := w.seen(object)
 	if err != nil {
 		return err
@@ -152,7 +146,7 @@ func (w *claimWatch) Delete(object any) error {
 }
 
 // Replace all claims.
-func (w *claimWatch) Replace(objects []any, _ string) error {
+func (w *claimWatch) Replace(objects []any) error {
 	all := make([]*claimSeen, len(objects))
 	for i, object := range objects {
 		var err error
@@ -174,9 +168,6 @@ func (w *claimWatch) seen(object any) (*claimSeen, error) {
 	}
 	return s, nil
 }
-
-// Resync does nothing.
-func (w *claimWatch) Resync() error { return nil }
 
 // update makes a change that others are told about.
 func (w *claimWatch) update(change func(*claimState)) {

@@ -124,6 +124,55 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 	return object, brief.Error(err)
 }
 
+// keptClasses are what a watch keeps of a class kind.
+type keptClasses struct {
+	*selector.ClassKind
+	// stored is called with each default class that the watch shows, and its uid. It may
+	// be nil.
+	stored func(*selector.Class, types.UID)
+}
+
+func (k keptClasses) strip(object any) (any, error) {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a class of %q: %w", k.Name, err)
+	}
+	k.Strip(m)
+	return object, nil
+}
+
+// read a class, and report a default that was stored.
+func (k keptClasses) read(known *selector.Classes, object any) (*selector.Class, error) {
+	c, err := class(known, k.ClassKind, object)
+	if err != nil {
+		return nil, err
+	}
+	if m, err := meta.Accessor(object); err == nil && c.Default && k.stored != nil {
+		k.stored(c, m.GetUID())
+	}
+	return c, nil
+}
+
+func (k keptClasses) with(known *selector.Classes, object any) (*selector.Classes, error) {
+	c, err := k.read(known, object)
+	if err != nil {
+		return nil, err
+	}
+	return known.With(c), nil
+}
+
+func (k keptClasses) all(known *selector.Classes, objects []any) (*selector.Classes, error) {
+	all := make([]*selector.Class, 0, len(objects))
+	for _, object := range objects {
+		c, err := k.read(known, object)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return selector.NewClasses(k.ClassKind, all), nil
+}
+
 // classes reads the classes out of a list, but those that are known. Known may be nil.
 func classes(known *selector.Classes, kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
 	result := make([]*selector.Class, 0, meta.LenList(list))

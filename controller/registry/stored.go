@@ -103,7 +103,7 @@ func (r *Registration) Watched(classKind string) *selector.ClassKind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[classKind]; k != nil && k.watch != nil {
-		return k.watch.kind
+		return k.kind
 	}
 	return nil
 }
