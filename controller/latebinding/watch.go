@@ -102,7 +102,7 @@ func (w *claimWatch) own(change func(*claimState)) {
 
 // start follows the claims until the watch is stopped.
 func (w *claimWatch) start(client claimClient, answered func(error)) {
-	cluster.Objects{
+	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
@@ -119,54 +119,30 @@ func (w *claimWatch) start(client claimClient, answered func(error)) {
 			})
 			return list, err
 		},
-	}.Follow(w.stopped, w, &w.Health, answered)
+	}, w, &w.Health, answered)
 }
 
-// Transform changes nothing: read has reduced the object already.
-func (*claimWatch) Transform(object any) (any, error) { return object, nil }
-
-// Put a claim that is new or has changed.
-func (w *claimWatch) Put(object any) error {
-	seen, err := w.seen(object)
-	if err != nil {
-		return err
-	}
-	w.update(func(s *claimState) { s.put(seen) })
-	return nil
-}
-
-// Remove a claim.
-func (w *claimWatch) Remove(object any) error {
-	seen, err := w.seen(object)
-	if err != nil {
-		return err
-	}
-	w.update(func(s *claimState) { s.remove(seen.uid) })
-	return nil
-}
-
-// Replace all claims.
-func (w *claimWatch) Replace(objects []any) error {
-	all := make([]*claimSeen, len(objects))
-	for i, object := range objects {
-		var err error
-		if all[i], err = w.seen(object); err != nil {
-			return err
-		}
-	}
-	w.update(func(s *claimState) {
-		s.replace(all)
-		w.withdrawBefore()
-	})
-	return nil
-}
-
-func (w *claimWatch) seen(object any) (*claimSeen, error) {
+// Read changes nothing: read has reduced the object already.
+func (w *claimWatch) Read(object any) (*claimSeen, error) {
 	s, ok := object.(*claimSeen)
 	if !ok {
 		return nil, fmt.Errorf("cannot read a claim of %q: it is a %T", w.kind.Name, object)
 	}
 	return s, nil
+}
+
+// Put a claim that is new or has changed.
+func (w *claimWatch) Put(seen *claimSeen) { w.update(func(s *claimState) { s.put(seen) }) }
+
+// Remove a claim.
+func (w *claimWatch) Remove(seen *claimSeen) { w.update(func(s *claimState) { s.remove(seen.uid) }) }
+
+// Replace all claims.
+func (w *claimWatch) Replace(all []*claimSeen) {
+	w.update(func(s *claimState) {
+		s.replace(all)
+		w.withdrawBefore()
+	})
 }
 
 // update makes a change that others are told about.

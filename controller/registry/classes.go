@@ -132,45 +132,29 @@ type keptClasses struct {
 	stored func(*selector.Class, types.UID)
 }
 
-func (k keptClasses) strip(object any) (any, error) {
-	m, err := meta.Accessor(object)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a class of %q: %w", k.Name, err)
-	}
-	k.Strip(m)
-	return object, nil
-}
-
-// read a class, and report a default that was stored.
 func (k keptClasses) read(known *selector.Classes, object any) (*selector.Class, error) {
-	c, err := class(known, k.ClassKind, object)
-	if err != nil {
-		return nil, err
-	}
-	if m, err := meta.Accessor(object); err == nil && c.Default && k.stored != nil {
-		k.stored(c, m.GetUID())
-	}
-	return c, nil
+	return class(known, k.ClassKind, object)
 }
 
-func (k keptClasses) with(known *selector.Classes, object any) (*selector.Classes, error) {
-	c, err := k.read(known, object)
-	if err != nil {
-		return nil, err
-	}
-	return known.With(c), nil
+func (k keptClasses) with(known *selector.Classes, object *seen[*selector.Class]) *selector.Classes {
+	k.report(object)
+	return known.With(object.fields)
 }
 
-func (k keptClasses) all(known *selector.Classes, objects []any) (*selector.Classes, error) {
-	all := make([]*selector.Class, 0, len(objects))
-	for _, object := range objects {
-		c, err := k.read(known, object)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
+func (k keptClasses) all(objects []*seen[*selector.Class]) *selector.Classes {
+	all := make([]*selector.Class, len(objects))
+	for i, object := range objects {
+		k.report(object)
+		all[i] = object.fields
 	}
-	return selector.NewClasses(k.ClassKind, all), nil
+	return selector.NewClasses(k.ClassKind, all)
+}
+
+// report a default class that was stored.
+func (k keptClasses) report(object *seen[*selector.Class]) {
+	if object.fields.Default && k.stored != nil {
+		k.stored(object.fields, object.UID)
+	}
 }
 
 // classes reads the classes out of a list, but those that are known. Known may be nil.

@@ -15,7 +15,7 @@ import (
 
 // registered is what is known of one ClassKind.
 type registered struct {
-	followed[*selector.Classes]
+	followed[*selector.Classes, *selector.Class]
 	// kind whose classes are watched; nil while there is no watch.
 	kind   *selector.ClassKind
 	synced bool
@@ -39,7 +39,7 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 	}
 	r.kinds[kind.Name] = entry
 	r.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
-	entry.watch = &watch[*selector.Classes]{
+	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, r.classes.stored}, objects: selector.NewClasses(kind, nil),
 		publish: func(classes *selector.Classes) { r.publish(entry, classes) },
 	}
@@ -104,7 +104,7 @@ func (r *Registration) put(from *registered, classes *selector.Classes) (before 
 
 // unfollowed is a kind whose classes are not watched.
 func unfollowed(why error) *registered {
-	return &registered{followed: followed[*selector.Classes]{err: why, since: time.Now()}}
+	return &registered{followed: followed[*selector.Classes, *selector.Class]{err: why, since: time.Now()}}
 }
 
 // withdraw takes the classes of a kind out, because the API server does not serve them.

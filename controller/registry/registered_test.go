@@ -24,15 +24,15 @@ import (
 )
 
 // watching is a watch to which the API server answered with an error, or nil.
-func watching(err error) *watch[*selector.Classes] {
-	w := &watch[*selector.Classes]{stop: func() {}}
+func watching(err error) *classWatch {
+	w := &classWatch{stop: func() {}}
 	w.Observe(err)
 	return w
 }
 
 // watchedKind is a kind that is watched.
-func watchedKind(kind *selector.ClassKind, w *watch[*selector.Classes], classes *selector.Classes, synced bool) *registered {
-	return &registered{kind: kind, synced: synced, followed: followed[*selector.Classes]{watch: w, objects: classes}}
+func watchedKind(kind *selector.ClassKind, w *classWatch, classes *selector.Classes, synced bool) *registered {
+	return &registered{kind: kind, synced: synced, followed: followed[*selector.Classes, *selector.Class]{watch: w, objects: classes}}
 }
 
 // notFollowed is a kind that is not watched since then.

@@ -15,11 +15,12 @@ import (
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // relatedKind is what is known of one RelatedKind.
 type relatedKind struct {
-	followed[*selector.Objects]
+	followed[*selector.Objects, *expression.Object]
 	// kind is what claim kinds need now, nil if none does any more.
 	kind *selector.RelatedKind
 	// watched is how the API server serves the objects that are watched.
@@ -60,7 +61,7 @@ func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []s
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
-			r.related[k.Key()] = &relatedKind{followed: followed[*selector.Objects]{err: errNotLookedUp}}
+			r.related[k.Key()] = &relatedKind{followed: followed[*selector.Objects, *expression.Object]{err: errNotLookedUp}}
 		}
 	}
 	for key, has := range r.related {
@@ -147,7 +148,7 @@ func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
 		return
 	}
 	old.stop()
-	entry := &relatedKind{kind: old.kind, followed: followed[*selector.Objects]{err: why, since: old.sinceOf(why)}}
+	entry := &relatedKind{kind: old.kind, followed: followed[*selector.Objects, *expression.Object]{err: why, since: old.sinceOf(why)}}
 	r.related[key] = entry
 	if errors.Is(why, cluster.ErrNotInstalled) {
 		entry.objects = selector.NewObjects(entry.kind, false, nil)
@@ -187,9 +188,9 @@ func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKe
 		return old.served()
 	}
 	old.stop()
-	entry := &relatedKind{kind: old.kind, watched: newKeptObjects(old.kind, found), followed: followed[*selector.Objects]{objects: old.objects}}
+	entry := &relatedKind{kind: old.kind, watched: newKeptObjects(old.kind, found), followed: followed[*selector.Objects, *expression.Object]{objects: old.objects}}
 	r.related[key] = entry
-	entry.watch = &watch[*selector.Objects]{
+	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),
 		publish: func(objects *selector.Objects) { r.publishRelated(entry, objects) },
 	}

@@ -50,7 +50,7 @@ func (r *Registration) RelatedObject(
 }
 
 // watchOf a related kind, nil if there is none: the API server does not serve it.
-func (r *Registration) watchOf(key selector.RelatedKey) (*watch[*selector.Objects], keptObjects) {
+func (r *Registration) watchOf(key selector.RelatedKey) (*relatedWatch, keptObjects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil {
@@ -73,9 +73,5 @@ func (r *Registration) readRelated(ctx context.Context, key readKey) (*expressio
 	if err != nil {
 		return nil, fmt.Errorf("cannot %v: %w", key, err)
 	}
-	found, err := newRelatedObject(key.related.kind, object)
-	if err != nil {
-		return nil, err
-	}
-	return found.fields, nil
+	return project(key.related.kind, object)
 }
