@@ -287,7 +287,7 @@ func parseWeight(value any) (weight int64, _ error) {
 		}
 	case string:
 		weight, valid = plainWeight(v)
-		negative, how = negativeText.MatchString(cut(v)), ", in plain digits"
+		negative, how = negativeText.MatchString(v[:min(len(v), v1alpha1.MaxShownBytes)]), ", in plain digits"
 	}
 	switch {
 	case valid:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -45,8 +46,8 @@ type Guard struct {
 	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 
-	once  sync.Once
-	turns *turns // once
+	once    sync.Once
+	limiter *fair.Limiter // once
 }
 
 // Review validates a class before it is created or updated. In this order, it
@@ -121,12 +122,13 @@ func (g *Guard) oneDefault(
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	g.once.Do(func() { g.turns = newTurns(guardLimits, errTooManyDefaults) })
-	turn, err := g.turns.take(ctx, shareKey{class.Kind.Name, class.Namespace})
+	g.once.Do(func() { g.limiter = fair.NewLimiter(guardLimits) })
+	key := class.Kind.Name + "/" + class.Namespace
+	done, err := g.limiter.Take(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, errTooManyDefaults
 	}
-	defer turn.done()
+	defer done()
 	if err := g.allKnown(ctx, snapshot, class.Kind); err != nil {
 		return nil, err
 	}
@@ -144,7 +146,8 @@ func (g *Guard) oneDefault(
 		}
 	}
 	ask.Known, ask.DryRun = knownDefaults(snapshot, ask.Seats), isDryRun(request)
-	refusal, err := g.protocol(snapshot, turn).Admit(ctx, ask)
+	protocol := &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Hurry: func() bool { return g.limiter.Wanted(key) }}
+	refusal, err := protocol.Admit(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +163,6 @@ func (g *Guard) oneDefault(
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", ask.DryRun)
 	return response, nil
-}
-
-func (g *Guard) protocol(snapshot selector.Snapshot, turn *turn) *onedefault.Protocol {
-	return &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Hurry: turn.wanted}
 }
 
 func (g *Guard) store(snapshot selector.Snapshot) *onedefault.Cluster {

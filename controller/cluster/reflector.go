@@ -37,7 +37,7 @@ type Objects struct {
 // Follow keeps ours up to date with the objects until the context ends. It calls
 // answered, from a goroutine of its own, when the API server's answer to a list or a
 // watch differs from the last one.
-func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, answered func(error)) {
+func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Health, answered func(error)) {
 	observe := func(err error) {
 		if ctx.Err() == nil && health.Observe(err) {
 			answered(err)
@@ -60,7 +60,7 @@ func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, a
 			return events, err
 		},
 	}, o.Client)
-	watched := &store{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx)}
+	watched := &store[T]{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx)}
 	reflector := cache.NewReflectorWithOptions(lw, nil, watched, cache.ReflectorOptions{
 		Name: o.Name, TypeDescription: o.Name,
 		// Notices a role that a vendor grants later within seconds. The default may
@@ -70,48 +70,70 @@ func (o Objects) Follow(ctx context.Context, ours Transformer, health *Health, a
 	go reflector.RunWithContext(ctx)
 }
 
-// Transformer is a store that says what it keeps of an object.
-type Transformer interface {
-	cache.ReflectorStore
-	Transformer() cache.TransformFunc
+// Keeper keeps what is read of objects. It is called by one goroutine of the Reflector, and
+// may panic.
+type Keeper[T any] interface {
+	// Read returns what is kept of an object. It reads what it returned, too, which must have
+	// the metadata by which the Reflector goes: a Reflector holds all streamed objects until
+	// it has seen the last one, and authors may write a lot.
+	Read(object any) (T, error)
+	// Put an object that is new or has changed.
+	Put(T)
+	// Remove an object.
+	Remove(T)
+	// Replace all objects.
+	Replace([]T)
 }
 
 // store wraps ours for the Reflector. It turns panics into errors, and records when the
 // API server last confirmed the objects.
-type store struct {
+type store[T any] struct {
 	// Store is nil. A Reflector transforms streamed objects only if its store is a
 	// whole cache.Store, but then calls only the methods below.
 	cache.Store
-	ours   Transformer
+	ours   Keeper[T]
 	health *Health
 	name   string
 	log    logr.Logger
 }
 
-// Add is called by the Reflector, as are the others. It returns no error, because the
-// Reflector would log it with the whole object.
-func (s *store) Add(object any) error { return s.take(func() error { return s.ours.Add(object) }) }
+// Add is called by the Reflector, as are the others.
+func (s *store[T]) Add(object any) error { return s.take(object, s.ours.Put) }
 
 // Update an object.
-func (s *store) Update(object any) error {
-	return s.take(func() error { return s.ours.Update(object) })
-}
+func (s *store[T]) Update(object any) error { return s.Add(object) }
 
 // Delete an object.
-func (s *store) Delete(object any) error {
-	return s.take(func() error { return s.ours.Delete(object) })
-}
+func (s *store[T]) Delete(object any) error { return s.take(object, s.ours.Remove) }
 
-func (s *store) take(change func() error) error {
-	if err := loop.Recovered(change); err != nil {
+// take in a change. It returns no error, because the Reflector would log it with the whole
+// object.
+func (s *store[T]) take(object any, change func(T)) error {
+	err := loop.Recovered(func() error {
+		read, err := s.ours.Read(object)
+		if err == nil {
+			change(read)
+		}
+		return err
+	})
+	if err != nil {
 		s.log.Error(err, "Cannot process a change of an object", "resource", s.name)
 	}
 	return nil
 }
 
 // Replace all objects.
-func (s *store) Replace(objects []any, version string) error {
-	err := loop.Recovered(func() error { return s.ours.Replace(objects, version) })
+func (s *store[T]) Replace(objects []any, _ string) error {
+	err := loop.Recovered(func() (err error) {
+		all := make([]T, len(objects))
+		for i, object := range objects {
+			if all[i], err = s.ours.Read(object); err != nil {
+				return err
+			}
+		}
+		s.ours.Replace(all)
+		return nil
+	})
 	if err == nil {
 		s.health.Confirm(time.Now())
 	}
@@ -119,18 +141,17 @@ func (s *store) Replace(objects []any, version string) error {
 }
 
 // Resync does nothing.
-func (s *store) Resync() error { return nil }
+func (s *store[T]) Resync() error { return nil }
 
 // UpdateResourceVersion is called after each event, and after each bookmark, by which
 // the API server says from time to time that nothing changed.
-func (s *store) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
+func (s *store[T]) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
 
-// Transformer removes what nobody reads from an object.
-func (s *store) Transformer() cache.TransformFunc {
-	transform := s.ours.Transformer()
+// Transformer keeps what is read of an object.
+func (s *store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (transformed any, err error) {
 		err = loop.Recovered(func() (err error) {
-			transformed, err = transform(object)
+			transformed, err = s.ours.Read(object)
 			return err
 		})
 		if err != nil {

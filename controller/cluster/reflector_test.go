@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,29 +31,28 @@ type noted struct {
 	names  chan []string
 }
 
-func (n *noted) note(objects ...any) error {
-	var names []string
-	for _, o := range objects {
-		name := o.(string)
-		if name == n.poison {
-			panic("poison")
-		}
-		names = append(names, name)
+func (n *noted) note(names ...string) {
+	if slices.Contains(names, n.poison) {
+		panic("poison")
 	}
 	n.names <- names
-	return nil
 }
 
-func (n *noted) Add(o any) error                       { return n.note(o) }
-func (n *noted) Update(o any) error                    { return n.note(o) }
-func (n *noted) Delete(o any) error                    { return n.note(o) }
-func (n *noted) Replace(objects []any, _ string) error { return n.note(objects...) }
-func (n *noted) Resync() error                         { return nil }
-func (n *noted) Transformer() (transform cache.TransformFunc) {
-	return func(o any) (any, error) { return o.(*metav1.PartialObjectMetadata).Name, nil }
+func (n *noted) Read(o any) (string, error) {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		return m.Name, nil
+	}
+	name, ok := o.(string)
+	if !ok {
+		return "", errors.New("no name")
+	}
+	return name, nil
 }
+func (n *noted) Put(name string)        { n.note(name) }
+func (n *noted) Remove(name string)     { n.note(name) }
+func (n *noted) Replace(names []string) { n.note(names...) }
 
-var _ cache.TransformingStore = &store{}
+var _ cache.TransformingStore = &store[string]{}
 
 // followGolds follows golds until the test ends, in its bubble.
 func followGolds(t *testing.T, n *noted, h *Health) {
@@ -72,7 +72,7 @@ func followGolds(t *testing.T, n *noted, h *Health) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	o.Follow(ctx, n, h, func(error) {})
+	Follow(ctx, o, n, h, func(error) {})
 }
 
 func TestStreamsAreTransformed(t *testing.T) {
@@ -88,7 +88,7 @@ func TestStreamsAreTransformed(t *testing.T) {
 
 func TestStoreRecovers(t *testing.T) {
 	n, h := &noted{poison: "bad", names: make(chan []string, 9)}, &Health{}
-	s := &store{ours: n, health: h, log: logr.Discard()}
+	s := &store[string]{ours: n, health: h, log: logr.Discard()}
 	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
 	assert.Zero(t, h.LastConfirmed(), "We should not say that we know the objects.")
 	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
@@ -96,9 +96,11 @@ func TestStoreRecovers(t *testing.T) {
 		require.NoError(t, change("good"))
 		assert.Equal(t, []string{"good"}, <-n.names)
 	}
-	same, err := s.Transformer()("no object")
+	require.NoError(t, s.Add(7))
+	require.ErrorContains(t, s.Replace([]any{7}, "1"), "no name")
+	same, err := s.Transformer()(7)
 	require.NoError(t, err)
-	assert.Equal(t, "no object", same, "We should have it fail where it is taken in.")
+	assert.Equal(t, 7, same, "We should have it fail where it is taken in.")
 	s.UpdateResourceVersion("2")
 	assert.False(t, h.LastConfirmed().IsZero(), "We should note that the API server said that nothing happened.")
 }
@@ -113,7 +115,7 @@ func TestListHasADeadline(t *testing.T) {
 		start, lists := time.Now(), 0
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		Objects{
+		Follow(ctx, Objects{
 			Name: "golds.example.org",
 			List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 				if lists++; lists == 1 {
@@ -124,7 +126,7 @@ func TestListHasADeadline(t *testing.T) {
 			},
 			Watch:  func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
 			Client: noStreams{},
-		}.Follow(ctx, &listed{n}, h, func(error) {})
+		}, n, h, func(error) {})
 		assert.Equal(t, []string{"gold"}, <-n.names, "We should ask again.")
 		assert.Equal(t, 2, lists)
 		assert.Less(t, time.Since(start), 2*listTimeout)
@@ -135,16 +137,6 @@ func TestListHasADeadline(t *testing.T) {
 type noStreams struct{}
 
 func (noStreams) IsWatchListSemanticsUnSupported() bool { return true }
-
-// listed accepts objects that were not transformed.
-type listed struct{ *noted }
-
-func (l *listed) Replace(objects []any, _ string) error {
-	for i, o := range objects {
-		objects[i] = o.(*metav1.PartialObjectMetadata).Name
-	}
-	return l.note(objects...)
-}
 
 func TestObserve(t *testing.T) {
 	h := &Health{}

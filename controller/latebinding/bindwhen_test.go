@@ -120,7 +120,7 @@ func TestDelayedByOthers(t *testing.T) {
 				r.notify(t)
 			}
 			assert.Zero(t, s.tried(), "We should bind nothing yet.")
-			assert.Zero(t, r.binder.Events.queue.len()+s.creations(), "We should tell nobody who waits for something else than a class.")
+			assert.Zero(t, r.binder.Events.queue.queue.Len()+s.creations(), "We should tell nobody who waits for something else than a class.")
 			r.relate(t, tc.at)
 			r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
 			assert.Equal(t, map[string]string{"team-a/gold": "gold", "team-a/silver": ""}, s.classes())

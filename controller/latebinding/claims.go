@@ -114,32 +114,24 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		unwritable = err
 		found, err = c.registration.LookUpClaims(ctx, k, "list", "watch")
 	}
-	switch {
-	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable), errors.Is(err, cluster.ErrVersionNotServed):
-		c.drop(name)
-		c.unwatched(name, err)
-		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil
-	case errors.Is(err, registry.ErrCRDNotServed):
-		c.unwatched(name, err)
-		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
-	case err != nil:
-		c.unwatched(name, err)
-		return ctrl.Result{}, err
+	result, err := registry.Followed{
+		Withdraw: func(why error) {
+			c.drop(name)
+			c.unwatched(name, why)
+		},
+		Unanswered: func(why error) { c.unwatched(name, why) },
+		Follow: func() (bool, error) {
+			served, err := c.follow(ctx, k, found)
+			if w := c.watches()[name]; w != nil && err == nil {
+				w.setUnwritable(unwritable)
+			}
+			return served, err
+		},
+	}.LookedUp(err)
+	if result.IsZero() && err == nil && unwritable != nil { // The status says so, and the claims are still counted.
+		result.RequeueAfter = registry.RetryAfter
 	}
-	served, err := c.follow(ctx, k, found)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if w := c.watches()[name]; w != nil {
-		w.setUnwritable(unwritable)
-	}
-	switch {
-	case !served:
-		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
-	case unwritable != nil:
-		return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil //nolint:nilerr // The status says so, and the claims are still counted.
-	}
-	return ctrl.Result{}, nil
+	return result, err
 }
 
 // follow watches the claims of a kind, and starts again if its registration changed.

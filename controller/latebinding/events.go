@@ -39,7 +39,7 @@ const (
 type Events struct {
 	client   eventsclient.EventsV1Interface
 	instance string
-	queue    *boundedQueue[*queuedEvent]
+	queue    *eventQueue
 }
 
 // queuedEvent is an event to be created. failed is called if that fails.
@@ -53,8 +53,7 @@ type queuedEvent struct {
 
 // NewEvents returns Events that this instance of classbind reports.
 func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
-	namespaceOf := func(e *queuedEvent) string { return e.claim.namespace }
-	return Events{client: client, instance: instance, queue: newBoundedQueue(v1alpha1.LateEvents, namespaceOf)}
+	return Events{client: client, instance: instance, queue: newEventQueue(v1alpha1.LateEvents)}
 }
 
 // run creates the queued events until the context ends. It runs in the background, so

@@ -36,7 +36,7 @@ func TestNoMatchingClass(t *testing.T) {
 		})
 		view := r.binder.view(w)
 		r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now())
-		assert.Zero(t, r.binder.Events.queue.len(), "We should wait for a while before we say that a claim waits.")
+		assert.Zero(t, r.binder.Events.queue.queue.Len(), "We should wait for a while before we say that a claim waits.")
 		for range 2 {
 			r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
 		}
@@ -80,7 +80,7 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	n := s.creations()
 	notify(view)
 	notify(view)
-	assert.Zero(t, r.binder.Events.queue.len())
+	assert.Zero(t, r.binder.Events.queue.queue.Len())
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
@@ -162,23 +162,23 @@ func TestNotifyingEnds(t *testing.T) {
 		}
 		const noTime = 0
 		b.round(t.Context(), w, true, noTime)
-		assert.Zero(t, b.Events.queue.len())
+		assert.Zero(t, b.Events.queue.queue.Len())
 		time.Sleep(noticeDelay)
 		for i := range claims {
 			b.round(t.Context(), w, false, noTime)
-			assert.Equal(t, i+1, b.Events.queue.len(), "We should tell one claim in each round.")
+			assert.Equal(t, i+1, b.Events.queue.queue.Len(), "We should tell one claim in each round.")
 		}
 		b.round(t.Context(), w, false, lateAsking)
-		assert.Equal(t, claims, b.Events.queue.len(), "We should tell each once.")
+		assert.Equal(t, claims, b.Events.queue.queue.Len(), "We should tell each once.")
 	})
 }
 
 // TestEventsOfOneNamespace checks that they leave places for those of others.
 func TestEventsOfOneNamespace(t *testing.T) {
-	q := newBoundedQueue(100, func(s string) string { return s[:1] })
+	q := newEventQueue(100)
 	push := func(namespace string, n, most int) (pushed int) {
 		for range n {
-			if q.push(namespace, most) {
+			if q.push(&queuedEvent{claim: waitingAttempt{namespace: namespace}}, most) {
 				pushed++
 			}
 		}
@@ -188,15 +188,15 @@ func TestEventsOfOneNamespace(t *testing.T) {
 	assert.Equal(t, 75-38, push("evil", 1000, 100))
 	assert.Equal(t, 19, push("bad", 1000, 100), "We should leave a quarter of the rest.")
 	assert.Equal(t, 3, push("honest", 3, 100), "We should have a place for who has few.")
-	assert.False(t, q.hasPlace("e", 100))
-	assert.True(t, q.hasPlace("h", 100))
+	assert.False(t, q.hasPlace("evil", 100))
+	assert.True(t, q.hasPlace("honest", 100))
 	var order []string
 	for range 6 {
-		item, _ := q.pop(t.Context())
-		order = append(order, item)
+		e, _ := q.pop(t.Context())
+		order = append(order, e.claim.namespace)
 	}
 	assert.Equal(t, []string{"evil", "bad", "honest", "evil", "bad", "honest"}, order, "We should take turns.")
-	for q.len() > 0 {
+	for q.queue.Len() > 0 {
 		q.pop(t.Context())
 	}
 	over, end := context.WithCancel(t.Context())

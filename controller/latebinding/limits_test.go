@@ -265,20 +265,20 @@ func TestRoom(t *testing.T) {
 	t.Run("Gone", func(t *testing.T) {
 		w := newWatch()
 		fill(w, "evil", 0, 500, 2000)
-		require.NoError(t, w.Replace(nil, ""))
+		w.Replace(nil)
 		assert.Empty(t, check(w), "We should forget what is gone.")
 		assert.Zero(t, w.state.room.used)
 	})
 	t.Run("ShrunkOnTheWayIn", func(t *testing.T) { // A list is read before it is put.
 		w := newWatch()
-		var all []any
+		var all []*claimSeen
 		for i := range 400 {
 			seen, err := w.read(claimJSON(i, selecting(i, 2000), fmt.Sprint("team-", i%20)))
 			require.NoError(t, err)
 			all = append(all, seen)
 		}
 		w.state.resize(most / 4)
-		require.NoError(t, w.Replace(all, ""))
+		w.Replace(all)
 		check(w)
 		assert.Len(t, w.state.waiting, 400)
 	})
@@ -292,7 +292,7 @@ func TestLines(t *testing.T) {
 	for i := range 10_000 {
 		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
 		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
-		require.NoError(t, w.Delete(&claimSeen{uid: uidOf(i + 1)}))
+		w.Remove(&claimSeen{uid: uidOf(i + 1)})
 	}
 	for l, line := range w.state.room.namespaces["team-a"].lines {
 		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)

@@ -184,7 +184,7 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 	t.Helper()
 	seen, err := w.read(raw)
 	require.NoError(t, err)
-	require.NoError(t, w.Add(seen))
+	w.Put(seen)
 }
 
 func previewed(t *testing.T, view *selector.View, claim selector.Claim) selector.Decision {

@@ -225,7 +225,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		e := NewEvents(nil, "")
 		later := time.Now().Add(noticeDelay + time.Second)
 		e.notifyWaiting(t.Context(), w, broken, later)
-		require.Equal(t, 1, e.queue.len())
+		require.Equal(t, 1, e.queue.queue.Len())
 		event, _ := e.queue.pop(t.Context())
 		assert.Equal(t, panicText, event.note)
 	})

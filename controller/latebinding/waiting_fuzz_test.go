@@ -77,7 +77,10 @@ func FuzzWaitingClaim(f *testing.F) {
 		if t.Failed() {
 			return
 		}
-		if w.Add(seen) != nil || (len(w.state.waiting) > 0) != (seen.group != nil) || w.Delete(seen) != nil || len(w.state.waiting)+len(w.state.bound)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
+		w.Put(seen)
+		waits := len(w.state.waiting) > 0
+		w.Remove(seen)
+		if waits != (seen.group != nil) || len(w.state.waiting)+len(w.state.bound)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
 			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound), len(w.state.room.namespaces), w.state.room.used)
 		}
 	})

@@ -10,15 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes, it is the store
-// of a Reflector. One goroutine, the owner, makes all changes to what it knows of the
+// claimWatch follows the claims of one kind. Like the watch of classes, it is a
+// cluster.Keeper. One goroutine, the owner, makes all changes to what it knows of the
 // claims, one by one: those of the Reflector, and those of late binding. What others
 // read is published after each change, so they wait for none.
 type claimWatch struct {
@@ -103,7 +102,7 @@ func (w *claimWatch) own(change func(*claimState)) {
 
 // start follows the claims until the watch is stopped.
 func (w *claimWatch) start(client claimClient, answered func(error)) {
-	cluster.Objects{
+	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
@@ -120,54 +119,11 @@ func (w *claimWatch) start(client claimClient, answered func(error)) {
 			})
 			return list, err
 		},
-	}.Follow(w.stopped, w, &w.Health, answered)
+	}, w, &w.Health, answered)
 }
 
-// Transformer changes nothing: read has reduced the objects already.
-func (*claimWatch) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return object, nil }
-}
-
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync.
-func (w *claimWatch) Add(object any) error {
-	seen, err := w.seen(object)
-	if err != nil {
-		return err
-	}
-	w.update(func(s *claimState) { s.put(seen) })
-	return nil
-}
-
-// Update a claim.
-func (w *claimWatch) Update(object any) error { return w.Add(object) }
-
-// Delete a claim.
-func (w *claimWatch) Delete(object any) error {
-	seen, err := w.seen(object)
-	if err != nil {
-		return err
-	}
-	w.update(func(s *claimState) { s.remove(seen.uid) })
-	return nil
-}
-
-// Replace all claims.
-func (w *claimWatch) Replace(objects []any, _ string) error {
-	all := make([]*claimSeen, len(objects))
-	for i, object := range objects {
-		var err error
-		if all[i], err = w.seen(object); err != nil {
-			return err
-		}
-	}
-	w.update(func(s *claimState) {
-		s.replace(all)
-		w.withdrawBefore()
-	})
-	return nil
-}
-
-func (w *claimWatch) seen(object any) (*claimSeen, error) {
+// Read changes nothing: read has reduced the object already.
+func (w *claimWatch) Read(object any) (*claimSeen, error) {
 	s, ok := object.(*claimSeen)
 	if !ok {
 		return nil, fmt.Errorf("cannot read a claim of %q: it is a %T", w.kind.Name, object)
@@ -175,8 +131,19 @@ func (w *claimWatch) seen(object any) (*claimSeen, error) {
 	return s, nil
 }
 
-// Resync does nothing.
-func (w *claimWatch) Resync() error { return nil }
+// Put a claim that is new or has changed.
+func (w *claimWatch) Put(seen *claimSeen) { w.update(func(s *claimState) { s.put(seen) }) }
+
+// Remove a claim.
+func (w *claimWatch) Remove(seen *claimSeen) { w.update(func(s *claimState) { s.remove(seen.uid) }) }
+
+// Replace all claims.
+func (w *claimWatch) Replace(all []*claimSeen) {
+	w.update(func(s *claimState) {
+		s.replace(all)
+		w.withdrawBefore()
+	})
+}
 
 // update makes a change that others are told about.
 func (w *claimWatch) update(change func(*claimState)) {

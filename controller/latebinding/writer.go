@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // lateWriter writes the due claims of one kind. Namespaces take turns.
@@ -34,11 +35,24 @@ type waitingItem struct {
 	uid       types.UID
 }
 
+// fairQueue is a workqueue.Queue in which namespaces take turns.
+type fairQueue struct{ fair.Queue[waitingItem] }
+
+// Touch leaves an item that is queued already in its place.
+func (*fairQueue) Touch(waitingItem) {}
+
+// Push adds an item.
+func (q *fairQueue) Push(item waitingItem) { q.Queue.Push(item.namespace, item) }
+
+// Pop returns the next item. The queue must not be empty.
+func (q *fairQueue) Pop() waitingItem {
+	_, item, _ := q.Queue.Pop(nil)
+	return item
+}
+
 // newWriter starts a writer, which works until its queue is shut down.
 func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{
-		Queue: newInTurn(func(item waitingItem) string { return item.namespace }),
-	})
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{Queue: &fairQueue{}})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue})
 	l := &lateWriter{b, w, workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute),

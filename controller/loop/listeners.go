@@ -2,8 +2,10 @@ package loop
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -39,6 +41,37 @@ func (l *Listeners[T]) Notify(value T) {
 	l.mu.Unlock()
 	for _, l := range all {
 		l.call(value)
+	}
+}
+
+// Published has what the last round found, by name, and tells of each name of which that
+// has changed.
+type Published[V any] struct {
+	Listeners[string]
+	values atomic.Pointer[map[string]V]
+}
+
+// Get returns what was found for a name, false if nothing was.
+func (p *Published[V]) Get(name string) (value V, known bool) {
+	if values := p.values.Load(); values != nil {
+		value, known = (*values)[name]
+	}
+	return value, known
+}
+
+// Set replaces all.
+func (p *Published[V]) Set(values map[string]V, same func(a, b V) bool) {
+	before := p.values.Swap(&values)
+	if before == nil {
+		before = &map[string]V{}
+	}
+	names := maps.Clone(*before)
+	maps.Copy(names, values)
+	for name := range names {
+		was, known := (*before)[name]
+		if is, still := values[name]; known != still || !same(was, is) {
+			p.Notify(name)
+		}
 	}
 }
 

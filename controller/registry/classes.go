@@ -124,6 +124,39 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 	return object, brief.Error(err)
 }
 
+// keptClasses are what a watch keeps of a class kind.
+type keptClasses struct {
+	*selector.ClassKind
+	// stored is called with each default class that the watch shows, and its uid. It may
+	// be nil.
+	stored func(*selector.Class, types.UID)
+}
+
+func (k keptClasses) read(known *selector.Classes, object any) (*selector.Class, error) {
+	return class(known, k.ClassKind, object)
+}
+
+func (k keptClasses) with(known *selector.Classes, object *seen[*selector.Class]) *selector.Classes {
+	k.report(object)
+	return known.With(object.fields)
+}
+
+func (k keptClasses) all(objects []*seen[*selector.Class]) *selector.Classes {
+	all := make([]*selector.Class, len(objects))
+	for i, object := range objects {
+		k.report(object)
+		all[i] = object.fields
+	}
+	return selector.NewClasses(k.ClassKind, all)
+}
+
+// report a default class that was stored.
+func (k keptClasses) report(object *seen[*selector.Class]) {
+	if object.fields.Default && k.stored != nil {
+		k.stored(object.fields, object.UID)
+	}
+}
+
 // classes reads the classes out of a list, but those that are known. Known may be nil.
 func classes(known *selector.Classes, kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
 	result := make([]*selector.Class, 0, meta.LenList(list))

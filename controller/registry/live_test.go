@@ -96,12 +96,10 @@ func assertNothingLeft(t *testing.T, r *reads) {
 	synctest.Wait()
 	assert.Empty(t, r.next, "We should forget reads that are done.")
 	assert.Empty(t, r.busy, "We should forget reads that are done.")
-	assert.Empty(t, r.ofGroup, "We should forget the API groups of reads that are done.")
-	assert.Empty(t, r.namespaces, "We should forget namespaces that ask for nothing.")
-	assert.Empty(t, r.turns, "We should forget namespaces that ask for nothing.")
-	assert.Zero(t, r.running, "We should make room for the next reads.")
-	assert.Zero(t, r.claims, "We should forget claims that have left.")
-	assert.Empty(t, r.claimsOf, "We should forget claims that have left.")
+	assert.Zero(t, r.ofGroup.All(), "We should forget the API groups of reads that are done.")
+	assert.Zero(t, r.waiting.Len(), "We should forget namespaces that ask for nothing.")
+	assert.Zero(t, r.running.All(), "We should make room for the next reads.")
+	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
 }
 
 // In a bubble of synctest, a goroutine that is left over fails the test, and Wait
@@ -261,37 +259,37 @@ func TestLive(t *testing.T) {
 	}{
 		"Answered": {
 			reason: "We should take what the API server has now.",
-			code:   http.StatusOK, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			code:   http.StatusOK, silvers: watchedKind(silvers, watching(nil), known, true),
 			want: want{classes: []string{"Gold/new", "Silver/new"}},
 		},
 		"Uninstalled": {
 			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			code:   http.StatusNotFound, silvers: watchedKind(silvers, watching(nil), known, true),
 			want: want{classes: []string{"Gold/new"}},
 		},
 		"JustRefused": {
 			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: &watch{kind: silvers}, classes: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(nil), known, true),
 			want: want{err: `cannot list the classes of "silvers.example.org": `},
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known, synced: true},
+			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(unavailable), known, true),
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known, synced: true},
+			code:   http.StatusForbidden, silvers: watchedKind(silvers, watching(forbidden), known, true),
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: &registered{watch: watching(silvers, forbidden), classes: known},
+			code:   http.StatusForbidden, silvers: watchedKind(silvers, watching(forbidden), known, false),
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: &registered{watch: watching(silvers, unavailable), classes: known},
+			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(unavailable), known, false),
 			want: want{classes: []string{"Gold/new", "Silver/known"}},
 		},
 	} {
@@ -310,7 +308,7 @@ func TestLive(t *testing.T) {
 			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
 			require.NoError(t, err)
 			r := &Registration{classes: client, kinds: map[string]*registered{
-				golds.Name:   {watch: &watch{kind: golds}, classes: controllertest.NewClasses(golds, nil), synced: true},
+				golds.Name:   watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true),
 				silvers.Name: tc.silvers,
 			}}
 			r.reads = newReads(r.read)

@@ -37,9 +37,9 @@ func testMetrics(t *testing.T) {
 	}
 	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
 		x := controllertest.NewClasses(kind, classes)
-		w := watching(kind, err)
+		w := watching(err)
 		w.Confirm(time.Now())
-		r.kinds[kind.Name] = &registered{watch: w, classes: x, synced: true}
+		r.kinds[kind.Name] = watchedKind(kind, w, x, true)
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")
@@ -55,8 +55,8 @@ func testMetrics(t *testing.T) {
 	isDefault := []string{"default", "true"}
 	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
 	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
-	r.kinds["bronzes.example.org"] = &registered{err: cluster.ErrNotInstalled}
-	r.kinds[unheard.Name] = &registered{watch: &watch{kind: unheard}}
+	r.kinds["bronzes.example.org"] = unfollowed(cluster.ErrNotInstalled)
+	r.kinds[unheard.Name] = watchedKind(unheard, watching(nil), nil, false)
 	time.Sleep(7 * time.Second)
 	want := map[string]float64{
 		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,

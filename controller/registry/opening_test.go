@@ -92,7 +92,7 @@ func TestOpening(t *testing.T) {
 		reader *exchanged
 	}
 	found := func(r running, k *selector.ClassKind) {
-		entry := &registered{watch: &watch{kind: k}}
+		entry := watchedKind(k, watching(nil), nil, false)
 		r.mu.Lock()
 		r.kinds[k.Name] = entry
 		r.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 var (
@@ -89,26 +89,14 @@ type reads struct {
 	mu sync.Mutex // guards all below
 	// next has the read of each key that has not begun, and busy the one that has.
 	next, busy map[readKey]*sharedRead
-	running    int
-	ofGroup    map[string]int // running, by the API group of the class kind
-	namespaces map[string]*readQueue
-	turns      []*readQueue // those with reads that wait, the next first
-	claims     int          // claims that have asked and not left
-	claimsOf   map[string]int
-}
-
-// readQueue has the reads of one namespace.
-type readQueue struct {
-	namespace string
-	running   int
-	waiting   []*sharedRead
+	waiting    fair.Queue[*sharedRead] // by namespace
+	// running reads by the namespace whose turn it was, and by API group.
+	running, ofGroup fair.Counts
+	claims           fair.Counts // that have asked and not left, by namespace
 }
 
 func newReads(read func(context.Context, *sharedRead) (*selector.Classes, error)) *reads {
-	return &reads{
-		read: read, next: map[readKey]*sharedRead{}, busy: map[readKey]*sharedRead{},
-		ofGroup: map[string]int{}, namespaces: map[string]*readQueue{}, claimsOf: map[string]int{},
-	}
+	return &reads{read: read, next: map[readKey]*sharedRead{}, busy: map[readKey]*sharedRead{}}
 }
 
 // ask queues reads for a claim of a namespace, which must leave them later. known returns what
@@ -119,14 +107,13 @@ func (r *reads) ask(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.claimsOf[namespace] >= v1alpha1.MaxClaimsInLiveReadsOfNamespace:
+	case r.claims.Of(namespace) >= v1alpha1.MaxClaimsInLiveReadsOfNamespace:
 		return nil, errTooManyReads
-	case r.claims >= v1alpha1.MaxClaimsInLiveReads:
+	case r.claims.All() >= v1alpha1.MaxClaimsInLiveReads:
 		return nil, errTooManyClaims
 	}
 	asked := make([]*sharedRead, 0, len(keys))
-	q := r.namespaces[namespace]
-	full := q != nil && len(q.waiting) >= v1alpha1.MaxWaitingLiveReads
+	full := r.waiting.LenOf(namespace) >= v1alpha1.MaxWaitingLiveReads
 	for _, k := range keys {
 		next := r.next[k]
 		if full && (next == nil || next.readers[namespace] == 0) {
@@ -143,12 +130,11 @@ func (r *reads) ask(
 			r.next[k] = next
 		}
 		if next.readers[namespace]++; next.readers[namespace] == 1 {
-			r.enqueue(next, namespace)
+			r.waiting.Push(namespace, next)
 		}
 		asked = append(asked, next)
 	}
-	r.claims++
-	r.claimsOf[namespace]++
+	r.claims.Add(namespace, 1)
 	r.begin()
 	return asked, nil
 }
@@ -176,10 +162,7 @@ func (r *reads) leave(namespace string, asked ...*sharedRead) {
 	for _, s := range asked {
 		r.drop(s, namespace)
 	}
-	r.claims--
-	if r.claimsOf[namespace]--; r.claimsOf[namespace] == 0 {
-		delete(r.claimsOf, namespace)
-	}
+	r.claims.Add(namespace, -1)
 }
 
 // drop removes one reader of a namespace. The caller holds mu.
@@ -187,7 +170,7 @@ func (r *reads) drop(s *sharedRead, namespace string) {
 	if s.readers[namespace]--; s.readers[namespace] == 0 {
 		delete(s.readers, namespace)
 		if s.stop == nil {
-			r.dequeue(s, namespace)
+			r.waiting.Remove(namespace, s)
 		}
 	}
 	switch {
@@ -199,78 +182,32 @@ func (r *reads) drop(s *sharedRead, namespace string) {
 	}
 }
 
-// enqueue adds a read at the end of a queue. The caller holds mu.
-func (r *reads) enqueue(s *sharedRead, namespace string) {
-	q := r.namespaces[namespace]
-	if q == nil {
-		q = &readQueue{namespace: namespace}
-		r.namespaces[namespace] = q
-	}
-	if len(q.waiting) == 0 {
-		r.turns = append(r.turns, q)
-	}
-	q.waiting = append(q.waiting, s)
-}
-
-// dequeue removes a read that has not begun. The caller holds mu.
-func (r *reads) dequeue(s *sharedRead, namespace string) {
-	q := r.namespaces[namespace]
-	i := slices.Index(q.waiting, s)
-	q.waiting = slices.Delete(q.waiting, i, i+1)
-	if len(q.waiting) == 0 {
-		r.turns = slices.DeleteFunc(r.turns, func(o *readQueue) bool { return o == q })
-	}
-	r.forget(q)
-}
-
-// forget removes the queue of a namespace without reads. The caller holds mu.
-func (r *reads) forget(q *readQueue) {
-	if q.running == 0 && len(q.waiting) == 0 {
-		delete(r.namespaces, q.namespace)
-	}
-}
-
 // begin starts as many reads as may run at once. The caller holds mu.
 func (r *reads) begin() {
-	for r.running < v1alpha1.MaxLiveReads {
-		q, s := r.turn()
-		if s == nil {
+	mayBegin := func(namespace string, s *sharedRead) bool {
+		return r.running.Of(namespace) < v1alpha1.MaxLiveReadsOfNamespace &&
+			r.busy[s.key] == nil && r.ofGroup.Of(s.key.group()) < v1alpha1.MaxLiveReadsOfAPIGroup
+	}
+	for r.running.All() < v1alpha1.MaxLiveReads {
+		namespace, s, ok := r.waiting.Pop(mayBegin)
+		if !ok {
 			return
 		}
-		// The next namespace has its turn, even if this one has more reads.
-		r.turns = append(slices.DeleteFunc(r.turns, func(o *readQueue) bool { return o == q }), q)
-		for namespace := range s.readers {
-			r.dequeue(s, namespace)
+		for reader := range s.readers {
+			r.waiting.Remove(reader, s)
 		}
 		delete(r.next, s.key)
 		r.busy[s.key] = s
-		r.running++
-		r.ofGroup[s.key.group()]++
-		q.running++
-		r.namespaces[q.namespace] = q
+		r.running.Add(namespace, 1)
+		r.ofGroup.Add(s.key.group(), 1)
 		// No claim's context: the end of one claim must not end a shared read.
 		ctx, stop := context.WithTimeout(context.Background(), v1alpha1.WebhookTimeoutSeconds*time.Second)
 		s.stop = stop
-		go r.run(ctx, q, s)
+		go r.run(ctx, namespace, s)
 	}
 }
 
-// turn returns the next read that may begin, and the namespace whose turn it is. The caller holds mu.
-func (r *reads) turn() (*readQueue, *sharedRead) {
-	for _, q := range r.turns {
-		if q.running >= v1alpha1.MaxLiveReadsOfNamespace {
-			continue
-		}
-		for _, s := range q.waiting {
-			if r.busy[s.key] == nil && r.ofGroup[s.key.group()] < v1alpha1.MaxLiveReadsOfAPIGroup {
-				return q, s
-			}
-		}
-	}
-	return nil, nil
-}
-
-func (r *reads) run(ctx context.Context, q *readQueue, s *sharedRead) {
+func (r *reads) run(ctx context.Context, namespace string, s *sharedRead) {
 	s.err = loop.Recovered(func() (err error) {
 		s.classes, err = r.read(ctx, s)
 		return err
@@ -280,13 +217,7 @@ func (r *reads) run(ctx context.Context, q *readQueue, s *sharedRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, s.key)
-	r.running--
-	if group := s.key.group(); r.ofGroup[group] > 1 {
-		r.ofGroup[group]--
-	} else {
-		delete(r.ofGroup, group)
-	}
-	q.running--
-	r.forget(q)
+	r.running.Add(namespace, -1)
+	r.ofGroup.Add(s.key.group(), -1)
 	r.begin() //nolint:contextcheck // The next read has a context of its own.
 }

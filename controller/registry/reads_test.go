@@ -291,7 +291,7 @@ func TestReadsRecover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReads(func(context.Context, *sharedRead) (*selector.Classes, error) {
 			var none *reads
-			none.running++
+			none.next = nil
 			return nil, errors.New("not reached")
 		})
 		err := <-claimant(r, "a", keysOf(kindsOf(1), "a=b")...)

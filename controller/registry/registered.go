@@ -15,16 +15,10 @@ import (
 
 // registered is what is known of one ClassKind.
 type registered struct {
-	// watch of its classes; nil while there is none, and err says why.
-	watch *watch
-	err   error
-	// since is when the API server first gave the answer in err.
-	since time.Time
-	// classes in the inventory, nil if there are none. They are those of the previous
-	// watch until this one has synced: a changed registration takes no class away while
-	// the API server does not answer.
-	classes *selector.Classes
-	synced  bool
+	followed[*selector.Classes, *selector.Class]
+	// kind whose classes are watched; nil while there is no watch.
+	kind   *selector.ClassKind
+	synced bool
 	// offered says that the classes were offered before a fault of the registration took them
 	// out of the inventory.
 	offered bool
@@ -35,29 +29,27 @@ type registered struct {
 func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entry := &registered{}
+	entry := &registered{kind: kind}
 	if old := r.kinds[kind.Name]; old != nil {
-		if old.watch != nil && old.watch.kind.Same(kind) {
-			_, err := old.watch.LastError()
-			return !apierrors.IsNotFound(err)
+		if old.watch != nil && old.kind.Same(kind) {
+			return old.served()
 		}
-		if old.watch != nil {
-			old.watch.stop()
-		}
-		entry.classes, entry.offered = old.classes, old.offered
+		old.stop()
+		entry.objects, entry.offered = old.objects, old.offered
 	}
 	r.kinds[kind.Name] = entry
 	r.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
-	// The watch outlives this reconciliation; stop ends it, or the end of the process.
-	entry.watch = startWatch(context.WithoutCancel(ctx), r.classes, kind,
-		func(classes *selector.Classes) { r.publish(entry, classes) },
-		func(err error) {
-			r.answered(entry, kind, err)
-			r.changed.Notify(kind)
-			if apierrors.IsNotFound(err) {
-				r.requeued.Notify(kind.Name)
-			}
-		})
+	entry.watch = &classWatch{
+		name: kind.Name, kept: keptClasses{kind, r.classes.stored}, objects: selector.NewClasses(kind, nil),
+		publish: func(classes *selector.Classes) { r.publish(entry, classes) },
+	}
+	entry.watch.start(ctx, r.classes, func(err error) {
+		r.answered(entry, kind, err)
+		r.changed.Notify(kind)
+		if apierrors.IsNotFound(err) {
+			r.requeued.Notify(kind.Name)
+		}
+	})
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
 		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
 	return true
@@ -79,7 +71,7 @@ func (r *Registration) answered(entry *registered, kind *selector.ClassKind, err
 // setUnread records in the inventory that the classes of a kind are not read, unless some of
 // them are offered, or were. Its caller holds mu.
 func (r *Registration) setUnread(name string, claimKinds []string, entry *registered, reason string) {
-	if entry.classes == nil && !entry.offered {
+	if entry.objects == nil && !entry.offered {
 		r.Inventory.SetUnread(name, claimKinds, reason)
 	}
 }
@@ -104,17 +96,22 @@ func (r *Registration) put(from *registered, classes *selector.Classes) (before 
 	if r.kinds[classes.Kind.Name] != from {
 		return nil, false
 	}
-	before = from.classes
-	from.classes, from.synced = classes, true
+	before = from.objects
+	from.objects, from.synced = classes, true
 	r.Inventory.SetClasses(classes)
 	return before, true
+}
+
+// unfollowed is a kind whose classes are not watched.
+func unfollowed(why error) *registered {
+	return &registered{followed: followed[*selector.Classes, *selector.Class]{err: why, since: time.Now()}}
 }
 
 // withdraw takes the classes of a kind out, because the API server does not serve them.
 func (r *Registration) withdraw(name string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
-	r.kinds[name] = &registered{err: why}
+	r.kinds[name] = unfollowed(why)
 	r.mu.Unlock()
 	if old == nil || old.err == nil || old.err.Error() != why.Error() {
 		r.remove(name, old)
@@ -127,7 +124,8 @@ func (r *Registration) withdraw(name string, why error) {
 func (r *Registration) reject(kind *selector.ClassKind, served bool) {
 	r.mu.Lock()
 	old := r.kinds[kind.Name]
-	entry := &registered{err: kind.Fault, offered: served || old != nil && (old.classes != nil || old.offered)}
+	entry := unfollowed(kind.Fault)
+	entry.offered = served || old != nil && (old.objects != nil || old.offered)
 	r.kinds[kind.Name] = entry
 	if entry.offered {
 		r.Inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
@@ -159,11 +157,11 @@ func (r *Registration) remove(name string, old *registered) {
 func (r *Registration) removed(name string, old *registered) {
 	kind := &selector.ClassKind{Name: name}
 	if old != nil && old.watch != nil {
-		old.watch.stop()
-		kind = old.watch.kind
+		old.stop()
+		kind = old.kind
 	}
-	if old != nil && old.classes != nil && old.classes.Kind != kind {
-		r.changed.Notify(old.classes.Kind)
+	if old != nil && old.objects != nil && old.objects.Kind != kind {
+		r.changed.Notify(old.objects.Kind)
 	}
 	r.changed.Notify(kind)
 }
@@ -174,12 +172,9 @@ func (r *Registration) unanswered(name string, claimKinds []string, why error) {
 	r.mu.Lock()
 	old := r.kinds[name]
 	if old == nil || old.watch == nil {
-		entry := &registered{err: why, since: time.Now()}
+		entry := unfollowed(why)
 		if old != nil {
-			entry.offered = old.offered
-			if old.err.Error() == why.Error() {
-				entry.since = old.since
-			}
+			entry.offered, entry.since = old.offered, old.sinceOf(why)
 		}
 		r.kinds[name] = entry
 		r.setUnread(name, claimKinds, entry, ReasonFor(why))
@@ -224,11 +219,11 @@ func (r *Registration) State(name string) State {
 		return State{Reason: ReasonFor(k.err), Message: k.err.Error(), Refused: errors.Is(k.err, ErrCRDNotServed), Since: k.since}
 	}
 	since, err := k.watch.LastError()
-	s := State{Classes: k.classes, Revision: k.watch.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
+	s := State{Classes: k.objects, Revision: k.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):
-		why = fmt.Sprintf("%v: %s", err, Permit(k.watch.kind.Name))
+		why = fmt.Sprintf("%v: %s", err, Permit(k.kind.Name))
 	case err != nil:
 		why = err.Error()
 	}
@@ -238,7 +233,7 @@ func (r *Registration) State(name string) State {
 	case k.synced:
 		s.Reason = v1alpha1.ReasonStale
 		s.Message = "the last known classes are offered, because the API server no longer answers: " + why
-	case k.classes != nil:
+	case k.objects != nil:
 		s.Reason = v1alpha1.ReasonStale
 		s.Message = "the classes are offered as they were registered before the last change, " +
 			"because the API server does not answer: " + why

@@ -24,10 +24,22 @@ import (
 )
 
 // watching is a watch to which the API server answered with an error, or nil.
-func watching(kind *selector.ClassKind, err error) *watch {
-	w := &watch{kind: kind}
+func watching(err error) *classWatch {
+	w := &classWatch{stop: func() {}}
 	w.Observe(err)
 	return w
+}
+
+// watchedKind is a kind that is watched.
+func watchedKind(kind *selector.ClassKind, w *classWatch, classes *selector.Classes, synced bool) *registered {
+	return &registered{kind: kind, synced: synced, followed: followed[*selector.Classes, *selector.Class]{watch: w, objects: classes}}
+}
+
+// notFollowed is a kind that is not watched since then.
+func notFollowed(why error, since time.Time) *registered {
+	r := unfollowed(why)
+	r.since = since
+	return r
 }
 
 func TestState(t *testing.T) {
@@ -54,65 +66,65 @@ func TestState(t *testing.T) {
 		},
 		"NotInstalled": {
 			reason: "We should say that there is no such resource, and what would help.",
-			kind:   &registered{err: cluster.ErrNotInstalled},
+			kind:   notFollowed(cluster.ErrNotInstalled, time.Time{}),
 			want:   State{Reason: v1alpha1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
 		},
 		"NotServed": {
 			reason: "We should not say that it is not installed while its CRD is.",
-			kind:   &registered{err: ErrCRDNotServed, since: since},
+			kind:   notFollowed(ErrCRDNotServed, since),
 			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
 		},
 		"Unsuitable": {
 			reason: "We should say which verbs are missing.",
-			kind:   &registered{err: fmt.Errorf("%w: no watch", cluster.ErrUnsuitable)},
+			kind:   notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
 			want:   State{Reason: v1alpha1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
 		"NotLookedUp": {
 			reason: "We should say why it could not be looked up.",
-			kind:   &registered{err: refused},
+			kind:   notFollowed(refused, time.Time{}),
 			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: "connection refused"},
 		},
 		"NotAnswered": {
 			reason: "We should say that the first list is under way.",
-			kind:   &registered{watch: watching(golds, nil)},
+			kind:   watchedKind(golds, watching(nil), nil, false),
 			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
 		},
 		"NotSynced": {
 			reason: "We should say why the first list failed.",
-			kind:   &registered{watch: watching(golds, refused)},
+			kind:   watchedKind(golds, watching(refused), nil, false),
 			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
 		},
 		"NotPermitted": {
 			reason: "We should say how to permit it.",
-			kind:   &registered{watch: watching(golds, forbidden)},
+			kind:   watchedKind(golds, watching(forbidden), nil, false),
 			want:   watched(v1alpha1.ReasonNotPermitted, permit, nil),
 		},
 		"Served": {
 			reason: "We should say that all is well.",
-			kind:   &registered{watch: watching(golds, nil), classes: none, synced: true},
+			kind:   watchedKind(golds, watching(nil), none, true),
 			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", none),
 		},
 		"Stale": {
 			reason: "We should say that we offer what we last knew, and why.",
-			kind:   &registered{watch: watching(golds, refused), classes: none, synced: true},
+			kind:   watchedKind(golds, watching(refused), none, true),
 			want: watched(v1alpha1.ReasonStale,
 				"the last known classes are offered, because the API server no longer answers: connection refused", none),
 		},
 		"StaleForbidden": {
 			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			kind:   &registered{watch: watching(golds, forbidden), classes: none, synced: true},
+			kind:   watchedKind(golds, watching(forbidden), none, true),
 			want: watched(v1alpha1.ReasonStale,
 				"the last known classes are offered, because the API server no longer answers: "+permit, none),
 		},
 		"ChangedAndNotAnswered": {
 			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
-			kind:   &registered{watch: watching(golds, nil), classes: none},
+			kind:   watchedKind(golds, watching(nil), none, false),
 			want: watched(v1alpha1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer: it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
 			reason: "We should say why what was known before a change of the registration is still offered.",
-			kind:   &registered{watch: watching(golds, forbidden), classes: none},
+			kind:   watchedKind(golds, watching(forbidden), none, false),
 			want: watched(v1alpha1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer: "+permit, none),
 		},
@@ -212,7 +224,7 @@ func TestFollow(t *testing.T) {
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
 
-		r.publish(first, controllertest.NewClasses(first.watch.kind, map[string][]string{"late": nil}))
+		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}))
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
 		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
 
@@ -318,11 +330,12 @@ func TestWithdraw(t *testing.T) {
 			r.Inventory.Open()
 			switch {
 			case tc.watched:
-				entry := &registered{watch: &watch{kind: golds, stop: func() { got.stopped = true }}}
+				entry := watchedKind(golds, watching(nil), nil, false)
+				entry.watch.stop = func() { got.stopped = true }
 				r.kinds[name] = entry
 				r.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}))
 			case tc.before != nil:
-				r.kinds[name] = &registered{err: tc.before}
+				r.kinds[name] = unfollowed(tc.before)
 			}
 			r.changed.Add(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
 
@@ -337,7 +350,7 @@ func TestWithdraw(t *testing.T) {
 func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	before, after := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("golds.example.org", "Gold")
 	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
-	entry := &registered{classes: controllertest.NewClasses(before, nil)}
+	entry := watchedKind(after, nil, controllertest.NewClasses(before, nil), false)
 	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
 	var notified []string
 	r.changed.Add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })

@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 const (
@@ -58,7 +59,7 @@ type Registration struct {
 	resolver cluster.Resolver
 	classes  *classClient
 	reads    *reads
-	gets     gets
+	gets     *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 
@@ -205,31 +206,51 @@ func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
 	}
 	found, err := r.LookUp(ctx, name, "list", "watch")
+	return Followed{
+		Withdraw:   func(why error) { r.withdraw(name, why) },
+		Unanswered: func(why error) { r.unanswered(name, k.Spec.ClaimKinds, why) },
+		Follow: func() (bool, error) {
+			claimKinds, err := r.claimKindsNamedBy(ctx, k)
+			if err != nil {
+				return false, err
+			}
+			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+			if kind.Fault != nil {
+				r.reject(kind, WasServed(k))
+				return true, nil //nolint:nilerr // The status says so, until the registration changes.
+			}
+			return r.follow(ctx, kind), nil
+		},
+	}.LookedUp(err)
+}
+
+// Followed is a resource that is followed while the API server serves it.
+type Followed struct {
+	// Withdraw what is known, because the API server does not serve the resource.
+	Withdraw func(why error)
+	// Unanswered means that the API server did not say what it serves. What is known stays.
+	Unanswered func(why error)
+	// Follow the resource that was found. It is false if the API server answers the watch
+	// with 404: it lists the resource, so one of the two is about to change.
+	Follow func() (served bool, err error)
+}
+
+// LookedUp goes on after a look-up of the resource, and returns when to look it up again.
+func (f Followed) LookedUp(err error) (ctrl.Result, error) {
 	switch {
-	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
-		r.withdraw(name, err)
+	case NotInstalledOrUnsuitable(err):
+		f.Withdraw(err)
 		return ctrl.Result{RequeueAfter: RetryAfter}, nil
 	case errors.Is(err, ErrCRDNotServed):
-		r.unanswered(name, k.Spec.ClaimKinds, err)
+		f.Unanswered(err)
 		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
 	case err != nil:
-		r.unanswered(name, k.Spec.ClaimKinds, err)
+		f.Unanswered(err)
 		return ctrl.Result{}, err
 	}
-	claimKinds, err := r.claimKindsNamedBy(ctx, k)
-	if err != nil {
+	if served, err := f.Follow(); err != nil || served {
 		return ctrl.Result{}, err
 	}
-	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
-	if kind.Fault != nil {
-		r.reject(kind, WasServed(k))
-		return ctrl.Result{}, nil //nolint:nilerr // The status says so, until the registration changes.
-	}
-	if r.follow(ctx, kind) {
-		return ctrl.Result{}, nil
-	}
-	// The API server lists the resource and answers its watch with 404: one of the two
-	// is about to change.
 	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
 }
 

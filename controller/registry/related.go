@@ -15,20 +15,16 @@ import (
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // relatedKind is what is known of one RelatedKind.
 type relatedKind struct {
+	followed[*selector.Objects, *expression.Object]
 	// kind is what claim kinds need now, nil if none does any more.
 	kind *selector.RelatedKind
-	// watch of its objects; nil while there is none, and err says why.
-	watch *relatedWatch
-	err   error
-	// since is when the API server first gave the answer in err.
-	since time.Time
-	// objects in the inventory, nil if they have never been listed. They are those of the
-	// previous watch until this one has synced.
-	objects *selector.Objects
+	// watched is how the API server serves the objects that are watched.
+	watched keptObjects
 }
 
 // known says that the inventory has all that claim kinds need.
@@ -65,7 +61,7 @@ func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []s
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
-			r.related[k.Key()] = &relatedKind{err: errNotLookedUp}
+			r.related[k.Key()] = &relatedKind{followed: followed[*selector.Objects, *expression.Object]{err: errNotLookedUp}}
 		}
 	}
 	for key, has := range r.related {
@@ -110,28 +106,17 @@ func (r *Registration) reconcileRelated(ctx context.Context, name string) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	found, err := r.lookUp(ctx, resource, version, "list", "watch")
-	switch {
-	case errors.Is(err, cluster.ErrNotInstalled):
-		r.withdrawRelated(key, err)
-		return ctrl.Result{RequeueAfter: RetryAfter}, nil
-	case errors.Is(err, cluster.ErrVersionNotServed):
-		r.withdrawRelated(key, fmt.Errorf("%w, %q: set the version in spec.related to one that is served, or leave it out",
-			errRelatedVersion, version))
-		return ctrl.Result{RequeueAfter: RetryAfter}, nil
-	case errors.Is(err, cluster.ErrUnsuitable):
-		r.withdrawRelated(key, err)
-		return ctrl.Result{RequeueAfter: RetryAfter}, nil
-	case errors.Is(err, ErrCRDNotServed):
-		r.relatedUnanswered(key, err)
-		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
-	case err != nil:
-		r.relatedUnanswered(key, err)
-		return ctrl.Result{}, err
-	}
-	if r.followRelated(ctx, key, found) {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
+	return Followed{
+		Withdraw: func(why error) {
+			if errors.Is(why, cluster.ErrVersionNotServed) {
+				why = fmt.Errorf("%w, %q: set the version in spec.related to one that is served, or leave it out",
+					errRelatedVersion, version)
+			}
+			r.withdrawRelated(key, why)
+		},
+		Unanswered: func(why error) { r.relatedUnanswered(key, why) },
+		Follow:     func() (bool, error) { return r.followRelated(ctx, key, found), nil },
+	}.LookedUp(err)
 }
 
 var errRelatedVersion = errors.New("the API server does not serve this version")
@@ -144,8 +129,8 @@ func (r *Registration) dropRelated(key selector.RelatedKey) bool {
 	if old != nil && old.kind != nil {
 		return false
 	}
-	if old != nil && old.watch != nil {
-		old.watch.stop()
+	if old != nil {
+		old.stop()
 	}
 	delete(r.related, key)
 	r.Inventory.DeleteRelated(key)
@@ -162,10 +147,8 @@ func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
 	if old == nil || old.kind == nil {
 		return
 	}
-	if old.watch != nil {
-		old.watch.stop()
-	}
-	entry := &relatedKind{kind: old.kind, err: why, since: old.sinceOf(why)}
+	old.stop()
+	entry := &relatedKind{kind: old.kind, followed: followed[*selector.Objects, *expression.Object]{err: why, since: old.sinceOf(why)}}
 	r.related[key] = entry
 	if errors.Is(why, cluster.ErrNotInstalled) {
 		entry.objects = selector.NewObjects(entry.kind, false, nil)
@@ -178,14 +161,6 @@ func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
 		r.Inventory.DeleteRelated(key)
 	}
 	r.Inventory.SetRelatedMissing(key, why.Error())
-}
-
-// sinceOf is since when the API server gives this answer.
-func (k *relatedKind) sinceOf(why error) time.Time {
-	if k.err != nil && k.err.Error() == why.Error() {
-		return k.since
-	}
-	return time.Now()
 }
 
 // relatedUnanswered records that the API server did not say what it serves. An existing
@@ -209,19 +184,17 @@ func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKe
 	if old == nil || old.kind == nil {
 		return true // The next reconciliation drops it.
 	}
-	if w := old.watch; w != nil {
-		if w.served == found && w.kind.Same(old.kind) {
-			_, err := w.LastError()
-			return !apierrors.IsNotFound(err)
-		}
-		w.stop()
+	if old.watch != nil && old.watched.served == found && old.watched.kind.Same(old.kind) {
+		return old.served()
 	}
-	entry := &relatedKind{kind: old.kind, objects: old.objects}
+	old.stop()
+	entry := &relatedKind{kind: old.kind, watched: newKeptObjects(old.kind, found), followed: followed[*selector.Objects, *expression.Object]{objects: old.objects}}
 	r.related[key] = entry
-	// The watch outlives this reconciliation; stop ends it, or the end of the process.
-	entry.watch = startRelatedWatch(context.WithoutCancel(ctx), r.classes, entry.kind, found,
-		func(objects *selector.Objects) { r.publishRelated(entry, objects) },
-		func(err error) { r.relatedAnswered(entry, key, err) })
+	entry.watch = &relatedWatch{
+		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),
+		publish: func(objects *selector.Objects) { r.publishRelated(entry, objects) },
+	}
+	entry.watch.start(ctx, r.classes, func(err error) { r.relatedAnswered(entry, key, err) })
 	logf.FromContext(ctx).Info("Watching objects that claims name",
 		"resource", key.Resource, "version", found.Version, "metadataOnly", entry.kind.MetadataOnly())
 	return true

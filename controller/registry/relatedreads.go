@@ -30,11 +30,11 @@ func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
 func (r *Registration) RelatedObject(
 	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
 ) (*expression.Object, error) {
-	watch := r.watchOf(kind.Key())
-	if watch == nil || !validName(name) || watch.served.Namespaced != validName(namespace) {
+	watch, watched := r.watchOf(kind.Key())
+	if watch == nil || !validName(name) || watched.served.Namespaced != validName(namespace) {
 		return nil, nil
 	}
-	key := readKey{related: relatedResource{kind, watch.gvr}, namespaces: namespace, name: name}
+	key := readKey{related: relatedResource{kind, watched.gvr}, namespaces: namespace, name: name}
 	asked, err := r.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func (r *Registration) RelatedObject(
 }
 
 // watchOf a related kind, nil if there is none: the API server does not serve it.
-func (r *Registration) watchOf(key selector.RelatedKey) *relatedWatch {
+func (r *Registration) watchOf(key selector.RelatedKey) (*relatedWatch, keptObjects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil {
-		return k.watch
+		return k.watch, k.watched
 	}
-	return nil
+	return nil, keptObjects{}
 }
 
 // validName says whether an object can have this name: authors of claims make them up.
@@ -73,9 +73,5 @@ func (r *Registration) readRelated(ctx context.Context, key readKey) (*expressio
 	if err != nil {
 		return nil, fmt.Errorf("cannot %v: %w", key, err)
 	}
-	found, err := newRelatedObject(key.related.kind, object)
-	if err != nil {
-		return nil, err
-	}
-	return found.fields, nil
+	return project(key.related.kind, object)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +15,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered
@@ -81,29 +81,21 @@ func (r *Registration) get(ctx context.Context, name string, object client.Objec
 	return r.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// gets limits the reads that reviews cause. Anybody who reaches our port can cause
+// newGets limits the reads that reviews cause. Anybody who reaches our port can cause
 // them, with made-up names.
-type gets struct{ running, waiting *semaphore.Weighted }
-
-func newGets() gets {
-	return gets{semaphore.NewWeighted(v1alpha1.MaxRegistrationReads), semaphore.NewWeighted(v1alpha1.MaxWaitingRegistrationReads)}
+func newGets() *fair.Limiter {
+	return fair.NewLimiter(fair.Limits{
+		Running: v1alpha1.MaxRegistrationReads, RunningOfKey: v1alpha1.MaxRegistrationReads,
+		Waiting: v1alpha1.MaxWaitingRegistrationReads, WaitingOfKey: v1alpha1.MaxWaitingRegistrationReads,
+	})
 }
-
-var errOthersFirst = errors.New("other reads of the API server come first")
 
 // getInTurn waits for a turn, unless too many wait already. done ends the turn.
 func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
-	if !r.gets.waiting.TryAcquire(1) {
-		return nil, fmt.Errorf("%w, and too many wait; try again in a moment", errOthersFirst)
+	if done, err = r.gets.Take(ctx, ""); err != nil {
+		return nil, fmt.Errorf("other reads of the API server come first: %w", err)
 	}
-	if err := r.gets.running.Acquire(ctx, 1); err != nil {
-		r.gets.waiting.Release(1)
-		return nil, fmt.Errorf("%w: %w", errOthersFirst, err)
-	}
-	return func() {
-		r.gets.running.Release(1)
-		r.gets.waiting.Release(1)
-	}, nil
+	return done, nil
 }
 
 // Watched returns a class kind as its classes are watched, nil if they are not.
@@ -111,7 +103,7 @@ func (r *Registration) Watched(classKind string) *selector.ClassKind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[classKind]; k != nil && k.watch != nil {
-		return k.watch.kind
+		return k.kind
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestClassKind(t *testing.T) {
 	watched := func(uid types.UID) *registered {
 		kind := controllertest.NewClassKind(name, "Watched")
 		kind.Revision, kind.Namespaced = selector.Revision{UID: uid, Generation: 7}, true
-		return &registered{watch: &watch{kind: kind}}
+		return watchedKind(kind, watching(nil), nil, false)
 	}
 	served := map[string]any{
 		"/apis/example.org":    controllertest.APIGroup("v1"),
@@ -86,7 +86,7 @@ func TestClassKind(t *testing.T) {
 		},
 		"NotWatched": {
 			reason: "We should look up a resource that we do not watch yet.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, watched: &registered{err: cluster.ErrNotInstalled}, answers: served,
+			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, watched: unfollowed(cluster.ErrNotInstalled), answers: served,
 			want: want{kind: "Gold"},
 		},
 		"Unknown": {

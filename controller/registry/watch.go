@@ -3,107 +3,135 @@ package registry
 import (
 	"context"
 	"fmt"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/expression"
 )
 
-// watch follows the classes of one kind. It is the store of a Reflector rather
-// than an informer's handler, so that a class is held once, as the few fields
-// that choosing needs, and not a second time as an object.
-type watch struct {
-	kind    *selector.ClassKind
-	publish func(*selector.Classes)
-	stored  func(*selector.Class, types.UID)
-	stop    context.CancelFunc
+// classWatch and relatedWatch are the two kinds of watches.
+type (
+	classWatch   = watch[*selector.Classes, *selector.Class]
+	relatedWatch = watch[*selector.Objects, *expression.Object]
+)
+
+// collection of all objects of one kind: selector.Classes, or selector.Objects. Neither is
+// ever changed.
+type collection[S any] interface {
+	comparable
+	Without(namespace, name string) S
+}
+
+// seen is what is kept of an object: its name, the version by which the Reflector goes, and
+// the few fields that matter.
+type seen[T any] struct {
+	metav1.PartialObjectMetadata
+	fields T
+}
+
+// kept is what a watch keeps of the objects of a kind.
+type kept[S, T any] interface {
+	resourceKind
+	// read the fields that matter of an object. What is known may be used again.
+	read(known S, object any) (T, error)
+	// with returns what is known with an object, which replaces the one that there is.
+	with(known S, object *seen[T]) S
+	// all returns these objects.
+	all(objects []*seen[T]) S
+}
+
+// watch follows the classes of one kind, or the objects of a RelatedKind. It is fed by a
+// Reflector rather than an informer, so that an object is held once, as the few fields that
+// matter, and not a second time as a whole.
+type watch[S collection[S], T any] struct {
 	cluster.Health
+	name    string
+	kept    kept[S, T]
+	publish func(S)
+	stop    context.CancelFunc
 
-	// classes as they were last seen. Only the Reflector uses them.
-	classes *selector.Classes
+	// objects as they were last seen. Only the Reflector uses them.
+	objects S
 }
 
-// startWatch follows the classes until it is stopped. It calls publish with all classes
-// after each change, and answered when the API server's answer differs from the last
-// one, both from goroutines of its own.
-func startWatch(
-	ctx context.Context, client *classClient, kind *selector.ClassKind, publish func(*selector.Classes), answered func(error),
-) *watch {
-	ctx, stop := context.WithCancel(ctx)
-	w := &watch{kind: kind, publish: publish, stored: client.stored, stop: stop, classes: selector.NewClasses(kind, nil)}
-	client.objects(kind.Name, kind).Follow(ctx, w, &w.Health, answered)
-	return w
+// start follows the objects until the watch is stopped. It calls publish with all of them
+// after each change, and answered when the API server's answer differs from the last one,
+// both from goroutines of its own.
+func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
+	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	cluster.Follow(ctx, client.objects(w.name, w.kept), w, &w.Health, answered)
 }
 
-func (w *watch) set(classes *selector.Classes) {
-	w.classes = classes
-	w.publish(classes)
-}
-
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It
-// publishes nothing if nothing that matters has changed.
-func (w *watch) Add(object any) error {
-	c, err := class(w.classes, w.kind, object)
+// Read is called by the Reflector, as are Put, Remove and Replace.
+func (w *watch[S, T]) Read(object any) (*seen[T], error) {
+	if s, ok := object.(*seen[T]); ok {
+		return s, nil
+	}
+	m, err := meta.Accessor(object)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("cannot read an object of %q: %w", w.name, err)
 	}
-	if classes := w.classes.With(c); classes != w.classes {
-		w.set(classes)
-	}
-	w.seen(c, object)
-	return nil
+	s := &seen[T]{}
+	s.Namespace, s.Name, s.UID, s.ResourceVersion = m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion()
+	s.fields, err = w.kept.read(w.objects, object)
+	return s, err
 }
 
-// seen reports that a default class was stored.
-func (w *watch) seen(c *selector.Class, object any) {
-	if m, err := meta.Accessor(object); err == nil && c.Default && w.stored != nil {
-		w.stored(c, m.GetUID())
+// Put an object that is new or has changed.
+func (w *watch[S, T]) Put(object *seen[T]) { w.set(w.kept.with(w.objects, object)) }
+
+// Remove an object.
+func (w *watch[S, T]) Remove(object *seen[T]) {
+	w.set(w.objects.Without(object.Namespace, object.Name))
+}
+
+// Replace all objects.
+func (w *watch[S, T]) Replace(objects []*seen[T]) { w.set(w.kept.all(objects)) }
+
+// set publishes nothing if nothing that matters has changed.
+func (w *watch[S, T]) set(objects S) {
+	if objects != w.objects {
+		w.objects = objects
+		w.publish(objects)
 	}
 }
 
-// Update a class.
-func (w *watch) Update(object any) error { return w.Add(object) }
-
-// Delete a class.
-func (w *watch) Delete(object any) error {
-	c, err := class(w.classes, w.kind, object)
-	if err != nil {
-		return err
-	}
-	w.set(w.classes.Without(c.Namespace, c.Name))
-	return nil
+// followed is what is known of the objects of one kind.
+type followed[S collection[S], T any] struct {
+	// watch of the objects; nil while there is none, and err says why.
+	watch *watch[S, T]
+	err   error
+	// since is when the API server first gave the answer in err.
+	since time.Time
+	// objects in the inventory, nil if they have never been listed. They are those of the
+	// previous watch until this one has synced: a changed registration takes none away while
+	// the API server does not answer.
+	objects S
 }
 
-// Replace all classes.
-func (w *watch) Replace(objects []any, _ string) error {
-	all := make([]*selector.Class, 0, len(objects))
-	for _, object := range objects {
-		c, err := class(w.classes, w.kind, object)
-		if err != nil {
-			return err
-		}
-		all = append(all, c)
-		w.seen(c, object)
+// stop the watch, if there is one.
+func (f *followed[S, T]) stop() {
+	if f.watch != nil {
+		f.watch.stop()
 	}
-	w.set(selector.NewClasses(w.kind, all))
-	return nil
 }
 
-// Resync does nothing.
-func (w *watch) Resync() error { return nil }
+// served reports whether the API server does not answer the watch with 404.
+func (f *followed[S, T]) served() bool {
+	_, err := f.watch.LastError()
+	return !apierrors.IsNotFound(err)
+}
 
-// Transformer removes what nobody reads from an object. A Reflector holds all streamed
-// objects until it has seen the last one, and authors may write a lot.
-func (w *watch) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) {
-		m, err := meta.Accessor(object)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read a class of %q: %w", w.kind.Name, err)
-		}
-		w.kind.Strip(m)
-		return object, nil
+// sinceOf is since when the API server gives this answer.
+func (f *followed[S, T]) sinceOf(why error) time.Time {
+	if f.err != nil && f.err.Error() == why.Error() {
+		return f.since
 	}
+	return time.Now()
 }

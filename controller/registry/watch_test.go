@@ -15,50 +15,64 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-func TestTransformer(t *testing.T) {
-	w := &watch{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-	transform := w.Transformer()
+// newClassWatch is the watch of a kind without classes.
+func newClassWatch(kind *selector.ClassKind) *classWatch {
+	return &classWatch{
+		name: kind.Name, kept: keptClasses{kind, nil}, objects: selector.NewClasses(kind, nil), publish: func(*selector.Classes) {},
+	}
+}
+
+func TestWatchReads(t *testing.T) {
+	kind := controllertest.NewClassKind("golds.example.org", "Gold")
+	w := newClassWatch(kind)
 	gold := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: "gold", ResourceVersion: "7", Labels: map[string]string{"tier": "gold"},
+		Name: "gold", UID: "1", ResourceVersion: "7", Labels: map[string]string{"tier": "gold"},
 		Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "default": "true"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 	}}
-	got, err := transform(gold.DeepCopy())
+	got, err := w.Read(gold)
 	require.NoError(t, err)
-	gold.ManagedFields = nil
-	delete(gold.Annotations, corev1.LastAppliedConfigAnnotation)
-	assert.Equal(t, gold, got, "We should keep all that is read of a class, or by the Reflector.")
+	assert.Equal(t, metav1.ObjectMeta{Name: "gold", UID: "1", ResourceVersion: "7"}, got.ObjectMeta, "We should keep of the metadata what the Reflector goes by.")
+	assert.Equal(t, kind.NewClass(gold, nil), got.fields, "We should keep all that is read of a class.")
+	again, err := w.Read(got)
+	require.NoError(t, err)
+	assert.Same(t, got, again, "We should read what we kept.")
 
-	_, err = transform("gold")
-	require.ErrorContains(t, err, `cannot read a class of "golds.example.org"`, "We should say of what we cannot read something.")
+	_, err = w.Read("gold")
+	require.ErrorContains(t, err, `cannot read an object of "golds.example.org"`, "We should say of what we cannot read something.")
 }
 
 // A class is published only if something changed that choosing needs.
 func TestWatchHasNews(t *testing.T) {
 	var news *selector.Classes
-	w := &watch{kind: controllertest.NewClassKind("golds.example.org", "Gold"), publish: func(classes *selector.Classes) { news = classes }}
-	w.classes = selector.NewClasses(w.kind, nil)
+	w := newClassWatch(controllertest.NewClassKind("golds.example.org", "Gold"))
+	w.publish = func(classes *selector.Classes) { news = classes }
 	gold := func(version, tier string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", ResourceVersion: version, Labels: map[string]string{"tier": tier}}}
 	}
+	read := func(object any) *seen[*selector.Class] {
+		s, err := w.Read(object)
+		require.NoError(t, err)
+		return s
+	}
 	for _, step := range []struct {
 		reason string
-		do     func() error
+		do     func()
 		news   bool
 		has    []string
 	}{
-		{"We should tell that there are no classes.", func() error { return w.Replace(nil, "1") }, true, nil},
-		{"We should tell of a class.", func() error { return w.Add(gold("2", "gold")) }, true, []string{"Gold/gold tier=gold"}},
-		{"We should not tell of a status.", func() error { return w.Update(gold("3", "gold")) }, false, []string{"Gold/gold tier=gold"}},
-		{"We should tell of a label.", func() error { return w.Update(gold("4", "lead")) }, true, []string{"Gold/gold tier=lead"}},
-		{"We should tell of all classes.", func() error { return w.Replace([]any{gold("5", "iron")}, "5") }, true, []string{"Gold/gold tier=iron"}},
-		{"We should tell that a class is gone.", func() error { return w.Delete(gold("6", "iron")) }, true, nil},
+		{"We should tell that there are no classes.", func() { w.Replace(nil) }, true, nil},
+		{"We should tell of a class.", func() { w.Put(read(gold("2", "gold"))) }, true, []string{"Gold/gold tier=gold"}},
+		{"We should not tell of a status.", func() { w.Put(read(gold("3", "gold"))) }, false, []string{"Gold/gold tier=gold"}},
+		{"We should tell of a label.", func() { w.Put(read(gold("4", "lead"))) }, true, []string{"Gold/gold tier=lead"}},
+		{"We should tell of all classes.", func() { w.Replace([]*seen[*selector.Class]{read(gold("5", "iron"))}) }, true, []string{"Gold/gold tier=iron"}},
+		{"We should tell that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, nil},
 	} {
 		news = nil
-		require.NoError(t, step.do(), step.reason)
+		step.do()
 		assert.Equal(t, step.news, news != nil, step.reason)
 		var has []string
-		for _, c := range w.classes.All() {
+		for _, c := range w.objects.All() {
 			has = append(has, c.String()+" tier="+c.Labels.Get("tier"))
 		}
 		assert.Equal(t, step.has, has, step.reason)
@@ -71,16 +85,19 @@ func TestWatchTellsOfStoredDefaults(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "default"}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	var stored []string
-	w := &watch{
-		kind: kind, classes: selector.NewClasses(kind, nil), publish: func(*selector.Classes) {},
-		stored: func(c *selector.Class, uid types.UID) { stored = append(stored, c.Name+" "+string(uid)) },
-	}
+	w := newClassWatch(kind)
+	w.kept = keptClasses{kind, func(c *selector.Class, uid types.UID) { stored = append(stored, c.Name+" "+string(uid)) }}
 	gold := func(uid, mark string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: types.UID(uid), Annotations: map[string]string{"default": mark}}}
 	}
-	require.NoError(t, w.Replace([]any{gold("1", "true")}, "1"))
-	require.NoError(t, w.Delete(gold("1", "true")))
-	require.NoError(t, w.Add(gold("2", "true")))
-	require.NoError(t, w.Update(gold("3", "false")))
+	read := func(object any) *seen[*selector.Class] {
+		s, err := w.Read(object)
+		require.NoError(t, err)
+		return s
+	}
+	w.Replace([]*seen[*selector.Class]{read(gold("1", "true"))})
+	w.Remove(read(gold("1", "true")))
+	w.Put(read(gold("2", "true")))
+	w.Put(read(gold("3", "false")))
 	assert.Equal(t, []string{"gold 1", "gold 2"}, stored, "We should tell of each default that was stored, and of no other class.")
 }

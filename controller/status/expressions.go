@@ -46,13 +46,9 @@ func describeClassExpressions(k *v1alpha1.ClassKind, classes *selector.Classes, 
 	}
 	valid := expressionsValid(nil) // Classes are not read by expressions that do not compile.
 	if failed := classes.Failed(); len(failed) > 0 {
-		offered := "1 class is"
-		if len(failed) > 1 {
-			offered = fmt.Sprintf("%d classes are", len(failed))
-		}
 		valid.Status, valid.Reason = metav1.ConditionFalse, v1alpha1.ReasonExpressionFailed
 		valid.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
-			offered, named(failed), failed[0].OfferErr.Detail)
+			classesAre(failed), named(failed), failed[0].OfferErr.Detail)
 	}
 	setCondition(&status.Conditions, valid, k.Generation)
 }

@@ -107,7 +107,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	}
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	names := namesOf(kinds.Items)
+	names := namesOf(kinds.Items, func(k *v1alpha1.ClaimKind) string { return k.Name })
 	w.forgetRefused(names)
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
@@ -141,7 +141,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 			return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
 		})
 	}
-	w.claims.setLeftOut(out)
+	w.claims.leftOut.Set(out, func(a, b string) bool { return a == b })
 	var errs []error
 	for _, in := range claimConfigurations {
 		errs = append(errs, w.withoutRefused(ctx, w.writeClaimEntries(ctx, in, current, due), due[in]))
@@ -168,14 +168,6 @@ var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e 
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
 	return ok && also && servable(before) != servable(after)
 }})
-
-func namesOf(kinds []v1alpha1.ClaimKind) []string {
-	names := make([]string, len(kinds))
-	for i := range kinds {
-		names[i] = kinds[i].Name
-	}
-	return names
-}
 
 // forgetRefused forgets what the API server refused of claim kinds that are gone.
 func (w *Configurator) forgetRefused(names []string) {
@@ -211,14 +203,9 @@ func (w *Configurator) writeClaimEntries(ctx context.Context, in string, all Cla
 		return strings.Compare(*a.Name, *b.Name)
 	}
 	entries = slices.SortedFunc(slices.Values(entries), byName)
-	var leftovers []string
-	for _, e := range current.Webhooks {
-		same := func(d *admissionregistrationac.MutatingWebhookApplyConfiguration) bool { return *d.Name == e.Name }
-		if !slices.ContainsFunc(entries, same) {
-			leftovers = append(leftovers, e.Name)
-		}
-	}
-	if err := w.remove(ctx, current, leftovers); err != nil {
+	stored := namesOf(current.Webhooks, func(e *admissionregistrationv1.MutatingWebhook) string { return e.Name })
+	names := namesOf(entries, func(e **admissionregistrationac.MutatingWebhookApplyConfiguration) string { return *(*e).Name })
+	if err := w.remove(ctx, current, stored, names); err != nil {
 		return err
 	}
 	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(in).

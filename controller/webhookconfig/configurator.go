@@ -188,16 +188,6 @@ func (w *Configurator) reconcile(
 // classEntry is an entry of the ValidatingWebhookConfiguration.
 type classEntry = admissionregistrationac.ValidatingWebhookApplyConfiguration
 
-// notAmong returns the names of the entries of a configuration that are not among these.
-func notAmong(entries []*classEntry, current *admissionregistrationv1.ValidatingWebhookConfiguration) (names []string) {
-	for _, e := range current.Webhooks {
-		if !slices.ContainsFunc(entries, func(d *classEntry) bool { return *d.Name == e.Name }) {
-			names = append(names, e.Name)
-		}
-	}
-	return names
-}
-
 // writeClasses writes the entries of the class kinds.
 func (w *Configurator) writeClasses(ctx context.Context) error {
 	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -221,10 +211,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	// Classes that are offered to nobody need no guard.
 	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
 	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
-	names := make([]string, len(guarded))
-	for i := range guarded {
-		names[i] = guarded[i].Name
-	}
+	names := namesOf(guarded, func(k *v1alpha1.ClassKind) string { return k.Name })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		return w.classRule(ctx, names[i], current)
 	})
@@ -248,11 +235,12 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 		entries = append(entries, due...)
 	}
 	out := leftOut(sizes)
-	w.classes.setLeftOut(out)
+	w.classes.leftOut.Set(out, func(a, b string) bool { return a == b })
 	entries = slices.DeleteFunc(entries, func(e *classEntry) bool {
 		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
 	})
-	if err := w.remove(ctx, current, notAmong(entries, current)); err != nil {
+	stored := namesOf(current.Webhooks, func(e *admissionregistrationv1.ValidatingWebhook) string { return e.Name })
+	if err := w.remove(ctx, current, stored, namesOf(entries, func(e **classEntry) string { return *(*e).Name })); err != nil {
 		return err
 	}
 	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).

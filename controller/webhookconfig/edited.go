@@ -42,19 +42,20 @@ func WithoutRefused(due, stored *admissionregistrationv1.MutatingWebhook) bool {
 func (w *Configurator) StoredClassEntry(
 	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, found cluster.Resource, ca []byte,
 ) (*admissionregistrationv1.ValidatingWebhook, error) {
-	stored := &admissionregistrationv1.ValidatingWebhook{}
 	rule := servedRule(k.Name, found).WithOperations(admissionregistrationv1.Update)
-	err := convert(w.classEntry(k, claimKinds, rule, ca), stored)
-	stored.ObjectSelector = &metav1.LabelSelector{}
-	return stored, err
+	return storedEntry(w.classEntry(k, claimKinds, rule, ca))
 }
 
 // StoredDeletionEntry does the same for the deletions of a class kind.
 func (w *Configurator) StoredDeletionEntry(
 	k *v1alpha1.ClassKind, found cluster.Resource, ca []byte,
 ) (*admissionregistrationv1.ValidatingWebhook, error) {
+	return storedEntry(w.deletionEntry(k, servedRule(k.Name, found), ca))
+}
+
+func storedEntry(e *classEntry) (*admissionregistrationv1.ValidatingWebhook, error) {
 	stored := &admissionregistrationv1.ValidatingWebhook{}
-	err := convert(w.deletionEntry(k, servedRule(k.Name, found), ca), stored)
+	err := convert(e, stored)
 	stored.ObjectSelector = &metav1.LabelSelector{}
 	return stored, err
 }

@@ -2,7 +2,6 @@ package webhookconfig
 
 import (
 	"context"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +15,7 @@ type Entries struct {
 	since   time.Time
 	shared  atomic.Pointer[string]
 	// leftOut has the kinds for whose entry there is no room, with the reason.
-	leftOut atomic.Pointer[map[string]string]
-	// changed listen for the names of kinds whose entry is left out now, or not any more.
-	changed loop.Listeners[string]
+	leftOut loop.Published[string]
 }
 
 // Problem says why the configuration as a whole is not as it should be, empty if it is.
@@ -31,27 +28,10 @@ func (e *Entries) Problem() string {
 
 // TooLarge says why there is no room for a kind's entry, empty if there is.
 func (e *Entries) TooLarge(kind string) string {
-	if out := e.leftOut.Load(); out != nil {
-		return (*out)[kind]
-	}
-	return ""
+	why, _ := e.leftOut.Get(kind)
+	return why
 }
 
 // OnChange calls a function with the name of each kind for which TooLarge changed, until
 // the context ends.
-func (e *Entries) OnChange(ctx context.Context, call func(kind string)) { e.changed.Add(ctx, call) }
-
-// setLeftOut records which kinds have no entry.
-func (e *Entries) setLeftOut(out map[string]string) {
-	before := e.leftOut.Swap(&out)
-	if before == nil {
-		before = &map[string]string{}
-	}
-	changed := maps.Clone(out)
-	maps.Copy(changed, *before)
-	for kind := range changed {
-		if (*before)[kind] != out[kind] {
-			e.changed.Notify(kind)
-		}
-	}
-}
+func (e *Entries) OnChange(ctx context.Context, call func(kind string)) { e.leftOut.Add(ctx, call) }

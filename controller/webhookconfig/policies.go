@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -39,9 +38,7 @@ const (
 
 // Policies says which claim kinds have a policy, after the last round.
 type Policies struct {
-	outcomes atomic.Pointer[map[string]PolicyOutcome]
-	// changed listen for the names of claim kinds whose outcome changed.
-	changed  loop.Listeners[string]
+	outcomes loop.Published[PolicyOutcome]
 	compared comparison
 }
 
@@ -75,31 +72,12 @@ func (o PolicyOutcome) equal(p PolicyOutcome) bool {
 }
 
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
-func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) {
-	outcomes := p.outcomes.Load()
-	if outcomes == nil {
-		return PolicyOutcome{}, false
-	}
-	o, known := (*outcomes)[claimKind]
-	return o, known
-}
+func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) { return p.outcomes.Get(claimKind) }
 
 // OnChange calls a function with the name of each claim kind whose outcome changed, until
 // the context ends.
 func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
-	p.changed.Add(ctx, call)
-}
-
-func (p *Policies) setOutcomes(outcomes map[string]PolicyOutcome) {
-	before := p.outcomes.Swap(&outcomes)
-	if before == nil {
-		before = &map[string]PolicyOutcome{}
-	}
-	for name, o := range outcomes {
-		if was, known := (*before)[name]; !known || !was.equal(o) {
-			p.changed.Notify(name)
-		}
-	}
+	p.outcomes.Add(ctx, call)
 }
 
 // duePolicy is the policy that a claim kind should have, with its binding.
@@ -148,7 +126,7 @@ func (w *Configurator) reconcilePolicies(ctx context.Context) (ctrl.Result, erro
 		p.compared = comparison{time.Now(), due.policies, due.kept, failed}
 	}
 	maps.Copy(due.outcomes, p.compared.failed)
-	p.setOutcomes(due.outcomes)
+	p.outcomes.Set(due.outcomes, PolicyOutcome.equal)
 	if due.soon {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}

@@ -38,15 +38,19 @@ func (w *Configurator) readPolicies(ctx context.Context) (s storedPolicies, err 
 	if err := w.Live.List(ctx, bindings, ours); err != nil {
 		return s, fmt.Errorf("cannot list the bindings of policies: %w", err)
 	}
-	s.policies = map[string]*admissionregistrationv1.MutatingAdmissionPolicy{}
-	for i := range policies.Items {
-		s.policies[policies.Items[i].Name] = &policies.Items[i]
+	return storedPolicies{policies: byName(policies.Items), bindings: byName(bindings.Items)}, nil
+}
+
+// byName has the objects of a list.
+func byName[T any, P interface {
+	*T
+	client.Object
+}](list []T) map[string]P {
+	all := map[string]P{}
+	for i := range list {
+		all[P(&list[i]).GetName()] = &list[i]
 	}
-	s.bindings = map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	for i := range bindings.Items {
-		s.bindings[bindings.Items[i].Name] = &bindings.Items[i]
-	}
-	return s, nil
+	return all
 }
 
 // writePolicies writes those that are due, and removes all others. It returns what became of

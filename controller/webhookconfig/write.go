@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,10 +15,20 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// remove deletes entries. Applying only the others is not enough if somebody else owns
-// an entry, too, such as whoever restored a backup: it would stay, with an old CA, and
-// its kind would be refused for ever.
-func (w *Configurator) remove(ctx context.Context, current client.Object, names []string) error {
+// namesOf returns the name of each item.
+func namesOf[T any](items []T, name func(*T) string) []string {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = name(&items[i])
+	}
+	return names
+}
+
+// remove deletes the entries that are not due. Applying only the others is not enough if
+// somebody else owns an entry, too, such as whoever restored a backup: it would stay, with an
+// old CA, and its kind would be refused for ever.
+func (w *Configurator) remove(ctx context.Context, current client.Object, stored, due []string) error {
+	names := slices.DeleteFunc(stored, func(name string) bool { return slices.Contains(due, name) })
 	if len(names) == 0 {
 		return nil
 	}

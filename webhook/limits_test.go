@@ -20,6 +20,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // slowLeases count concurrent reads.
@@ -106,7 +107,6 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 				assert.Equal(t, "DefaultInFlight", response.AuditAnnotations["reason"], tc.reason)
 				assert.Less(t, took, time.Second, tc.reason)
 				assert.Equal(t, tc.most, leases.most, tc.reason)
-				assert.Empty(t, guard.turns.shares, "We should remember nobody who is gone.")
 			})
 		})
 	}
@@ -127,7 +127,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				turns := newTurns(guardLimits, errTooManyDefaults)
+				limiter := fair.NewLimiter(guardLimits)
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				begin := time.Now()
@@ -135,21 +135,20 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 				var refused atomic.Int64
 				for i := range tc.namespaces * tc.each {
 					flood.Go(func() {
-						turn, err := turns.take(ctx, shareKey{sqlClasses.Name, fmt.Sprint(i % tc.namespaces)})
+						done, err := limiter.Take(ctx, fmt.Sprint(i%tc.namespaces))
 						if err == nil {
 							<-ctx.Done()
-							turn.done()
-						} else if assert.ErrorIs(t, err, errTooManyDefaults) && time.Since(begin) == 0 {
+							done()
+						} else if errors.Is(err, fair.ErrFull) && assert.Zero(t, time.Since(begin)) {
 							refused.Add(1)
 						}
 					})
 				}
 				flood.Wait()
 				assert.EqualValues(t, tc.namespaces*tc.each-tc.wait, refused.Load(), tc.reason)
-				assert.Empty(t, turns.shares, "We should remember nobody who is gone.")
-				turn, err := turns.take(ctx, shareKey{kind: sqlClasses.Name})
+				done, err := limiter.Take(ctx, "")
 				require.NoError(t, err, "We should forget those who are gone.")
-				turn.done()
+				done()
 			})
 		})
 	}

@@ -1,0 +1,113 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrFull says that as many requests run or wait as may.
+var ErrFull = errors.New("too many wait; try again in a moment")
+
+// Limits are how many requests may run at once, and how many may run or wait, of all keys
+// and of one.
+type Limits struct{ Running, RunningOfKey, Waiting, WaitingOfKey int }
+
+// Limiter lets few requests run at once, and of these a part of one key. Others wait, and
+// keys take turns.
+type Limiter struct {
+	limits Limits
+
+	mu      sync.Mutex // guards all below
+	running Counts
+	waiting Queue[chan struct{}]
+}
+
+// NewLimiter returns a Limiter with these limits.
+func NewLimiter(limits Limits) *Limiter { return &Limiter{limits: limits} }
+
+// Take waits until a request of a key may run, until done is called. It fails with ErrFull,
+// or when ctx ends. One that may run at once does so even after ctx has ended.
+func (l *Limiter) Take(ctx context.Context, key string) (done func(), err error) {
+	begun := make(chan struct{})
+	if !l.enter(key, begun) {
+		return nil, ErrFull
+	}
+	select {
+	case <-begun:
+	default:
+		select {
+		case <-begun:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			l.leave(key, begun)
+			return nil, ctx.Err()
+		}
+	}
+	return func() { l.leave(key, begun) }, nil
+}
+
+func (l *Limiter) enter(key string, begun chan struct{}) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running.All()+l.waiting.Len() >= l.limits.Waiting || l.running.Of(key)+l.waiting.LenOf(key) >= l.limits.WaitingOfKey {
+		return false
+	}
+	l.waiting.Push(key, begun)
+	l.begin()
+	return true
+}
+
+// leave ends a request, which may not have begun.
+func (l *Limiter) leave(key string, begun chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.waiting.Remove(key, begun) {
+		l.running.Add(key, -1)
+		l.begin()
+	}
+}
+
+// begin lets those run that may. The caller holds mu.
+func (l *Limiter) begin() {
+	mayRun := func(key string, _ chan struct{}) bool { return l.running.Of(key) < l.limits.RunningOfKey }
+	for l.running.All() < l.limits.Running {
+		key, begun, ok := l.waiting.Pop(mayRun)
+		if !ok {
+			return
+		}
+		l.running.Add(key, 1)
+		close(begun)
+	}
+}
+
+// Wanted reports whether a request waits that might run if a running one of this key ended.
+func (l *Limiter) Wanted(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting.LenOf(key) > 0 || l.waiting.Len() > 0 && l.running.All() == l.limits.Running
+}
+
+// Counts are numbers by key. Its user locks it. The zero value has none.
+type Counts struct {
+	all int
+	of  map[string]int
+}
+
+// Add to the number of a key. One that is 0 takes no memory.
+func (c *Counts) Add(key string, n int) {
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.all += n
+	if c.of[key] += n; c.of[key] == 0 {
+		delete(c.of, key)
+	}
+}
+
+// All is the sum.
+func (c *Counts) All() int { return c.all }
+
+// Of is the number of a key.
+func (c *Counts) Of(key string) int { return c.of[key] }

@@ -1,0 +1,41 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fair"
+)
+
+var (
+	// errTooManyDefaults and errTooManyDecisions say that other reviews come first.
+	errTooManyDefaults  = errors.New("too many classes are being made default; try again in a moment")
+	errTooManyDecisions = errors.New("too many claims take long to decide on; try again in a moment")
+)
+
+var (
+	// guardLimits are for the reviews that ask the API server about default classes. A key
+	// is that of the classes of one kind and namespace.
+	guardLimits = fair.Limits{
+		Running: v1alpha1.MaxGuardReviews, RunningOfKey: v1alpha1.MaxGuardReviewsOfNamespace,
+		Waiting: v1alpha1.MaxWaitingGuardReviews, WaitingOfKey: v1alpha1.MaxWaitingGuardReviewsOfNamespace,
+	}
+	// decisionLimits are for the decisions that take much CPU. A key is a namespace of claims.
+	decisionLimits = fair.Limits{
+		Running: v1alpha1.MaxCostlyDecisions, RunningOfKey: v1alpha1.MaxCostlyDecisionsOfNamespace,
+		Waiting: v1alpha1.MaxWaitingCostlyDecisions, WaitingOfKey: v1alpha1.MaxWaitingCostlyDecisionsOfNamespace,
+	}
+)
+
+// CostlyDecisions returns what a Decider needs to limit the decisions that take much CPU.
+func CostlyDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
+	limiter := fair.NewLimiter(decisionLimits)
+	return func(ctx context.Context, namespace string) (func(), error) {
+		done, err := limiter.Take(ctx, namespace)
+		if err != nil {
+			return nil, errTooManyDecisions
+		}
+		return done, nil
+	}
+}
