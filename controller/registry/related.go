@@ -188,7 +188,10 @@ func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKe
 		return old.served()
 	}
 	old.stop()
-	entry := &relatedKind{kind: old.kind, watched: newKeptObjects(old.kind, found), followed: followed[*selector.Objects, *expression.Object]{objects: old.objects}}
+	entry := &relatedKind{
+		kind: old.kind, watched: newKeptObjects(old.kind, found),
+		followed: followed[*selector.Objects, *expression.Object]{objects: old.objects},
+	}
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),

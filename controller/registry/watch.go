@@ -64,7 +64,7 @@ type watch[S collection[S], T any] struct {
 // both from goroutines of its own.
 func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
 	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Whoever has the watch stops it.
 	cluster.Follow(ctx, client.objects(w.name, w.kept), w, &w.Health, answered)
 }
 

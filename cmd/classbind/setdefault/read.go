@@ -75,8 +75,8 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		k := &classKinds[i]
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, claimKinds)...), lookupErr: lookupErr,
-			ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
+			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, claimKinds)...),
+			lookupErr: lookupErr, ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
 		})
 	}
 	return r, nil

@@ -251,9 +251,6 @@ func statusOf(err error) int {
 	return 0
 }
 
-// notReady are conditions for no reason of this test's.
-var notReady = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced}}
-
 // pod of the Deployment.
 func (w *world) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}
