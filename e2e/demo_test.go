@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
 				require.Regexp(c, environment, out.String())
 				require.Contains(c, out.String(), "its Deployment stays at 0 of 2 pods")
-			}, 5*time.Minute, 100*time.Millisecond)
+			}, 10*time.Minute, 100*time.Millisecond) // It may have to compile.
 			said := environment.FindStringSubmatch(out.String())
 			shell := func(command string) string {
 				t.Helper()
