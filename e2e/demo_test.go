@@ -21,6 +21,7 @@ import (
 
 // TestRun does what make run says, and ends it.
 func TestRun(t *testing.T) {
+	long(t)
 	t.Parallel()
 	if inPods() {
 		t.Skip("It starts a control plane of its own.")
