@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	}
 	for n := range i.claimKinds {
 		add("claimkind/"+i.claimKinds[n].Name, i.claimKinds[n].Status.Conditions)
+		i.weightlessDefaults(&i.claimKinds[n], s)
 	}
 	for n := range i.classKinds {
 		name := i.classKinds[n].Name
@@ -93,6 +95,24 @@ func following(conditions []metav1.Condition) []string {
 		return []string{v1alpha1.ConditionReady, v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
 	}
 	return []string{v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted}
+}
+
+// weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.
+func (i *installation) weightlessDefaults(k *v1alpha1.ClaimKind, s *Section) {
+	kind := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
+	all, _ := i.classesOf(k)
+	names := map[string]bool{}
+	for _, defaults := range selector.NewView(kind, all).DefaultsBySeat() {
+		for _, c := range defaults {
+			if c.Weight == 0 && kind.Strategy.Weighted {
+				names[c.String()] = true
+			}
+		}
+	}
+	if len(names) > 0 {
+		s.found("claimkind/"+k.Name, "give it a weight, or make another class the default: "+setDefault("claimkind/"+k.Name),
+			"by the strategy %s, no claim gets a default class of weight 0: %s", kind.Strategy.Name, selector.List(slices.Sorted(maps.Keys(names))))
+	}
 }
 
 // setDefault is the command that sets the default class of a claim kind.

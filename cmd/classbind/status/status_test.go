@@ -190,6 +190,13 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"kinds: claimkind/databases.example.org: the default class is cordoned"},
 		},
+		"DefaultOfWeightZero": {
+			reason: "We should find a default that no claim gets.",
+			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
+			want: []string{
+				"kinds: claimkind/databases.example.org: by the strategy WeightedRandom, no claim gets a default class of weight 0: Gold/gold",
+			},
+		},
 		"NeverLookedAt": {
 			reason: "We should not take silence for a good sign.",
 			change: func(w *world) { w.claimKind.Status.Conditions = nil },
