@@ -18,7 +18,7 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 	if malformed := classes.Malformed(); len(malformed) > 0 {
 		counts := selector.ListFunc(malformed, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedWeight
-		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", classesHave(malformed), counts, malformed[0].WeightErr)
+		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(malformed, "has", "have"), counts, malformed[0].WeightErr)
 	}
 	return c
 }
@@ -32,7 +32,7 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 	if over := classes.Overlabelled(); len(over) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyLabels
 		c.Message = fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
-			classesAre(over), v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over))
+			counted(over, "is", "are"), v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over))
 	}
 	return c
 }
@@ -46,21 +46,15 @@ func marksValid(classes *selector.Classes) metav1.Condition {
 	if invalid := classes.Mismarked(); len(invalid) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedMark
 		c.Message = fmt.Sprintf("%s a mark that is neither true nor false: %s; the first: %v",
-			classesHave(invalid), named(invalid), invalid[0].MarkErr)
+			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)
 	}
 	return c
 }
 
-func classesHave(classes []*selector.Class) string {
+// counted classes as the subject of a sentence, with its verb for one and for several.
+func counted(classes []*selector.Class, one, several string) string {
 	if len(classes) == 1 {
-		return "1 class has"
+		return "1 class " + one
 	}
-	return fmt.Sprintf("%d classes have", len(classes))
-}
-
-func classesAre(classes []*selector.Class) string {
-	if len(classes) == 1 {
-		return "1 class is"
-	}
-	return fmt.Sprintf("%d classes are", len(classes))
+	return fmt.Sprintf("%d classes %s", len(classes), several)
 }

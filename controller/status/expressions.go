@@ -48,7 +48,7 @@ func describeClassExpressions(k *v1alpha1.ClassKind, classes *selector.Classes, 
 	if failed := classes.Failed(); len(failed) > 0 {
 		valid.Status, valid.Reason = metav1.ConditionFalse, v1alpha1.ReasonExpressionFailed
 		valid.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
-			classesAre(failed), named(failed), failed[0].OfferErr.Detail)
+			counted(failed, "is", "are"), named(failed), failed[0].OfferErr.Detail)
 	}
 	setCondition(&status.Conditions, valid, k.Generation)
 }

@@ -139,11 +139,10 @@ It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use:     "explain (-f CLAIM | KIND/NAME)",
-		Short:   "Say which class a claim gets, and why",
-		Long:    long,
-		Example: examples,
-
+		Use:               "explain (-f CLAIM | KIND/NAME)",
+		Short:             "Say which class a claim gets, and why",
+		Long:              long,
+		Example:           examples,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.validate(c.Flags(), args); err != nil {
