@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lineDelay is how long a line waits for others, to be written together. To wake up for each line would
-	// cost more than the rest of a claim. A crash loses the lines of that time.
+	// lineDelay is how long a line waits for others, to be written together: with few claims, waking up for
+	// each line is a large part of a claim's cost. A crash loses the lines of that time.
 	lineDelay = 100 * time.Millisecond
 	// maxWaitingBytes has room for some ten thousand decisions. As many bytes may be being written.
 	maxWaitingBytes = 4 << 20
