@@ -15,10 +15,10 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid,
 		Message: "every weight can be read",
 	}
-	if malformed := classes.Malformed(); len(malformed) > 0 {
-		counts := selector.ListFunc(malformed, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
+	if invalid := classes.Malformed(); len(invalid) > 0 {
+		counts := selector.ListFunc(invalid, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedWeight
-		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(malformed, "has", "have"), counts, malformed[0].WeightErr)
+		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
 	}
 	return c
 }

@@ -111,7 +111,7 @@ func (i *installation) weightlessDefaults(k *v1alpha1.ClaimKind, s *Section) {
 	}
 	if len(names) > 0 {
 		s.found("claimkind/"+k.Name, "give it a weight, or make another class the default: "+setDefault("claimkind/"+k.Name),
-			"by the strategy %s, no claim gets a default class of weight 0: %s", kind.Strategy.Name, selector.List(slices.Sorted(maps.Keys(names))))
+			"with %s, no claim gets a default class of weight 0: %s", kind.Strategy.Name, selector.List(slices.Sorted(maps.Keys(names))))
 	}
 }
 

@@ -194,7 +194,7 @@ func TestStatus(t *testing.T) {
 			reason: "We should find a default that no claim gets.",
 			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
 			want: []string{
-				"kinds: claimkind/databases.example.org: by the strategy WeightedRandom, no claim gets a default class of weight 0: Gold/gold",
+				"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold",
 			},
 		},
 		"NeverLookedAt": {
