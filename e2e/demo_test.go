@@ -101,7 +101,7 @@ func TestFirstMinute(t *testing.T) {
 	}
 	demo := exec.CommandContext(t.Context(), "make", "demo")
 	demo.Dir = clone
-	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.36.1", files, assetstest.Checksum)+"/index.yaml")
+	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.37.1", files, assetstest.Checksum)+"/index.yaml")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // What is compiled and downloaded stays known.
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output() //nolint:gosec // The names are above.
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestFirstMinute(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
 	said := string(out)
-	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.36.x", "We should download.")
+	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.37.x", "We should download.")
 	assert.NotContains(t, said, "from source", "We should build no Kubernetes.")
 	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
 }

@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -45,6 +46,7 @@ import (
 var scratch, command string
 
 func TestMain(m *testing.M) {
+	flag.Parse() // prepare asks for -short.
 	os.Exit(func() int {
 		err := prepare()
 		defer func() { _ = os.RemoveAll(scratch) }()
@@ -72,10 +74,14 @@ func prepare() (err error) {
 	return err
 }
 
-// raceFlags have the server tell of its data races, in its exit status, where
-// there is the C compiler that this needs. The tests themselves are built
-// without, as all else that shares packages with Kubernetes.
+// raceFlags have the server report its data races, in its exit status, where
+// there is the C compiler that this needs. It is five times slower with them, so
+// make test does without. The tests themselves are built without, as all else
+// that shares packages with Kubernetes.
 func raceFlags() []string {
+	if testing.Short() {
+		return nil
+	}
 	_ = os.Unsetenv("CGO_ENABLED") // It is 0 for the tests.
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		return nil

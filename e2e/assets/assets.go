@@ -102,7 +102,7 @@ func complete(dir string) error {
 // source is what the binaries are built from.
 type source struct {
 	dir     string // of the e2e module, or of e2e/oldest
-	version string // of Kubernetes, as in "v1.36.3"
+	version string // of Kubernetes, as in "v1.37.2"
 	key     string // changes with anything that the binaries are made of
 }
 

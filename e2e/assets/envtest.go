@@ -92,7 +92,7 @@ func reach(ctx context.Context, index string) error {
 	return nil
 }
 
-// minor is the version as setup-envtest takes it, such as 1.36.x: any patch of it will do.
+// minor is the version as setup-envtest takes it, such as 1.37.x: any patch of it will do.
 func (s source) minor() string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(s.version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
