@@ -12,8 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// adapter makes values of CEL. Expressions go through its maps in the order of the keys, so
-// that they say the same each time. Those of CEL have the random order of Go.
+// adapter makes values of CEL. Expressions go through its maps in the order of the keys.
 type adapter struct{}
 
 // NativeToValue implements types.Adapter.
@@ -23,8 +22,6 @@ func (a adapter) NativeToValue(value any) ref.Val {
 		return &content{v}
 	case []any:
 		return &elements{types.NewDynamicList(a, v), v}
-	case map[ref.Val]ref.Val:
-		return sortedMap{types.NewRefValMap(a, v)}
 	default:
 		return types.DefaultTypeAdapter.NativeToValue(v)
 	}
@@ -107,7 +104,7 @@ func (c *content) ConvertToType(t ref.Type) ref.Val {
 
 func (c *content) mapper() traits.Mapper { return types.NewStringInterfaceMap(adapter{}, c.fields) }
 
-// sortedMap is a map that an expression makes.
+// sortedMap is a map that an expression makes and goes through.
 type sortedMap struct{ traits.Mapper }
 
 // Iterator implements traits.Iterable.
@@ -129,6 +126,3 @@ func (m sortedMap) Iterator() traits.Iterator {
 	})
 	return types.NewRefValList(adapter{}, keys).Iterator()
 }
-
-// IsZeroValue implements traits.Zeroer.
-func (m sortedMap) IsZeroValue() bool { return m.Size() == types.Int(0) }

@@ -36,9 +36,8 @@ type Input struct {
 	// Related objects by name, without those that are absent.
 	Related map[string]any
 
-	// left is what the evaluation under way may still cost, and turn the cost of each turn of
-	// a comprehension.
-	left, turn uint64
+	// left is what the evaluation under way may still cost.
+	left uint64
 }
 
 func (in *Input) variable(name string) any {

@@ -24,7 +24,7 @@ import (
 // so its units limited nothing. It also learns the cost of a call only after the call. Here, a
 // turn and a call pay before they begin.
 type program struct {
-	plan interpreter.Interpretable
+	plan interpreter.InterpretableV2
 	// start is what an evaluation costs beside calls and turns, and turn what each turn of a
 	// comprehension costs.
 	start, turn uint64
@@ -48,10 +48,10 @@ var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
 func newProgram(checked *cel.Ast) (*program, error) {
 	e, tree := env(), checked.NativeRep()
 	p := &program{}
-	ranges := p.price(tree.Expr())
+	ranges, steps := p.price(tree.Expr())
 	attributes := interpreter.NewAttributeFactory(e.Container, e.CELTypeAdapter(), e.CELTypeProvider())
 	plan, err := interpreter.NewInterpreter(dispatcher(), e.Container, e.CELTypeProvider(), e.CELTypeAdapter(), attributes).
-		NewInterpretable(tree, interpreter.Optimize(), interpreter.InterruptableEval(), interpreter.CustomDecorator(metered(ranges)))
+		NewInterpretable(tree, interpreter.Optimize(), interpreter.CustomDecoratorV2(p.meter(ranges, steps)))
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func newProgram(checked *cel.Ast) (*program, error) {
 	return p, nil
 }
 
-// price the parts of an expression that are not calls, and return what comprehensions go
-// through, by id. A turn costs as much as that of the comprehension with the longest.
-func (p *program) price(root ast.Expr) (ranges map[int64]bool) {
-	ranges = map[int64]bool{}
+// price the parts of an expression that are not calls, and return the ids of what comprehensions
+// go through, and of their steps. A turn costs as much as that of the comprehension with the longest.
+func (p *program) price(root ast.Expr) (ranges, steps map[int64]bool) {
+	ranges, steps = map[int64]bool{}, map[int64]bool{}
 	var visit func(e ast.Expr, nodes *uint64)
 	all := func(nodes *uint64, parts ...ast.Expr) {
 		for _, part := range parts {
@@ -94,7 +94,7 @@ func (p *program) price(root ast.Expr) (ranges map[int64]bool) {
 			}
 		case ast.ComprehensionKind:
 			fold := e.AsComprehension()
-			ranges[fold.IterRange().ID()] = true
+			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
 			all(nodes, fold.IterRange(), fold.AccuInit(), fold.Result())
 			var turn uint64
 			all(&turn, fold.LoopCondition(), fold.LoopStep())
@@ -104,7 +104,7 @@ func (p *program) price(root ast.Expr) (ranges map[int64]bool) {
 	}
 	p.start = callCost
 	visit(root, &p.start)
-	return ranges
+	return ranges, steps
 }
 
 // exhausted is the panic that ends an evaluation whose budget is.
@@ -113,8 +113,13 @@ type exhausted struct{}
 // eval takes the cost from what is left. It is an error if that is not enough, or the result is.
 func (p *program) eval(in *Input, left uint64) (v ref.Val, spent uint64, err error) {
 	a := (*activation)(in)
-	a.left, a.turn = left, p.turn
+	a.left = left
+	frame, err := interpreter.NewExecutionFrame(a)
+	if err != nil {
+		return nil, 0, err
+	}
 	defer func() {
+		frame.Close()
 		spent = left - a.left
 		switch r := recover().(type) {
 		case nil:
@@ -125,7 +130,7 @@ func (p *program) eval(in *Input, left uint64) (v ref.Val, spent uint64, err err
 		}
 	}()
 	a.take(p.start)
-	v = p.plan.Eval(a)
+	v = p.plan.Exec(frame)
 	if failed, is := v.(*types.Err); is {
 		return nil, 0, failed
 	}
@@ -135,16 +140,9 @@ func (p *program) eval(in *Input, left uint64) (v ref.Val, spent uint64, err err
 // activation gives an Input to CEL, and has what the evaluation may still cost.
 type activation Input
 
-// interrupted is the variable that CEL asks for after each turn of a comprehension.
-const interrupted = "#interrupted"
-
 // ResolveName implements cel.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
-	switch name {
-	case interrupted:
-		a.take(a.turn)
-		return nil, false
-	case reserved:
+	if name == reserved {
 		name = Namespace
 	}
 	v := (*Input)(a).variable(name)
@@ -162,56 +160,81 @@ func (a *activation) take(cost uint64) {
 }
 
 // activationOf returns what the activations of comprehensions are made on.
-func activationOf(vars interpreter.Activation) *activation {
-	for {
+func activationOf(frame *interpreter.ExecutionFrame) *activation {
+	for vars := frame.Unwrap(); ; vars = vars.Parent() {
 		if a, ok := vars.(*activation); ok {
 			return a
 		}
-		vars = vars.Parent()
 	}
 }
 
-// metered makes the calls pay whose cost depends on their arguments, and comprehensions for
-// putting what they go through in order.
-func metered(ranges map[int64]bool) interpreter.InterpretableDecorator {
-	return func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+// metered replaces how a part of a program is evaluated, to pay for it.
+type metered struct {
+	interpreter.InterpretableV2
+
+	exec func(*interpreter.ExecutionFrame) ref.Val
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (m metered) Exec(frame *interpreter.ExecutionFrame) ref.Val { return m.exec(frame) }
+
+// Eval implements interpreter.Interpretable.
+func (m metered) Eval(vars interpreter.Activation) ref.Val {
+	return m.exec(interpreter.AsFrame(vars))
+}
+
+// meter makes the calls pay whose cost depends on their arguments, and comprehensions for each
+// turn and for putting what they go through in order.
+func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableDecoratorV2 {
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		id := i.ID()
 		var err error
 		if call, ok := i.(interpreter.InterpretableCall); ok && !isCheap(call.Function()) {
 			i, err = newCall(call)
 		}
-		if _, isConst := i.(interpreter.InterpretableConst); ranges[i.ID()] && !isConst {
-			i = meteredRange{i}
+		if ranges[id] {
+			i = newRange(i)
+		}
+		if steps[id] {
+			i = p.newStep(i)
 		}
 		return i, err
 	}
 }
 
-// meteredRange is what a comprehension goes through.
-type meteredRange struct{ interpreter.Interpretable }
+// newStep pays for each turn of a comprehension before its step.
+func (p *program) newStep(step interpreter.InterpretableV2) interpreter.InterpretableV2 {
+	return metered{step, func(frame *interpreter.ExecutionFrame) ref.Val {
+		activationOf(frame).take(p.turn)
+		return step.Exec(frame)
+	}}
+}
 
-// Eval implements interpreter.Interpretable.
-func (r meteredRange) Eval(vars interpreter.Activation) ref.Val {
-	v := r.Interpretable.Eval(vars)
-	if m, ok := v.(traits.Mapper); ok {
+// newRange is what a comprehension goes through. A map pays for the order of its keys, so that an
+// expression says the same each time: maps of CEL have the random order of Go.
+func newRange(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
+	return metered{i, func(frame *interpreter.ExecutionFrame) ref.Val {
+		v := i.Exec(frame)
+		m, ok := v.(traits.Mapper)
+		if !ok {
+			return v
+		}
 		n, _ := m.Size().(types.Int)
-		activationOf(vars).take(mapOrderCost * uint64(n)) //nolint:gosec // A size is not negative.
-	}
-	return v
+		activationOf(frame).take(mapOrderCost * uint64(n)) //nolint:gosec // A size is not negative.
+		switch v.(type) {
+		case *content, *Object:
+			return v
+		default:
+			return sortedMap{m}
+		}
+	}}
 }
 
-// meteredCall pays before it calls a function.
-type meteredCall struct {
-	interpreter.InterpretableCall
-
-	args []interpreter.Interpretable
-	// function is nil for one that the first argument has itself, as == and !=.
-	function *functions.Overload
-}
-
-func newCall(call interpreter.InterpretableCall) (interpreter.Interpretable, error) {
+// newCall pays before it calls a function.
+func newCall(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
 	args := call.Args()
 	if name := call.Function(); len(args) == 2 && (name == "or" || name == "orValue") {
-		return optionalOr{call, args[0], args[1]}, nil
+		return newOptionalOr(call, args[0], args[1]), nil
 	}
 	for _, r := range []*interpreter.RegexOptimization{
 		interpreter.MatchesRegexOptimization, library.FindRegexOptimization, library.FindAllRegexOptimization,
@@ -229,20 +252,28 @@ func newCall(call interpreter.InterpretableCall) (interpreter.Interpretable, err
 	if c.function, ok = dispatcher().FindOverload(call.OverloadID()); !ok {
 		c.function, _ = dispatcher().FindOverload(call.Function())
 	}
-	return c, nil
+	return metered{call, c.exec}, nil
 }
 
-// Eval implements interpreter.Interpretable, as cel-go's own calls do.
-func (c *meteredCall) Eval(vars interpreter.Activation) ref.Val {
+type meteredCall struct {
+	interpreter.InterpretableCall
+
+	args []interpreter.InterpretableV2
+	// function is nil for one that the first argument has itself, as == and !=.
+	function *functions.Overload
+}
+
+// exec evaluates the arguments and calls the function, as cel-go's own calls do.
+func (c *meteredCall) exec(frame *interpreter.ExecutionFrame) ref.Val {
 	values := make([]ref.Val, len(c.args))
 	strict := c.function == nil || !c.function.NonStrict
 	for i, arg := range c.args {
-		values[i] = arg.Eval(vars)
+		values[i] = arg.Exec(frame)
 		if strict && types.IsUnknownOrError(values[i]) {
 			return values[i]
 		}
 	}
-	a := activationOf(vars)
+	a := activationOf(frame)
 	a.take(cost(c.Function(), values, a.left))
 	return types.LabelErrNode(c.ID(), c.invoke(values))
 }
@@ -273,32 +304,27 @@ func (c *meteredCall) invoke(values []ref.Val) ref.Val {
 	return types.NewErr("no such overload: %s", c.Function())
 }
 
-// optionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's
+// newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's
 // library of optional values has it.
-type optionalOr struct {
-	interpreter.InterpretableCall
-
-	x, y interpreter.Interpretable
-}
-
-// Eval implements interpreter.Interpretable.
-func (o optionalOr) Eval(vars interpreter.Activation) ref.Val {
-	x := o.x.Eval(vars)
-	optional, ok := x.(*types.Optional)
-	switch {
-	case !ok:
-		return x
-	case !optional.HasValue():
-		return o.y.Eval(vars)
-	case o.Function() == "or":
-		return x
-	default:
-		return optional.GetValue()
-	}
+func newOptionalOr(call interpreter.InterpretableCall, x, y interpreter.InterpretableV2) interpreter.InterpretableV2 {
+	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
+		v := x.Exec(frame)
+		optional, ok := v.(*types.Optional)
+		switch {
+		case !ok:
+			return types.MaybeNoSuchOverloadErr(v)
+		case !optional.HasValue():
+			return y.Exec(frame)
+		case call.Function() == "or":
+			return v
+		default:
+			return optional.GetValue()
+		}
+	}}
 }
 
 // newMatch is a call with a pattern that is compiled once, and whose states each byte may visit.
-func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCall, pattern string) (interpreter.Interpretable, error) {
+func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableV2, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, err
@@ -308,36 +334,30 @@ func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCa
 		return nil, err
 	}
 	args := call.Args()
-	first := meteredString{Interpretable: args[0], states: uint64(len(states.Inst))}
+	perByte := uint64(len(states.Inst)) / statesPerUnit
 	if r == library.FindAllRegexOptimization {
-		first.matches = matchCost
+		perByte += matchCost
 	}
-	args[0] = first
+	args[0] = newString(args[0], perByte)
 	return r.Factory(withArgs{call, args}, pattern)
 }
 
 type withArgs struct {
 	interpreter.InterpretableCall
 
-	args []interpreter.Interpretable
+	args []interpreter.InterpretableV2
 }
 
 // Args implements interpreter.InterpretableCall.
-func (c withArgs) Args() []interpreter.Interpretable { return c.args }
+func (c withArgs) Args() []interpreter.InterpretableV2 { return c.args }
 
-// meteredString pays for what becomes of each of its bytes.
-type meteredString struct {
-	interpreter.Interpretable
-
-	// states of the pattern, and matches that a byte may be.
-	states, matches uint64
-}
-
-// Eval implements interpreter.Interpretable.
-func (s meteredString) Eval(vars interpreter.Activation) ref.Val {
-	v := s.Interpretable.Eval(vars)
-	if text, ok := v.(types.String); ok {
-		activationOf(vars).take(1 + uint64(len(text)+1)*(s.states/statesPerUnit+s.matches))
-	}
-	return v
+// newString pays for what becomes of each of its bytes.
+func newString(i interpreter.InterpretableV2, perByte uint64) interpreter.InterpretableV2 {
+	return metered{i, func(frame *interpreter.ExecutionFrame) ref.Val {
+		v := i.Exec(frame)
+		if text, ok := v.(types.String); ok {
+			activationOf(frame).take(1 + uint64(len(text)+1)*perByte)
+		}
+		return v
+	}}
 }
