@@ -172,7 +172,7 @@ func (s *objectSchema) validate(ctx context.Context, object map[string]any) (err
 	}
 	all := apivalidation.ValidateObjectMetaAccessor(o, s.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	all = append(all, validation.ValidateCustomResource(nil, object, s.values)...)
-	all = append(all, objectmeta.Validate(nil, object, s.fields, false)...)
+	all = append(all, objectmeta.Validate(ctx, nil, object, s.fields, false)...)
 	all = append(all, listtype.ValidateListSetsAndMaps(nil, s.fields, object)...)
 	switch {
 	case s.rules == nil:
