@@ -139,7 +139,7 @@ func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 }
 
 // documents of a YAML stream.
-func documents(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
+func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
 		object := &unstructured.Unstructured{}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestHalfReference has an author replace the reference of a claim by force, and then give it up,
@@ -41,11 +43,26 @@ func TestHalfReference(t *testing.T) {
 		require.NoError(c, err)
 		return reference
 	}
-	kubectl := func(t *testing.T, manifest string, args ...string) (warning string) {
+	create := func(t *testing.T, manifest, manager string) {
 		t.Helper()
-		_, warning, err := w.Kubectl(t.Context(), strings.NewReader(manifest), append(args, "-f", "-")...)
+		_, _, err := w.create(t, manifest, client.FieldOwner(manager))
 		require.NoError(t, err)
-		return warning
+	}
+	apply := func(t *testing.T, manifest, manager string) (warning string) {
+		t.Helper()
+		var said []string
+		claim := client.ApplyConfigurationFromUnstructured(documents(t, manifest)[0])
+		require.NoError(t, w.Apply(context.WithValue(t.Context(), warnings{}, &said), claim, client.ForceOwnership, client.FieldOwner(manager)))
+		return strings.Join(said, "\n")
+	}
+	replace := func(t *testing.T, manifest string) (warning string) {
+		t.Helper()
+		var said []string
+		claim, stored := documents(t, manifest)[0], &unstructured.Unstructured{}
+		require.NoError(t, w.read(t, manifest, stored))
+		claim.SetResourceVersion(stored.GetResourceVersion())
+		require.NoError(t, w.Update(context.WithValue(t.Context(), warnings{}, &said), claim))
+		return strings.Join(said, "\n")
 	}
 	groups := map[string]string{
 		"admit.half.test":  "{}",
@@ -62,7 +79,7 @@ func TestHalfReference(t *testing.T) {
 	for group, spec := range groups {
 		w.awaitClaims(t, "claims."+group)
 		if strings.Contains(spec, "BindLater") {
-			kubectl(t, claim(group, "late", ""), "create")
+			create(t, claim(group, "late", ""), "author")
 			require.Empty(t, reference(t, group, "late"))
 		}
 		w.apply(t, class(group, "Class", "late", "labels: {half: late}, "))
@@ -77,21 +94,20 @@ func TestHalfReference(t *testing.T) {
 			t.Run(group+"/"+manager, func(t *testing.T) {
 				switch manager {
 				case "creator":
-					kubectl(t, claim(group, manager, "first"), "create", "--field-manager="+manager)
+					create(t, claim(group, manager, "first"), manager)
 				case "applier":
-					kubectl(t, claim(group, manager, "first"), "apply", "--server-side", "--field-manager="+manager)
+					apply(t, claim(group, manager, "first"), manager)
 				case "webhook":
-					kubectl(t, claim(group, manager, ""), "create")
+					create(t, claim(group, manager, ""), "creator")
 					require.Equal(t, whole(group, "late"), reference(t, group, manager))
 				case "late":
 					require.EventuallyWithT(t, func(c *assert.CollectT) {
 						require.Equal(c, whole(group, "late"), reference(c, group, manager))
 					}, patience, 50*time.Millisecond)
 				}
-				author := []string{"apply", "--server-side", "--field-manager=author", "--force-conflicts"}
-				kubectl(t, claim(group, manager, "second"), author...)
+				apply(t, claim(group, manager, "second"), "author")
 				require.Equal(t, whole(group, "second"), reference(t, group, manager))
-				warning := kubectl(t, claim(group, manager, ""), author...)
+				warning := apply(t, claim(group, manager, ""), "author")
 				switch group {
 				case "allow.half.test":
 					assert.Empty(t, reference(t, group, manager)["name"], "We should have an update unbind a claim where this is allowed.")
@@ -103,7 +119,7 @@ func TestHalfReference(t *testing.T) {
 				default:
 					assert.Equal(t, whole(group, "second"), reference(t, group, manager), "We should keep the whole reference.")
 					assert.Contains(t, warning, `keeps it (class "second")`, "We should tell the author.")
-					warning = kubectl(t, claim(group, manager, ""), "replace")
+					warning = replace(t, claim(group, manager, ""))
 					assert.Equal(t, whole(group, "second"), reference(t, group, manager))
 					assert.Contains(t, warning, `keeps it (class "second")`, "We should name the class.")
 				}
@@ -116,7 +132,7 @@ func TestHalfReference(t *testing.T) {
 			"half": "{kind: Class}", "nothing": `{}`, "unnamed": `{name: "", kind: ""}`, "other": "{kind: Class, external: x}", "unknown": "{kind: Other}",
 		} {
 			manifest := strings.Replace(claim("admit.half.test", name, ""), "}}}", "}}, classRef: "+spec+"}", 1)
-			kubectl(t, manifest, "create")
+			create(t, manifest, "author")
 		}
 		assert.Equal(t, whole("admit.half.test", "late"), reference(t, "admit.half.test", "half"), "We should bind a claim to a class of the kind that it names.")
 		assert.Empty(t, reference(t, "admit.half.test", "nothing"), "We should not bind a claim whose author asked for no class.")

@@ -190,8 +190,10 @@ spec:
 	require.NoError(t, err)
 	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "class")
 	assert.Equal(t, "only", class, "We should go on binding manifests that nobody changed.")
-	bound, _, err = w.create(t, cluster("v1beta2", "new"))
-	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		bound, _, err = w.create(t, cluster("v1beta2", "new"))
+		require.NoError(c, err) // Discovery may not know the version yet.
+	}, patience, 50*time.Millisecond)
 	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
 	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
 	k := &v1alpha1.ClaimKind{}

@@ -26,13 +26,19 @@ import (
 )
 
 const (
-	leafRotations = 20
-	caRotations   = 5
 	// lag of an API server that is slow to hear of a new caBundle.
 	lag = 3 * time.Second
 	// turn is how long one rotation may take: kubelets look at Secrets once a minute or so.
 	turn = 2 * time.Minute
 )
+
+// rotations are how often leaves and the CA are renewed under load.
+func rotations() (leaves, cas int) {
+	if testing.Short() {
+		return 3, 1
+	}
+	return 20, 5
+}
 
 // rotateCertificates and their CA.
 func (d *deployment) rotateCertificates(t *testing.T) {
@@ -49,9 +55,10 @@ func (d *deployment) rotateCertificates(t *testing.T) {
 	if podCerts == certsCertManager {
 		rotateLeaf, rotateCA = d.renewLeaf, d.renewCA
 	}
-	d.lossless(t, fmt.Sprint(leafRotations, " rotations of leaves"), func() { rotateLeaf(t, seen) })
-	d.lossless(t, fmt.Sprint(caRotations, " rotations of the CA"), func() {
-		for range caRotations {
+	leaves, cas := rotations()
+	d.lossless(t, fmt.Sprint(leaves, " rotations of leaves"), func() { rotateLeaf(t, seen, leaves) })
+	d.lossless(t, fmt.Sprint(cas, " rotations of the CA"), func() {
+		for range cas {
 			rotateCA(t, seen)
 		}
 	})
@@ -76,11 +83,11 @@ func (d *deployment) changeCertificates(t *testing.T) {
 }
 
 // rotateSelfSigned waits until the replicas have renewed their certificates so often between them.
-func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections) {
+func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections, times int) {
 	before := seen.rotations()
-	for n := range leafRotations {
+	for n := range times {
 		require.Eventually(t, func() bool { return seen.rotations() > before+n }, turn, time.Second)
-		t.Logf("rotation %d of %d", n+1, leafRotations)
+		t.Logf("rotation %d of %d", n+1, times)
 	}
 }
 
@@ -92,12 +99,12 @@ func (d *deployment) rotateSelfSignedCA(t *testing.T, seen *connections) {
 }
 
 // renewLeaf so often, each time everywhere.
-func (d *deployment) renewLeaf(t *testing.T, seen *connections) {
-	for n := range leafRotations {
+func (d *deployment) renewLeaf(t *testing.T, seen *connections, times int) {
+	for n := range times {
 		before := seen.serials()
 		d.renew(t, "classbind")
 		seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.serial) })
-		t.Logf("rotation %d of %d", n+1, leafRotations)
+		t.Logf("rotation %d of %d", n+1, times)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -114,7 +115,11 @@ func (l *Load) Stop(ctx context.Context) (Report, error) {
 	for _, kind := range l.o.Kinds {
 		all := &unstructured.Unstructured{}
 		all.SetGroupVersionKind(kind)
-		if err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace)); err != nil {
+		err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace))
+		for apierrors.IsTimeout(err) && ctx.Err() == nil { // A call deletes what it can in its minute: etcd may sync each.
+			err = l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace))
+		}
+		if err != nil {
 			return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
 		}
 	}
