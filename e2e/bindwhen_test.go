@@ -103,7 +103,7 @@ func TestBindWhen(t *testing.T) {
 		asked(t, manifest(group, "probe", ", annotations: {delayed.test/node: a}", ""))
 		before := calls(t, r)
 		after(t, manifest(group, "waits", "", ""), func() {
-			w.kubectl(t, "annotate", "claims.delayed.test", "waits", "delayed.test/node=a")
+			require.NoError(t, w.annotate(t, "claims.delayed.test", "waits", "delayed.test/node=a"))
 		})
 		assert.Zero(t, calls(t, r)-before, "We should not be called for a claim that is not to be bound yet.")
 	})
@@ -150,7 +150,7 @@ func TestBindWhen(t *testing.T) {
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, "object.spec.ready", "We should have the API server say which expression.")
 		require.ErrorContains(t, err, "no such key: ready", "We should have the API server say why.")
-		w.kubectl(t, "annotate", "claims.fails.test", "old", "a=b")
+		require.NoError(t, w.annotate(t, "claims.fails.test", "old", "a=b"))
 		w.kubectl(t, "delete", "claims.fails.test", "old")
 	})
 

@@ -91,16 +91,16 @@ func TestGuard(t *testing.T) {
 		before := asked()
 		w.apply(t, class("guard.test", "Red", "plain", "")+class("guard.test", "Red", "no-default", `annotations: {resourceclass.crossplane.io/is-default-class: "false"}, `)+
 			blue("plain", "{default: false}")+blue("text", "none")+blue("nothing", "{default: null, weight: null}"))
-		w.kubectl(t, "label", "red", "plain", "tier=gold")
-		w.kubectl(t, "annotate", "red", "plain", "classbind.io/cordoned=true")
-		w.kubectl(t, "annotate", "red", "plain", "classbind.io/cordoned-")
+		require.NoError(t, w.label(t, "reds.guard.test", "plain", "tier=gold"))
+		require.NoError(t, w.annotate(t, "reds.guard.test", "plain", "classbind.io/cordoned=true"))
+		require.NoError(t, w.annotate(t, "reds.guard.test", "plain", "classbind.io/cordoned-"))
 		w.kubectl(t, "delete", "red", "plain")
 		assert.Equal(t, before, asked(), "We should not be asked about classes that get neither a mark nor a weight, or a cordon that can be read.")
 
 		w.apply(t, class("guard.test", "Red", "weighted", `annotations: {resourceclass.crossplane.io/weight: "5"}, `)+blue("weighted", "{weight: 5}"))
 		assert.Equal(t, before+2, asked(), "We should be asked about a weight.")
 		w.kubectl(t, "label", "red,blue", "weighted", "tier=gold")
-		w.kubectl(t, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight-")
+		require.NoError(t, w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/weight-"))
 		assert.Equal(t, before+2, asked(), "We should not be asked about an update that changes no weight, or takes it away.")
 		assert.Empty(t, w.lease(t, "default.claims.guard.test").Name, "We should write no Lease for any of these.")
 	})
@@ -125,9 +125,9 @@ func TestGuard(t *testing.T) {
 		}
 		for _, key := range []string{cordoned, marked} {
 			assert.Contains(t, warned("annotate", "red", "nearly", key+"=yes"), fmt.Sprintf(warning, key, "yes"), "We should warn of an update.")
-			w.kubectl(t, "annotate", "red", "nearly", key+"-")
+			require.NoError(t, w.annotate(t, "reds.guard.test", "nearly", key+"-"))
 		}
-		w.kubectl(t, "annotate", "red", "nearly", marked+"=yes")
+		require.NoError(t, w.annotate(t, "reds.guard.test", "nearly", marked+"=yes"))
 		before := asked()
 		assert.Empty(t, warned("label", "red", "nearly", "tier=gold"), "We should not warn again.")
 		assert.Empty(t, warned("annotate", "--overwrite", "red", "nearly", marked+"=false"), "We should not stop anybody who takes a mark away.")
@@ -143,13 +143,13 @@ func TestGuard(t *testing.T) {
 		for _, weight := range []string{"-1", "-0", "+5", "010", "1e3", " 5", "1.5"} {
 			_, _, err := w.create(t, class("guard.test", "Red", "malformed", fmt.Sprintf("annotations: {resourceclass.crossplane.io/weight: %q}, ", weight)))
 			refused(t, err, http.StatusUnprocessableEntity, fmt.Sprintf("metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: %q: must be an integer from 0 to 1000000, in plain digits", weight))
-			_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/weight="+weight)
+			err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/weight="+weight)
 			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update, too.")
 		}
 		for _, weight := range []string{"-1", "1.5", "-0.5", "1000001", `"+5"`, "true"} {
 			_, _, err := w.create(t, blue("malformed", "{weight: "+weight+"}"))
 			refused(t, err, http.StatusUnprocessableEntity, "spec.weight: Invalid value: ", "must be an integer from 0 to 1000000")
-			_, _, err = w.Kubectl(t.Context(), nil, "patch", "blue", "weighted", "--type=merge", "-p", `{"spec":{"weight":`+weight+`}}`)
+			err = w.patch(t, "blues.guard.test", "weighted", `{"spec":{"weight":`+weight+`}}`)
 			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update of a field, too.")
 		}
 	})
@@ -190,7 +190,7 @@ func TestGuard(t *testing.T) {
 	t.Run("SecondDefault", func(t *testing.T) {
 		_, _, err := w.create(t, class("guard.test", "Red", "second", isDefault))
 		refused(t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`, "classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default")
-		_, _, err = w.Kubectl(t.Context(), nil, "annotate", "red", "weighted", "resourceclass.crossplane.io/is-default-class=true")
+		err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/is-default-class=true")
 		require.ErrorContains(t, err, `"Blue/default/next" is the default class`, "We should refuse an update that makes a second default.")
 		_, _, err = w.create(t, class("guard.test", "Red", "second", isDefault), client.DryRunAll)
 		refused(t, err, http.StatusForbidden, `"Blue/default/next"`)
@@ -203,8 +203,8 @@ func TestGuard(t *testing.T) {
 
 	t.Run("Ratchet", func(t *testing.T) {
 		before, held := asked(), w.lease(t, "default.claims.guard.test").ResourceVersion
-		w.kubectl(t, "label", "blue", "next", "tier=gold")
-		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"spec":{"weight":7}}`)
+		require.NoError(t, w.label(t, "blues.guard.test", "next", "tier=gold"))
+		require.NoError(t, w.patch(t, "blues.guard.test", "next", `{"spec":{"weight":7}}`))
 		assert.Equal(t, before+1, asked(), "We should be asked about the weight alone.")
 		assert.Equal(t, held, w.lease(t, "default.claims.guard.test").ResourceVersion, "We should write no Lease for a class that is default already.")
 	})
@@ -215,11 +215,11 @@ func TestGuard(t *testing.T) {
 	})
 
 	t.Run("Terminating", func(t *testing.T) {
-		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"metadata":{"finalizers":["guard.test/stay"]}}`)
+		require.NoError(t, w.patch(t, "blues.guard.test", "next", `{"metadata":{"finalizers":["guard.test/stay"]}}`))
 		w.kubectl(t, "delete", "blue", "next", "--wait=false")
 		_, _, err := w.create(t, class("guard.test", "Red", "heir", isDefault))
 		require.NoError(t, err, "We should not count a default that is being deleted.")
-		w.kubectl(t, "patch", "blue", "next", "--type=merge", "-p", `{"metadata":{"finalizers":null},"spec":{"default":false}}`)
+		require.NoError(t, w.patch(t, "blues.guard.test", "next", `{"metadata":{"finalizers":null},"spec":{"default":false}}`))
 	})
 
 	t.Run("CommandOfTheRefusal", func(t *testing.T) {
@@ -237,13 +237,16 @@ func TestGuard(t *testing.T) {
 		w.apply(t, classKind("olds.guard.test", "{claimKinds: [claims.guard.test]}"))
 		w.awaitGuard(t, "guard.test", "Old", "olds.guard.test")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Equal(c, "False SeveralDefaults", w.kubectl(t, "get", "claimkind", "claims.guard.test", "-o",
-				`jsonpath={.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
+			k := &v1alpha1.ClaimKind{}
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.guard.test"}, k))
+			condition := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
+			require.NotNil(c, condition)
+			require.Equal(c, v1alpha1.ReasonSeveralDefaults, condition.Reason)
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
 		metrics, err := r.Metrics(t.Context())
 		require.NoError(t, err)
 		assert.Contains(t, string(metrics), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
-		w.kubectl(t, "patch", "blue", "third", "--type=merge", "-p", `{"spec":{"default":false}}`)
+		require.NoError(t, w.patch(t, "blues.guard.test", "third", `{"spec":{"default":false}}`))
 		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
 		refused(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)
 		w.kubectl(t, "delete", "old", "legacy")

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -239,6 +240,41 @@ func (w *world) apply(t testing.TB, manifest string) {
 		}
 		require.NoError(t, w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl")))
 	}
+}
+
+// patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
+func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
+	t.Helper()
+	kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
+	require.NoError(t, err)
+	mapping, err := w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	object.SetName(name)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		object.SetNamespace("default")
+	}
+	return w.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change)), o...)
+}
+
+// annotate an object by a change as kubectl annotate takes it: key=value, or key-.
+func (w *world) annotate(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
+	t.Helper()
+	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
+}
+
+// label does the same to a label.
+func (w *world) label(t testing.TB, resource, name, change string) error {
+	t.Helper()
+	return w.patch(t, resource, name, metadataPatch("labels", change))
+}
+
+func metadataPatch(field, change string) string {
+	if key, value, set := strings.Cut(change, "="); set {
+		return fmt.Sprintf(`{"metadata":{%q:{%q:%q}}}`, field, key, value)
+	}
+	return fmt.Sprintf(`{"metadata":{%q:{%q:null}}}`, field, strings.TrimSuffix(change, "-"))
 }
 
 // replica is a running classbind.

@@ -81,7 +81,7 @@ func TestPolicyWhileDown(t *testing.T) {
 	}
 	refused(w.Create(t.Context(), selecting))
 
-	w.kubectl(t, "annotate", "class."+group, "first", defaultMark+"-")
+	require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.Error(c, w.Create(t.Context(), unopinionated(group, "moved"), client.DryRunAll))
 	}, time.Second, 5*time.Millisecond, "We should see the API server know at once that the class is default no more.")
@@ -89,9 +89,9 @@ func TestPolicyWhileDown(t *testing.T) {
 		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("without-", i))))
 	}
 	// Nobody is there to be asked whether a class may become default.
-	w.kubectl(t, "patch", "validatingwebhookconfiguration", v1alpha1.ClassConfiguration, "--type=merge", "--patch", `{"webhooks":[]}`)
+	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1alpha1.ClassConfiguration, `{"webhooks":[]}`))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.Kubectl(t.Context(), nil, "annotate", "class."+group, "second", defaultMark+"=true")
+		err := w.annotate(t, "classes."+group, "second", defaultMark+"=true")
 		require.NoError(c, err)
 	}, patience, 100*time.Millisecond)
 	for i := range 100 {

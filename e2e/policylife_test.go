@@ -71,18 +71,18 @@ func TestPolicyLife(t *testing.T) {
 		}, 20*time.Second, 100*time.Millisecond, "We should mend what somebody else changes.")
 	})
 	t.Run("NoDefault", func(t *testing.T) {
-		w.kubectl(t, "annotate", "class."+group, "first", defaultMark+"-")
+		require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
 		w.awaitNoPolicy(t)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
-		w.kubectl(t, "annotate", "class."+group, "second", defaultMark+"=true")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", defaultMark+"=true"))
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
 		assert.Equal(t, "second", w.policy(t).binding.Spec.ParamRef.Name)
 	})
 	t.Run("Cordoned", func(t *testing.T) {
-		w.kubectl(t, "annotate", "class."+group, "second", v1alpha1.CordonedAnnotation+"=true")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"=true"))
 		w.awaitNoPolicy(t)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "Class/second is cordoned")
-		w.kubectl(t, "annotate", "class."+group, "second", v1alpha1.CordonedAnnotation+"-")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"-"))
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
 	t.Run("OrderFirst", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -170,7 +171,7 @@ func TestSetDefault(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w.reset(t, tc.old, tc.class)
 				kind, _, _ := strings.Cut(strings.ToLower(tc.class), "/")
-				_, _, err := w.Kubectl(t.Context(), nil, "annotate", kind+"s.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
+				err := w.annotate(t, kind+"s.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
 				require.ErrorContains(t, err, "is the default class for")
 				_, err = w.shell(t, commandIn(t, err, tc.pattern))
 				require.NoError(t, err, "We should be refused with a command that works.")
@@ -228,12 +229,12 @@ func TestSetDefault(t *testing.T) {
 		defer func() {
 			w.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "move-test")
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--dry-run=server", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false")
+				err := w.annotate(t, "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false", client.DryRunAll)
 				require.NoError(c, err)
 			}, patience, 100*time.Millisecond)
 		}()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--dry-run=server", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false")
+			err := w.annotate(t, "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false", client.DryRunAll)
 			require.ErrorContains(c, err, "no default")
 		}, patience, 100*time.Millisecond)
 		versions := w.versions(t)
@@ -281,7 +282,7 @@ func TestSetDefault(t *testing.T) {
 		w.mark(t, "Plain/old")
 		w.hook.set(func(r *admissionv1.AdmissionRequest, c *unstructured.Unstructured) string {
 			if c.GetKind() == "Plain" && !isMarked(c) && !*r.DryRun { // A/old has lost its mark.
-				_, _, err := w.Kubectl(t.Context(), nil, "annotate", "bs.move.test", "rival", "resourceclass.crossplane.io/is-default-class=true")
+				err := w.annotate(t, "bs.move.test", "rival", "resourceclass.crossplane.io/is-default-class=true")
 				assert.NoError(t, err)
 			}
 			return ""
@@ -299,7 +300,7 @@ func TestSetDefault(t *testing.T) {
 		w.reset(t, "A/old", "B/new")
 		w.hook.set(func(r *admissionv1.AdmissionRequest, c *unstructured.Unstructured) string {
 			if c.GetName() == "old" && !isMarked(c) && !*r.DryRun {
-				_, _, err := w.Kubectl(t.Context(), nil, "label", "bs.move.test", "new", "tier=gold")
+				err := w.label(t, "bs.move.test", "new", "tier=gold")
 				assert.NoError(t, err)
 			}
 			return ""
@@ -366,9 +367,9 @@ func TestSetDefault(t *testing.T) {
 		require.ErrorContains(t, err, `failed calling webhook "bs.move.test.guard.classbind.io"`)
 		assert.Equal(t, versions, w.versions(t), "We should have written nothing.")
 
-		w.kubectl(t, "patch", "validatingwebhookconfiguration", v1alpha1.ClassConfiguration, "--type=merge", "-p", `{"webhooks":[]}`)
+		require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1alpha1.ClassConfiguration, `{"webhooks":[]}`))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--dry-run=server", "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
+			err := w.annotate(t, "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=true", client.DryRunAll)
 			require.NoError(c, err)
 		}, patience, 100*time.Millisecond)
 		out, progress, err := w.setDefault(t, "B/new", "--for=claims", "--timeout=5s")

@@ -20,11 +20,14 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // mover is a world with one replica, in which defaults are moved.
@@ -160,7 +163,13 @@ func (w *mover) list(t *testing.T, text func(*unstructured.Unstructured) (string
 // status of a claim kind: its default and whether it is the only one.
 func (w *mover) status(t *testing.T, claimKind string) string {
 	t.Helper()
-	return w.kubectl(t, "get", "claimkind", claimKind, "-o", `jsonpath={.status.defaultClass} {.status.conditions[?(@.type=="SingleDefault")].status}`)
+	k := &v1alpha1.ClaimKind{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
+	condition := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
+	if condition == nil {
+		return k.Status.DefaultClass
+	}
+	return k.Status.DefaultClass + " " + string(condition.Status)
 }
 
 func refuseRival(r *admissionv1.AdmissionRequest, c *unstructured.Unstructured) string {
