@@ -230,15 +230,23 @@ func (w *world) kubectl(t testing.TB, args ...string) string {
 }
 
 // apply does what kubectl apply --server-side --force-conflicts does, without a process of its own, which takes half a second.
+// A resource that has just become established may not be served yet.
 func (w *world) apply(t testing.TB, manifest string) {
 	t.Helper()
 	for _, object := range documents(t, manifest) {
-		mapping, err := w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
-		require.NoError(t, err)
-		if object.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			object.SetNamespace("default")
-		}
-		require.NoError(t, w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl")))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			mapping, err := w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+			require.NoError(c, err)
+			if object.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+				object.SetNamespace("default")
+			}
+			err = w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl"))
+			if !apierrors.IsNotFound(err) {
+				assert.NoError(t, err)
+				return
+			}
+			require.NoError(c, err)
+		}, patience, 50*time.Millisecond)
 	}
 }
 
