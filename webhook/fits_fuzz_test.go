@@ -93,16 +93,21 @@ func FuzzFits(f *testing.F) {
 	binder := w.binder()
 	asked := newPost("/bind", byResource(binder))
 	f.Fuzz(func(t *testing.T, element, text []byte, times, which byte) {
-		i := int(which) / 2 % len(costlyFits)
-		plural := fmt.Sprintf([]string{"fits%d", "scores%d"}[which%2], i)
-		a := "[" + strings.TrimSuffix(strings.Repeat(string(element)+",", 4*int(times)), ",") + "]"
-		body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":%q,"version":"v1","kind":"Fit"},`+
-			`"resource":{"group":%q,"version":"v1","resource":%q},"name":"db","namespace":"team-a","operation":"CREATE","object":{"metadata":{"name":"db"},`+
-			`"spec":{"a":%s,"b":%s,"n":%d}}}}`, worldGroup, worldGroup, plural, a, text, times)
+		body := fitReview(string(element), string(text), times, which)
 		meter.Measure(t, len(body), func() { asked.ask(body) }, element, text, times, which)
 		if asked.status != http.StatusServiceUnavailable || !strings.Contains(asked.answers.body.String(), "cost too much CPU for so many classes") {
 			asked.check(t, len(body))
 		}
 		w.tally.Expire(time.Now().Add(time.Hour))
 	})
+}
+
+// fitReview is a claim with lists of an element, which one of costlyFits walks, and a text, both JSON.
+func fitReview(element, text string, times, which byte) string {
+	i := int(which) / 2 % len(costlyFits)
+	plural := fmt.Sprintf([]string{"fits%d", "scores%d"}[which%2], i)
+	a := "[" + strings.TrimSuffix(strings.Repeat(element+",", 4*int(times)), ",") + "]"
+	return fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":%q,"version":"v1","kind":"Fit"},`+
+		`"resource":{"group":%q,"version":"v1","resource":%q},"name":"db","namespace":"team-a","operation":"CREATE","object":{"metadata":{"name":"db"},`+
+		`"spec":{"a":%s,"b":%s,"n":%d}}}}`, worldGroup, worldGroup, plural, a, text, times)
 }

@@ -97,6 +97,9 @@ func (p *tested) measure(ctx context.Context, target, costs string) error {
 		return fmt.Errorf("cannot make a folder for inputs: %w", err)
 	}
 	for name, input := range map[string]string{"worst-cpu": worst.CPU.Input, "worst-bytes": worst.Bytes.Input} {
+		if input == "" {
+			continue // Its memory has no budget.
+		}
 		file := filepath.Join(among, name)
 		if err := os.WriteFile(file, []byte(input), 0o600); err != nil {
 			return fmt.Errorf("cannot write an input: %w", err)
