@@ -52,10 +52,10 @@ func (b *besieged) zonedClasses(t *testing.T) {
 // although classbind may be passed by.
 func (b *besieged) longClaims(t *testing.T) {
 	ctx := b.attack
-	long := []string{zones(990, "no-such-zone-#"), zones(990, ""), zones(300, "b#")}
+	long := []string{zones(5000, ""), zones(1800, "b#"), zones(1000, "none-#")}
 	attackers(ctx, 10, 0, func(i int) {
 		kind := []string{"FitClaim", "DenyFitClaim"}[i%2]
-		status, text := b.mallory.create(ctx, kind, true, claimOf(kind, "long", long[i%len(long)], ""))
+		status, text := b.mallory.create(ctx, kind, true, claimOf(kind, "long", `"classSelector":{"matchLabels":{"pool":"common"}},`+long[i%len(long)], ""))
 		if kind == "DenyFitClaim" && ctx.Err() == nil {
 			assert.NotEqual(t, http.StatusCreated, status, "We should refuse a claim that gets no class, whatever it costs: %.400s", text)
 		}
