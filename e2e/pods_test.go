@@ -272,17 +272,11 @@ func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (s
 	return fmt.Sprint(response.StatusCode, " ", string(body)), err
 }
 
-// podLogs are the last lines of each, but for one a claim.
+// podLogs are the last lines of each.
 func (w *world) podLogs(ctx context.Context) string {
 	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=2000")
 	if err != nil {
 		return err.Error()
 	}
-	var lines []string
-	for line := range strings.Lines(out) {
-		if !strings.Contains(line, `"Decided on a claim"`) {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
+	return out
 }

@@ -157,7 +157,7 @@ func TestReviewWarnsOfSeveralDefaults(t *testing.T) {
 
 func TestReviewSaysWhy(t *testing.T) {
 	var lines []string
-	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
 	binder := newBinder(t, inventory)
 
@@ -166,8 +166,8 @@ func TestReviewSaysWhy(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom",
 	}, bound.AuditAnnotations, "We should say why in the audit log.")
-	require.Len(t, lines, 1, "We should log one line a decision.")
-	for _, part := range []string{`"class"="SQLClass/gold"`, `"reason"="MatchingClass"`, `"requestUID"="5e1f"`, `"dryRun"=false`} {
+	require.Len(t, lines, 1, "We should log one line a review, at the level debug.")
+	for _, part := range []string{`"class"="SQLClass/gold"`, `"reason"="MatchingClass"`, `"requestUID"="5e1f"`, `"outcome"="bound"`, `"dryRun"=false`} {
 		assert.Contains(t, lines[0], part, "We should say why in our log.")
 	}
 

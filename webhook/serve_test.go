@@ -56,7 +56,7 @@ func newHandler(log io.Writer) *Handler {
 
 // newLog returns a log in the form of the command's.
 func newLog(to io.Writer) logr.Logger {
-	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(to), zap.InfoLevel)))
+	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(to), zap.DebugLevel)))
 }
 
 // answers is a ResponseWriter that can be used again.
@@ -90,8 +90,9 @@ func TestServeHTTP(t *testing.T) {
 	var log bytes.Buffer
 	do, a := ask(newHandler(&log))
 	do()
-	assert.Contains(t, log.String(), `"claimKind":"postgresqlinstances.database.example.org","namespace":"acme-team","name":"gitlab-database","requestUID":"705ab4f5-6393-11e8-b7cc-42010a800002",`+
-		`"class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom","candidates":10,"dropped":"","dryRun":false}`, "We should log the decision.")
+	assert.Contains(t, log.String(), `"resource":"postgresqlinstances","group":"database.example.org","namespace":"acme-team","name":"gitlab-database",`+
+		`"requestUID":"705ab4f5-6393-11e8-b7cc-42010a800002","outcome":"bound",`+
+		`"audit":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"},"dryRun":false}`, "We should log the decision.")
 	assert.JSONEq(t, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true,`+
 		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1lIjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
 		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.body.String(), "We should answer in the form that the API server reads.")

@@ -147,7 +147,7 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 	require.ErrorIs(t, server.Config.Shutdown(soon), context.DeadlineExceeded, "We should not end before the decision is logged.")
 	close(unstuck)
 	require.NoError(t, server.Config.Shutdown(t.Context()))
-	assert.Equal(t, 1, strings.Count(log.String(), "Decided on a claim"), "We should log each decision once.")
+	assert.Equal(t, 1, strings.Count(log.String(), "Reviewed a claim"), "We should log each decision once.")
 }
 
 func TestEveryAnswerIsToldOnce(t *testing.T) {

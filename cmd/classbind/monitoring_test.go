@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -85,7 +84,6 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
-	require.NoError(t, newLogWriter(io.Discard).RegisterMetrics())
 	require.NoError(t, ownBuild().RegisterMetrics())
 
 	all := map[string][]string{}

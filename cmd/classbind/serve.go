@@ -76,20 +76,17 @@ func serve(ctx context.Context, o *options) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
-	lines := newLogWriter(os.Stderr)
-	log, err := o.logger(lines)
+	log, err := o.logger(os.Stderr)
 	if err != nil {
 		return err
 	}
-	go lines.run(log)
-	defer lines.close()
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
 	own := ownBuild()
 	log.Info("Starting classbind", "version", own.version, "commit", own.commit, "go", goruntime.Version())
 
-	s := &server{options: o, log: log, lines: lines, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
+	s := &server{options: o, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
 	for _, add := range []func() error{
 		s.addManager, s.addCertificates, s.addControllers, s.addMetrics, s.addWebhooks, s.addRunnables, s.addChecks,
 	} {
@@ -120,7 +117,6 @@ func stopped(doing string, err error) error {
 type server struct {
 	options *options
 	log     logr.Logger
-	lines   *logWriter
 	drain   *drain
 
 	scheme  *runtime.Scheme
@@ -228,7 +224,7 @@ func (s *server) addControllers() (err error) {
 func (s *server) addMetrics() error {
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	err := errors.Join(s.registration.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
-		s.claims.Metrics.Register(), s.lines.RegisterMetrics(), ownBuild().RegisterMetrics())
+		s.claims.Metrics.Register(), ownBuild().RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}

@@ -44,7 +44,6 @@ func stranger(series map[string]samples) {
 	}
 	series[`classbind_guard_decisions_total{`+ours+`, class_kind="classes.example.org", outcome="unavailable"}`] = aMinute
 	series[`classbind_live_reads_total{`+ours+`, claim_kind="claims.example.org", outcome="failed"}`] = aMinute
-	series[`classbind_log_lines_dropped_total{`+ours+`}`] = aMinute
 }
 
 // TestStranger asks Prometheus' own engine which critical alerts somebody can raise
