@@ -136,7 +136,7 @@ func (w *world) explain(t *testing.T, claims []string, flags ...string) []explan
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "claims.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(claims, "---\n")), 0o600))
-	args := append([]string{"explain", "--filename=" + file, "--output=json", "--strict=false"}, flags...)
+	args := append([]string{"explain", "--filename=" + file, "--output=json"}, flags...)
 	cmd := exec.CommandContext(t.Context(), command, args...) //nolint:gosec // It runs the command under test.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output()

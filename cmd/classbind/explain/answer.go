@@ -36,13 +36,7 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 	if len(items) > 0 {
 		return items, nil
 	}
-	item := newItem(d)
-	if o.strict {
-		if mistake := item.unregistered(ctx, r, gvk); mistake != nil {
-			return []*Item{mistake}, nil
-		}
-	}
-	return []*Item{item.notRegistered(r, gvk)}, nil
+	return []*Item{newItem(d).notRegistered(r, gvk)}, nil
 }
 
 // notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the
@@ -84,20 +78,15 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 		item.Claim.Namespace = namespace
 	}
 	object := d.DeepCopy().Object
-	var fields *objectSchema
-	if o.strict {
-		if fields = item.check(ctx, r, k, found, object); item.Outcome == Malformed {
+	if len(o.claims) > 0 { // A claim of the cluster is stored already.
+		if item.check(ctx, r, k, d, object); item.Outcome == Malformed {
 			return item, nil
 		}
 	}
 	if o.unbound && selector.NewClaimKind(k).HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Place().Names()...)
 	}
-	decision, err := o.decide(ctx, r, k, item, object, found)
-	if err != nil || fields == nil {
-		return item, err
-	}
-	return item.asStored(ctx, fields, decision, object), nil
+	return item, o.decide(ctx, r, k, item, object, found)
 }
 
 // readAsServer reads a claim as the server does: not what is too long or too deep.
@@ -113,30 +102,30 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 	return kind.Read(item.Claim.Namespace, item.Claim.Name, read), nil
 }
 
-// decide on a claim. The decision is empty if the claim is not ours to bind, or nothing can be decided.
+// decide on a claim.
 func (o *options) decide(
 	ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, item *Item, object map[string]any, found resource,
-) (d selector.Decision, err error) {
+) error {
 	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.leftAlone("NamespaceNotSelected", why)
-		return d, err
+		return err
 	}
 	if why := lookup.Suited(k); why != nil {
 		item.leftAlone(v1alpha1.ReasonUnsuitable, why.Error())
-		return d, nil
+		return nil
 	}
 	v, err := r.view(ctx, k)
 	if err != nil {
-		return d, err
+		return err
 	}
 	item.Notes, item.InvalidExpressions = append(item.Notes, v.notes...), v.invalid
 	if !item.isReadable(ctx, r, k, found) {
-		return d, nil
+		return nil
 	}
 	item.decideBy(k)
 	in, err := readAsServer(v.Kind, item, object)
 	if err != nil {
-		return d, err
+		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
 	if in.Facts != nil {
@@ -144,7 +133,7 @@ func (o *options) decide(
 		if v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && r.settings.request == nil {
 			item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: "+
 				"say who with --set request.userInfo.username=NAME")
-			return d, nil
+			return nil
 		}
 	}
 	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item)}
@@ -153,21 +142,21 @@ func (o *options) decide(
 	switch {
 	case errors.As(err, &fault) && v.InConflict():
 		item.leftAlone(fault.Reason, fault.Text)
-		return d, nil
+		return nil
 	case errors.As(err, &fault):
 		item.undecided(k, fault)
-		return d, nil
+		return nil
 	case err != nil:
-		return d, err
+		return err
 	case claim.LeftAlone != "":
 		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, k, claim, object))
-		return d, nil
+		return nil
 	case len(claim.Problems) > 0:
 		item.malformed(claim.Problems)
-		return d, nil
+		return nil
 	}
 	item.explained(k)
-	return item.Decision, nil
+	return nil
 }
 
 // isReadable says whether a claim can be read by the paths of its ClaimKind: it is of their

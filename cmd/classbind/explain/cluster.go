@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,31 +85,21 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	case err != nil:
 		return nil, fmt.Errorf("cannot look up %s: %w", version, brief.Error(err))
 	}
-	served := map[string]*metav1.APIResource{}
-	var found *metav1.APIResource
-	for i := range list.APIResources {
-		r := &list.APIResources[i]
-		served[r.Name] = r
-		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") { // A subresource may have the kind, too.
-			found = r
-		}
-	}
-	if found == nil {
+	found := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Kind == kind.Kind && !strings.Contains(r.Name, "/") // A subresource may have the kind, too.
+	})
+	if found < 0 {
 		return nil, &notServedError{fmt.Errorf("the API server does not serve %s of %s", kind.Kind, version)}
 	}
-	if text, err := c.resolver.CRD(ctx, schema.GroupResource{Group: kind.Group, Resource: found.Name}.String()); err == nil {
+	name := schema.GroupResource{Group: kind.Group, Resource: list.APIResources[found].Name}
+	if text, err := c.resolver.CRD(ctx, name.String()); err == nil {
 		return schemaOfCRD(text, kind.Version)
 	}
 	document, err := c.resolver.OpenAPI(ctx, version)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the schema of %s: %w", version, err)
 	}
-	s, err := schemaOfOpenAPI(document, kind)
-	if err != nil {
-		return nil, err
-	}
-	s.namespaced, s.status = found.Namespaced, served[found.Name+"/status"] != nil
-	return s, nil
+	return schemaOfOpenAPI(document, kind)
 }
 
 func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {

@@ -116,7 +116,7 @@ func newAPIServer(change func(answers map[string]any)) *apiServer {
 		"/apis/classbind.io/v1alpha1/classkinds": list("classbind.io/v1alpha1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
-		"/openapi/v3/apis/example.org/v1": object{"components": object{"schemas": object{"Database": json.RawMessage(databaseSchema)}}},
+		"/openapi/v3/apis/example.org/v1": published(databaseSchema),
 		"/apis/example.org/v1/namespaces/team/databases/stored": object{
 			"apiVersion": "example.org/v1", "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
 			"spec": object{"classSelector": object{"matchLabels": object{"tier": "silver"}}, "unknown": 1},
@@ -273,55 +273,28 @@ func TestExplainCluster(t *testing.T) {
 			claim:  strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"),
 			status: exitFailed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
 		},
-		"Kind": {
-			reason: "We should take a kind for a typing error that the cluster does not serve.",
-			claim:  strings.ReplaceAll(goldClaim, "Database", "Databse"),
-			status: exitFailed, want: []string{"did you mean example.org/v1 Database of databases.example.org?"},
-		},
-		"OtherKind": {
-			reason: "We should not take a kind for a typing error that the cluster serves.",
-			claim:  strings.ReplaceAll(goldClaim, "Database", "Databas"),
+		"FieldOfTheCRD": {
+			reason: "We should prefer the CRD, where we may read it.",
+			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
 			change: func(a map[string]any) {
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("databas", "Databas", true, "create"))
-				a["/openapi/v3/apis/example.org/v1"] = object{"components": object{"schemas": object{"Databas": json.RawMessage(strings.ReplaceAll(databaseSchema, `"Database"`, `"Databas"`))}}}
+				delete(a, "/openapi/v3/apis/example.org/v1")
+				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = json.RawMessage(databaseCRD)
 			},
-			want: []string{"Databas mine: left alone"},
+			status: exitFailed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+		},
+		"FieldOfABuiltInKind": {
+			reason: "We should know the fields that the ClaimKind reads, where a schema refers to others.",
+			claim:  strings.ReplaceAll(goldClaim, `{"classSelector"`, `{"any": 1, "classselector"`),
+			change: func(a map[string]any) {
+				a["/openapi/v3/apis/example.org/v1"] = object{"components": object{"schemas": object{"Spec": object{"type": "object"}, "Database": json.RawMessage(
+					`{"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.org", "version": "v1", "kind": "Database"}], "properties": {"spec": {"$ref": "#/components/schemas/Spec"}}}`)}}}
+			},
+			status: exitFailed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
 		},
 		"NoSchema": {
 			reason: "We should say that we cannot check fields.",
 			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
 			want:   []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
-		},
-		"ValueOfOpenAPI": {
-			reason: "We should evaluate the rules of the published schema where we may not read the CRD.",
-			claim:  strings.ReplaceAll(goldClaim, `"spec": {`, `"status": {"phase": 1}, "spec": {"engine": "mysql", "min": 2, "max": 1, `),
-			change: func(a map[string]any) {
-				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases/status", "Database", true, "get"), served("databases", "Database", true, "create"),
-					served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch"))
-			},
-			status: exitFailed, want: []string{"Database team/mine: mistaken\n  Because: spec.min: Invalid value: min must not be above max (--strict=false"},
-		},
-		"ValueOfCRD": {
-			reason: "We should prefer the CRD, which has what the published schema lacks.",
-			claim:  strings.ReplaceAll(goldClaim, `"spec": {`, `"spec": {"engine": "mysql", `),
-			change: func(a map[string]any) {
-				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
-				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = json.RawMessage(
-					strings.Replace(values, `"metadata": {"type": "object"}`, `"metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 10}}}`, 1))
-			},
-			status: exitFailed, want: []string{"Database team/mine: mistaken\n  Because: metadata.name: Invalid value: \"mine\": metadata.name in body should be at least 10 chars long"},
-		},
-		"ValueOfStored": {
-			reason: "We should check the values of what is stored with --strict, as if it were created now.",
-			args:   []string{"Database/stored", "--strict"},
-			change: func(a map[string]any) {
-				a["/openapi/v3/apis/example.org/v1"] = published(valuesSchema)
-				stored := a["/apis/example.org/v1/namespaces/team/databases/stored"].(object)
-				stored["spec"], stored["status"] = object{"engine": "mysql", "size": 13}, object{"phase": "Bound"}
-				stored["metadata"].(object)["uid"] = "1"
-			},
-			status: exitFailed, want: []string{"Because: spec: Invalid value: no size of 13 (--strict=false"},
 		},
 		"BrokenCRD": {
 			reason: "We should say why we cannot check fields.",
@@ -334,21 +307,22 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
 			args:   []string{"Database/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
 		},
-		"StoredStrict": {
-			reason: "We should check what is stored with --strict.",
-			args:   []string{"database/stored", "--strict"}, status: exitFailed, want: []string{"spec.unknown: the schema has no such field"},
-		},
 		"StoredByResource": {
 			reason: "We should read a claim by its resource, in a namespace.",
 			args:   []string{"databases.example.org/stored", "-n", "team"}, want: []string{"Database team/stored: bound to FastClass/b"},
 		},
-		"StoredByVersion": {
-			reason: "We should read a claim by its resource and version.",
-			args:   []string{"databases.v1.example.org/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
 		"StoredUnknownKind": {
-			reason: "We should say what the cluster does not serve.",
-			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": the API server serves no "Databse": name a kind or a resource`},
+			reason: "We should say what nobody registers.",
+			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
+		},
+		"StoredByPlural": {
+			reason: "We should read a claim by its plural, in any case.",
+			args:   []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
+		},
+		"StoredNowhere": {
+			reason: "We should say that there is no such claim.",
+			change: func(a map[string]any) { a["/apis/example.org/v1/namespaces/team/databases/lost"] = http.StatusNotFound },
+			args:   []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
 		},
 		"StoredForbidden": {
 			reason: "We should say what we cannot get.",
@@ -396,7 +370,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
-			args:   []string{"--with", "new.yaml", "--strict=false"},
+			args:   []string{"--with", "new.yaml"},
 			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
 			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
 		},
@@ -426,13 +400,13 @@ func TestExplainCluster(t *testing.T) {
 			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "as it is"},
 		},
 		"PathsNotCompared": {
-			reason: "We should say that we cannot compare the paths.", args: []string{"--strict=false"},
+			reason: "We should say that we cannot compare the paths.",
 			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
 			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
 		},
 		"WithMistakes": {
 			reason: "We should not offer a class of a version that the cluster does not serve.",
-			args:   []string{"--with", "new.yaml", "--strict=false"},
+			args:   []string{"--with", "new.yaml"},
 			with: documents(strings.ReplaceAll(goldClass, "example.org/v1", "example.org/v9"), strings.ReplaceAll(goldClass, "FastClass", "FastClas"), strings.ReplaceAll(goldClass, "FastClass", "SlowClass"), goldClaim,
 				`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}`),
 			want: []string{
@@ -443,7 +417,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"WithKindNotInstalled": {
 			reason: "We should not call a class mistaken whose kind is not installed.",
-			args:   []string{"--with", "new.yaml", "--strict=false"},
+			args:   []string{"--with", "new.yaml"},
 			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
 			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},

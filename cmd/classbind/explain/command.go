@@ -2,9 +2,8 @@
 // files reads manifests. cluster and offline are the two sources of registrations
 // and classes, and registrations combine them as the server does. overlay puts
 // files on top of a cluster. seen has what expressions see besides, and set what --set says
-// of that. strict checks a claim against its schema, which schema and openapi
-// read, before and after answer has the server's Decider decide on it. report prints the result for programs, and table for
-// people.
+// of that. check finds typing errors by the schema, before answer has the server's Decider decide. report is
+// the result for programs, and table prints it for people.
 package explain
 
 import (
@@ -38,7 +37,6 @@ func failed(err error) error { return exit.AsFailed(err) }
 type options struct {
 	claims    []string
 	recursive bool
-	strict    bool
 	classes   []string
 	with      []string
 	set       []string
@@ -87,15 +85,11 @@ oldest ClassKind. The ClassKinds of files count as created in the same second, a
 with kubectl apply, so the first by name is the oldest. With --with, they are
 newer than those of the cluster.
 
-With --strict, explain refuses a claim that the API server would refuse, or would
-not store as it is. It finds kinds and versions that are not served, unknown
-fields, and what the schema forbids: types, required fields, values, and rules in
-CEL. It checks the claim as at its creation, with its defaults and its reference.
-The schema is that of a CRD among the files, or the cluster's. Without a CRD,
-as for PersistentVolumeClaim, it checks only the names of fields. Without a
-schema, it finds fields whose name resembles that of the selector or of the
-reference. It asks no other webhooks and policies. --strict is the default for
-claims of files; --strict=false takes them as they are written, without defaults.
+explain refuses a claim of a file with a version that is not served, or with a
+field that the CRD does not have: the API server would drop a selector with a
+typing error. The CRD is among the files, or the cluster's. Without one, explain
+finds typing errors in the fields that the ClaimKind reads. To check all else that
+the schema says, use kubectl-validate.
 
 explain shows what each expression returned and saw: the term that dropped a
 class, the score of each candidate, and the partition and the selector of the
@@ -148,9 +142,6 @@ func newCommand(fresh func() uint64) *cobra.Command {
 			if err := o.validate(c.Flags(), args); err != nil {
 				return failed(err)
 			}
-			if !c.Flags().Changed("strict") {
-				o.strict = len(args) == 0
-			}
 			return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -180,8 +171,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.set, "set", nil,
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
-	fs.BoolVar(&o.strict, "strict", true,
-		"refuse claims that the API server would refuse or not store as they are; false for claims of the cluster, unless it is set")
 	o.output.Add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "",
@@ -259,13 +248,20 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if len(args)+len(claims) == 0 {
 		return failed(fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", ")))
 	}
-	w, err := o.world(ctx, args, claims, in, progress)
+	w, err := o.world(ctx, claims, in, progress)
 	if err != nil {
 		return failed(err)
 	}
 	r, err := newRegistrations(ctx, w.source, o.own)
 	if err != nil {
 		return failed(err)
+	}
+	for _, arg := range args {
+		d, err := r.stored(ctx, arg, w.namespace)
+		if err != nil {
+			return failed(err)
+		}
+		w.claims = append(w.claims, d)
 	}
 	r.settings = o.settings
 	if err := o.settings.undeclared(r); err != nil {

@@ -87,7 +87,7 @@ func TestHostileFiles(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"--strict=false"}, {"--strict"}, {"-o", "json"}} {
+	for _, args := range [][]string{nil, {"-o", "json"}} {
 		for _, claim := range claims {
 			all := claims
 			claims = []map[string]any{claim}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,12 +27,10 @@ const malformedClaim = "MalformedClaim"
 func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
 
 func (i *Item) malformed(errs field.ErrorList) *Item {
-	texts := make([]string, len(errs))
-	for n, err := range errs {
-		texts[n] = err.Error()
-		i.Errors = append(i.Errors, FieldError{Field: err.Field, Reason: string(err.Type), Message: err.ErrorBody()})
+	for _, err := range errs {
+		i.Errors = append(i.Errors, newFieldError(err))
 	}
-	return i.end(Malformed, malformedClaim, strings.Join(texts, "; "))
+	return i.end(Malformed, malformedClaim, joined(i.Errors))
 }
 
 func (i *Item) note(format string, args ...any) {

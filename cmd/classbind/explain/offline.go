@@ -96,12 +96,13 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 	}
 	object := d.DeepCopy().Object
 	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(object, "status")
 	errs := s.decode(object)
-	if len(errs) == 0 {
-		errs, _ = s.validate(ctx, object)
+	for _, err := range s.validate(ctx, object) {
+		errs = append(errs, newFieldError(err))
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(atMost(errs)))
+		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(errs[:min(len(errs), v1alpha1.MaxErrors)]))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
 		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
@@ -172,6 +173,19 @@ func preferred(versions []string) string {
 		return ""
 	}
 	return slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings)
+}
+
+// isOf reports whether a resource, <plural>.<group>, may be that of a kind.
+func isOf(resource string, kind schema.GroupVersionKind) bool {
+	name := schema.ParseGroupResource(resource)
+	return name.Group == kind.Group && isPlural(name.Resource, kind.Kind)
+}
+
+// isPlural reports whether a resource may be that of a kind: English has three plurals.
+func isPlural(resource, kind string) bool {
+	kind = strings.ToLower(kind)
+	stem, y := strings.CutSuffix(kind, "y")
+	return resource == kind || resource == kind+"s" || resource == kind+"es" || y && resource == stem+"ies"
 }
 
 func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {

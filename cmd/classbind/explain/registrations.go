@@ -147,6 +147,38 @@ func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *doc
 	}
 }
 
+// stored reads a claim of the cluster, KIND/NAME, where KIND is the kind, the plural, or PLURAL.GROUP. It is read in the version
+// for which the paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
+func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
+	kind, name, _ := strings.Cut(arg, "/")
+	for i := range r.claimKinds {
+		k := &r.claimKinds[i]
+		plural := schema.ParseGroupResource(k.Resource()).Resource
+		found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		if notServed(err) { // The claim can be there in another version.
+			found, err = r.resolve(ctx, k.Resource(), "", "create")
+		}
+		if !slices.ContainsFunc([]string{k.Resource(), plural, found.Kind}, func(s string) bool { return strings.EqualFold(s, kind) }) {
+			continue
+		}
+		if !found.namespaced {
+			namespace = ""
+		}
+		if err == nil {
+			d.Object, err = r.object(ctx, found, plural, namespace, name)
+		}
+		if err == nil && d.Object == nil {
+			err = errors.New("there is none of this name")
+		}
+		if err != nil {
+			return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
+		}
+		d.where = "the cluster"
+		return d, nil
+	}
+	return d, fmt.Errorf("%q: no ClaimKind registers %q: name the kind of a claim, or its plural", arg, kind)
+}
+
 // view of a claim kind, with all classes.
 func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {

@@ -2,9 +2,11 @@ package explain
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/brief"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -29,8 +31,7 @@ const (
 	Unmatched Outcome = "Unmatched"
 	// LeftAlone claims are not for classbind to bind.
 	LeftAlone Outcome = "LeftAlone"
-	// Malformed claims are refused: by classbind, or by --strict, which says what the API server
-	// would refuse, or not store as it is.
+	// Malformed claims are refused by classbind, or would not be stored as they are.
 	Malformed Outcome = "Malformed"
 	// Undecided claims have a faulty registration: their failurePolicy decides.
 	Undecided Outcome = "Undecided"
@@ -110,7 +111,11 @@ type InvalidExpression struct {
 type FieldError struct {
 	// Field is empty if it is the whole claim.
 	Field string `json:"field"`
-	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
+	// Reason in one word: FieldUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+}
+
+func newFieldError(err *field.Error) FieldError {
+	return FieldError{Field: err.Field, Reason: string(err.Type), Message: brief.Text(err.ErrorBody(), v1alpha1.MaxMessageBytes)}
 }

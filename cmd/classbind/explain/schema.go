@@ -14,37 +14,27 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
 
-// objectSchema treats an object as the API server does when it creates it: decode comes
-// before admission, and validate after it.
+// objectSchema is what is known of the objects of a kind.
 type objectSchema struct {
+	// fields and values are those of a CRD. They are nil for kinds whose schema refers to others, as Kubernetes' own do.
 	fields *structural.Structural
-	// values and rules are those of a CRD. A kind without a CRD is checked in Go, so of
-	// such a kind only the fields are known.
 	values validation.SchemaValidator
-	rules  *cel.Validator
 	// paths is the same schema, with which the paths of registrations are compared.
 	paths *selector.Schema
-
-	namespaced bool
 	// unconverted says that a CRD has its objects alike in all versions.
 	unconverted bool
-	// status says that the status is a subresource, so nobody can create an object with it.
-	status bool
 }
 
 // newObjectSchema reads a schema as a CRD has it.
@@ -62,10 +52,7 @@ func newObjectSchema(root *apiextensionsv1.JSONSchemaProps) (*objectSchema, erro
 		return nil, fmt.Errorf("cannot read the defaults of the schema: %w", err)
 	}
 	values, _, err := validation.NewSchemaValidator(internal)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the values of the schema: %w", err)
-	}
-	return &objectSchema{fields: fields, values: values, rules: cel.NewValidator(fields, true, celconfig.PerCallLimit)}, nil
+	return &objectSchema{fields: fields, values: values}, err
 }
 
 // schemaOfCRD returns the schema of a version. It is nil where the CRD has none, or preserves unknown
@@ -75,8 +62,7 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 	if err := json.Unmarshal(text, crd); err != nil {
 		return nil, fmt.Errorf("cannot read the CRD: %w", brief.Error(err))
 	}
-	for i := range crd.Spec.Versions {
-		v := &crd.Spec.Versions[i]
+	for _, v := range crd.Spec.Versions {
 		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil || crd.Spec.PreserveUnknownFields {
 			continue
 		}
@@ -84,33 +70,47 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("CRD %q: version %q: %w", crd.Name, version, err)
 		}
-		if s.paths, err = selector.SchemaOfCRD(text, version); err != nil {
-			return nil, err
-		}
-		s.namespaced = crd.Spec.Scope == apiextensionsv1.NamespaceScoped
 		s.unconverted = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter
-		s.status = v.Subresources != nil && v.Subresources.Status != nil
-		return s, nil
+		s.paths, err = selector.SchemaOfCRD(text, version)
+		return s, err
 	}
 	return nil, nil
 }
 
-// decode fills in the defaults of an object, and drops the fields that the schema does not have. It says
-// which these are, and what cannot be read of the metadata.
-func (s *objectSchema) decode(object map[string]any) []FieldError {
-	paths := pruning.PruneWithOptions(object, s.fields, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	err, ofMetadata := objectmeta.CoerceWithOptions(nil, object, s.fields, true, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
-	var errs []FieldError
+// schemaOfOpenAPI returns the schema of a kind from an OpenAPI v3 document. That of a CRD is there as the
+// CRD has it, but refers to the schema of metadata.
+func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSchema, error) {
+	paths, err := selector.SchemaOfOpenAPI(document, kind)
 	if err != nil {
-		errs = fieldErrors(field.ErrorList{err})
+		return nil, err
 	}
-	for _, path := range append(paths, ofMetadata...) {
-		if len(errs) > v1alpha1.MaxErrors { // No more are shown.
-			break
+	root := &apiextensionsv1.JSONSchemaProps{}
+	if err := json.Unmarshal(paths.Root(), root); err != nil {
+		return nil, fmt.Errorf("cannot read the schema: %w", err)
+	}
+	if _, ok := root.Properties["metadata"]; ok {
+		root.Properties["metadata"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
+	}
+	s, err := newObjectSchema(root)
+	if err != nil { // It refers to other schemas.
+		s = &objectSchema{}
+	}
+	s.paths = paths
+	return s, nil
+}
+
+// decode an object as the API server does before admission: fill in its defaults, and drop the fields that the schema does not
+// have. It returns these, and what cannot be read of the metadata, at most MaxErrors.
+func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
+	unknown := pruning.PruneWithOptions(object, s.fields, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	err, ofMetadata := objectmeta.CoerceWithOptions(nil, object, s.fields, true, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		errs = append(errs, newFieldError(err))
+	}
+	for _, path := range append(unknown, ofMetadata...) {
+		if len(errs) < v1alpha1.MaxErrors {
+			errs = append(errs, FieldError{Field: brief.Text(path, v1alpha1.MaxMessageBytes), Reason: fieldUnknown, Message: s.noSuchField(path)})
 		}
-		errs = append(errs, FieldError{
-			Field: brief.Text(path, v1alpha1.MaxMessageBytes), Reason: fieldUnknown, Message: s.noSuchField(path),
-		})
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.fields)
 	defaulting.Default(object, s.fields)
@@ -120,19 +120,12 @@ func (s *objectSchema) decode(object map[string]any) []FieldError {
 // index of a list, in a path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// noSuchField says which field may be meant instead of one that the schema does not have. Below a key of a
+// noSuchField names the field that may be meant instead of one that the schema does not have. Below a key of a
 // map that has a dot, it finds none.
 func (s *objectSchema) noSuchField(path string) string {
-	const remove = "the schema has no such field, and the API server does not store it: correct or remove it"
-	if len(path) > v1alpha1.MaxMessageBytes {
-		return remove // It resembles none, and would take long to compare.
-	}
-	parent, name := "", path
-	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		parent, name = path[:i+1], path[i+1:]
-	}
-	at := s.fields
-	for step := range strings.FieldsFuncSeq(index.ReplaceAllString(parent, ".[]"), func(r rune) bool { return r == '.' }) {
+	steps := strings.Split(index.ReplaceAllString(path, ".[]"), ".")
+	name, at := steps[len(steps)-1], s.fields
+	for _, step := range steps[:len(steps)-1] {
 		property, ok := at.Properties[step]
 		switch {
 		case ok:
@@ -149,52 +142,41 @@ func (s *objectSchema) noSuchField(path string) string {
 		}
 	}
 	if property := nearest(name, maps.Keys(at.Properties)); property != "" {
-		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", parent, property)
+		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, name), property)
 	}
-	return remove
+	return "the schema has no such field, and the API server does not store it: correct or remove it"
 }
 
-// uncompiled is how the library begins the error for a rule that it cannot compile.
-const uncompiled = "rule compile error: "
+// validate an object as the API server does when it creates it.
+func (s *objectSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {
+	if errs := validation.ValidateCustomResource(nil, object, s.values); len(errs) > 0 {
+		return errs
+	}
+	rules := cel.NewValidator(s.fields, true, celconfig.PerCallLimit)
+	errs, _ := rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
+	return errs
+}
 
-// validate an object as it would be stored. Rules that compare it with an older one do not apply. The
-// notes are about rules that are not checked.
-func (s *objectSchema) validate(ctx context.Context, object map[string]any) (errs []FieldError, notes []string) {
-	if s.values == nil {
-		return nil, nil
+// nearest returns the one of others that a name resembles most, empty if it resembles none. A long name may have two typing
+// errors, and a short one none.
+func nearest(name string, others func(yield func(string) bool)) (best string) {
+	if len(name) > v1alpha1.MaxNameBytes { // It would take long to compare.
+		return ""
 	}
-	if s.status {
-		delete(object, "status")
-	}
-	o := &unstructured.Unstructured{Object: object}
-	if o.GetName() == "" && o.GetGenerateName() != "" {
-		o.SetName(names.SimpleNameGenerator.GenerateName(o.GetGenerateName()))
-	}
-	all := apivalidation.ValidateObjectMetaAccessor(o, s.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	all = append(all, validation.ValidateCustomResource(nil, object, s.values)...)
-	all = append(all, objectmeta.Validate(ctx, nil, object, s.fields, false)...)
-	all = append(all, listtype.ValidateListSetsAndMaps(nil, s.fields, object)...)
-	switch {
-	case s.rules == nil:
-	case slices.ContainsFunc(all, keepsRulesFromRunning):
-		notes = append(notes, "the rules (CEL) of the schema are not checked before these errors are corrected")
-	default:
-		ofRules, _ := s.rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
-		for _, err := range ofRules {
-			if strings.HasPrefix(err.Detail, uncompiled) { // The cluster may have a newer Kubernetes than this library.
-				notes = append(notes, fmt.Sprintf("a rule (CEL) of the schema at %s is not checked: %s",
-					err.Field, brief.Text(err.Detail, v1alpha1.MaxMessageBytes)))
-				continue
-			}
-			all = append(all, err)
+	for _, other := range slices.Sorted(others) {
+		most := 1
+		switch {
+		case len(other) < 4:
+			most = 0
+		case len(other) >= 10:
+			most = 2
+		}
+		if other != name && typos(name, other) <= most && (best == "" || typos(name, other) < typos(name, best)) {
+			best = other
 		}
 	}
-	return fieldErrors(all), notes
+	return best
 }
 
-// keepsRulesFromRunning says whether the API server evaluates no rule for an object with this error.
-func keepsRulesFromRunning(err *field.Error) bool {
-	return slices.Contains([]field.ErrorType{
-		field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid,
-	}, err.Type)
-}
+// typos counts the typing errors between two names in any case.
+func typos(a, b string) int { return selector.Edits(strings.ToLower(a), strings.ToLower(b)) }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,8 +124,12 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRel
 	require.Equal(t, want.AuditAnnotations["reason"], got.Reason, "%s", raw)
 	switch got.Outcome {
 	case Bound:
-		bound, err := patched(d.Object, want.Patch)
+		patch, err := jsonpatch.DecodePatch(want.Patch)
 		require.NoError(t, err)
+		patched, err := patch.Apply(raw)
+		require.NoError(t, err)
+		var bound map[string]any
+		require.NoError(t, json.Unmarshal(patched, &bound))
 		written, _, err := unstructured.NestedFieldNoCopy(bound, reference.Names()...)
 		require.NoError(t, err)
 		require.JSONEq(t, encode(t, written), encode(t, got.Reference), "We should print the reference that the claim has then: %s", want.Patch)

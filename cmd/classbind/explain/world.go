@@ -19,8 +19,8 @@ type world struct {
 	namespace string
 }
 
-// world of the flags, with the claims of files, or those of the cluster that the arguments name.
-func (o *options) world(ctx context.Context, args []string, claims []document, in io.Reader, progress io.Writer) (*world, error) {
+// world of the flags, with the claims of files.
+func (o *options) world(ctx context.Context, claims []document, in io.Reader, progress io.Writer) (*world, error) {
 	objects, err := o.objects(in, progress)
 	if err != nil {
 		return nil, err
@@ -53,10 +53,7 @@ func (o *options) world(ctx context.Context, args []string, claims []document, i
 		files.namespace, files.claimNamespace = namespace, w.namespace
 		w.source = &overlay{cluster: c, files: files}
 	}
-	if len(args) > 0 {
-		w.claims, err = c.stored(ctx, args, w.namespace)
-	}
-	return w, err
+	return w, nil
 }
 
 // objects of --classes or --with. A file that is no manifest is left out, with a note.
