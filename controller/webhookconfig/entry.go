@@ -142,19 +142,8 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 func ClassEntryOf(
 	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
 ) *admissionregistrationv1.ValidatingWebhook {
-	return validatingEntry(c, classKind+v1alpha1.GuardSuffix)
-}
-
-// DeletionEntryOf returns the entry of a class kind for its deletions, nil if there is none.
-func DeletionEntryOf(
-	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
-) *admissionregistrationv1.ValidatingWebhook {
-	return validatingEntry(c, classKind+v1alpha1.DeletionSuffix)
-}
-
-func validatingEntry(c *admissionregistrationv1.ValidatingWebhookConfiguration, name string) *admissionregistrationv1.ValidatingWebhook {
 	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == name {
+		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
 			return &c.Webhooks[i]
 		}
 	}

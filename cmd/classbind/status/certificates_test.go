@@ -25,13 +25,13 @@ func TestCertificates(t *testing.T) {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
 				w.secret.Data["ca.crt"], w.secret.Data["tls.crt"] = expired, expired
-				w.writeEntries(t, expired)
+				w.writeEntries(expired)
 			},
 			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at "},
 		},
 		"EntriesExpired": {
 			reason: "We should find that entries carry a CA of before.",
-			change: func(w *world) { w.writeEntries(t, expired) },
+			change: func(w *world) { w.writeEntries(expired) },
 			want:   []string{"certificates: webhook entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io, golds.example.org.guard.classbind.io, golds.example.org.deletion.classbind.io: the CA that they carry expired at "},
 		},
 		"OfAnotherIssuer": {
@@ -47,22 +47,22 @@ func TestCertificates(t *testing.T) {
 				w.certManager()
 				w.secret.Data["ca.crt"] = ca.PEM()
 				w.secret.Data["tls.crt"] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
-				w.writeEntries(t, ca.PEM())
+				w.writeEntries(ca.PEM())
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
 		"OtherCA": {
 			reason: "We should find that the entries trust another CA than the one in use.",
-			change: func(w *world) { w.writeEntries(t, ca.PEM()) },
+			change: func(w *world) { w.writeEntries(ca.PEM()) },
 			want:   []string{"the CA that they carry is none of those in the Secrets of classbind-system"},
 		},
 		"OldAndNewCA": {
 			reason: "We should find nothing wrong while one CA takes over from another.",
-			change: func(w *world) { w.writeEntries(t, append(ca.PEM(), w.secret.Data["ca.crt"]...)) },
+			change: func(w *world) { w.writeEntries(append(ca.PEM(), w.secret.Data["ca.crt"]...)) },
 		},
 		"NoCA": {
 			reason: "We should find entries without a CA.",
-			change: func(w *world) { w.writeEntries(t, nil) },
+			change: func(w *world) { w.writeEntries(nil) },
 			want:   []string{"they carry no CA that can be read"},
 		},
 		"NoSecret": {
@@ -72,7 +72,7 @@ func TestCertificates(t *testing.T) {
 		},
 		"SecretMalformed": {
 			reason: "We should say that a Secret holds no certificate.",
-			change: func(w *world) { w.secret.Data = nil; w.writeEntries(t, ca.PEM()) },
+			change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) },
 			want:   []string{"its ca.crt cannot be read"},
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 )
@@ -29,11 +30,14 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	var failed []string
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
-		found := i.served["claimkind/"+k.Name]
-		if found.err != nil {
-			continue // The section of kinds says so.
+		found := i.served[k.Name]
+		if registry.NotInstalledOrUnsuitable(found.err) {
+			continue // A condition says so.
 		}
 		c, err := i.newClaims(k, namespaces)
+		if err == nil {
+			err = found.err
+		}
 		if err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}

@@ -29,7 +29,6 @@ var sections = []struct {
 	{"certificates", checkCertificates},
 	{"webhook entries", checkEntries},
 	{"kinds", checkKinds},
-	{"rights", checkRights},
 	{"claims", checkClaims},
 }
 
@@ -42,14 +41,14 @@ type options struct {
 
 const (
 	long = `Say whether classbind works in this cluster: its replicas, certificates and
-webhook entries, the registered kinds, the rights of its account, and the claims.
+webhook entries, the registered kinds, and the claims.
 Each finding says where it is, what is broken, and what to do. Findings that
 follow from another are not repeated. Notes are about what may be intended.
 Nothing is created or changed.
 
-The findings about kinds, default classes and weights are conditions, which
-kubectl shows, too. The last leader wrote them. The section replicas reports
-whether there is one.
+The findings about kinds are conditions, which kubectl shows, too. The last leader
+wrote them, and their messages say what to do. The section replicas reports whether
+there is one.
 
 The command reads with your rights. It lists what you may not read, which does
 not count as broken. It reads all claims of the registered kinds, page by page.

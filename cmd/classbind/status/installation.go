@@ -10,10 +10,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,10 +38,8 @@ type reader interface {
 type installation struct {
 	api    client.Reader
 	reader reader
-	// allowed asks whether classbind's account may do something.
-	allowed func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error)
-	own     string // namespace of classbind
-	now     time.Time
+	own    string // namespace of classbind
+	now    time.Time
 	// renewal is the pause between two looks at a Lease that seems to be held no more,
 	// of which progress tells.
 	renewal  time.Duration
@@ -51,7 +47,7 @@ type installation struct {
 
 	claimKinds []v1alpha1.ClaimKind
 	classKinds []v1alpha1.ClassKind
-	// served resources, by the name of the registration.
+	// served resources of claims, by the name of the ClaimKind.
 	served map[string]served
 	// classes by the name of the class kind, and why those of others are not known.
 	classes    map[string]*selector.Classes
@@ -64,10 +60,6 @@ type installation struct {
 	leader    string
 	leads     bool
 	leaderErr error
-
-	// lacks are the rights that classbind's account lacks, by who needs them.
-	lacks    []lack
-	lacksErr error
 
 	claimEntries webhookconfig.ClaimConfigurations
 	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
@@ -85,7 +77,7 @@ func newInstallation(config *rest.Config, own string, progress io.Writer) (*inst
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
-		admissionregistrationv1.AddToScheme, authorizationv1.AddToScheme,
+		admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("cannot make the scheme: %w", err)
@@ -99,12 +91,7 @@ func newInstallation(config *rest.Config, own string, progress io.Writer) (*inst
 	if err != nil {
 		return nil, err
 	}
-	allowed := func(ctx context.Context, account string, what authorizationv1.ResourceAttributes) (bool, error) {
-		return mayDo(ctx, api, account, what)
-	}
-	return &installation{
-		api: api, reader: reader, allowed: allowed, own: own, now: time.Now(), renewal: renewal, progress: progress,
-	}, nil
+	return &installation{api: api, reader: reader, own: own, now: time.Now(), renewal: renewal, progress: progress}, nil
 }
 
 // read what several sections need. Without the registrations there is nothing to say.
@@ -115,66 +102,52 @@ func (i *installation) read(ctx context.Context) (err error) {
 	i.readReplicas(ctx)
 	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadClaimConfigurations(ctx, i.api)
 	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, &i.classEntries)
-	if namespace := i.elsewhere(ctx); namespace != "" {
-		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and nothing of it is in %[2]s: "+
+	if namespace := i.elsewhere(); namespace != "" {
+		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
 	}
-	i.lacks, i.lacksErr = i.missingRights(ctx)
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
-		i.resolve(ctx, "claimkind/"+k.Name, k.Resource(), k.ReadVersion(), "create")
+		i.served[k.Name] = i.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 	}
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
-		found := i.resolve(ctx, "classkind/"+k.Name, k.Name, "", "list", "watch")
-		if found.err != nil {
-			continue // The section of kinds says so.
+		found := i.resolve(ctx, k.Name, "", "list", "watch")
+		var classes *selector.Classes
+		err := found.err
+		if err == nil {
+			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...)
+			classes, err = i.reader.Classes(ctx, kind)
 		}
-		kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...)
-		classes, err := i.reader.Classes(ctx, kind)
-		if err != nil {
+		switch {
+		case err == nil:
+			i.classes[k.Name] = classes
+		case !registry.NotInstalledOrUnsuitable(err): // Else a condition says so.
 			i.classesErr[k.Name] = err
-			continue
 		}
-		i.classes[k.Name] = classes
 	}
 	return nil
 }
 
 // elsewhere is the namespace of the Service in all webhook entries, if it is another than
-// classbind's own, and nothing of classbind is there. It is empty if that is not known.
-func (i *installation) elsewhere(ctx context.Context) string {
+// classbind's own, where neither a Deployment nor a Lease of a leader is.
+func (i *installation) elsewhere() string {
 	in := map[string]bool{}
-	add := func(c *admissionregistrationv1.WebhookClientConfig) {
-		if c.Service != nil {
-			in[c.Service.Namespace] = true
-		}
-	}
 	for _, e := range i.claimEntries.Entries() {
-		add(&e.ClientConfig)
-	}
-	for n := range i.classEntries.Webhooks {
-		add(&i.classEntries.Webhooks[n].ClientConfig)
-	}
-	if len(in) != 1 || in[i.own] || i.deploymentsErr != nil || len(i.deployments) > 0 {
-		return ""
-	}
-	for name, o := range map[string]client.Object{
-		v1alpha1.LeaderLease: &coordinationv1.Lease{}, v1alpha1.CASecret: &corev1.Secret{}, v1alpha1.TLSSecret: &corev1.Secret{},
-	} {
-		if err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, o); !apierrors.IsNotFound(err) {
-			return ""
+		if e.ClientConfig.Service != nil {
+			in[e.ClientConfig.Service.Namespace] = true
 		}
+	}
+	if len(in) != 1 || in[i.own] || i.deploymentsErr != nil || len(i.deployments) > 0 || i.leaderErr != nil || i.leader != "" {
+		return ""
 	}
 	return slices.Collect(maps.Keys(in))[0]
 }
 
-func (i *installation) resolve(ctx context.Context, registration, name, version string, verbs ...string) served {
+func (i *installation) resolve(ctx context.Context, name, version string, verbs ...string) served {
 	kind, namespaced, err := i.reader.Resolve(ctx, name, version, verbs...)
-	found := served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
-	i.served[registration] = found
-	return found
+	return served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
 }
 
 // classesOf returns those of the class kinds that serve a claim kind, also of those that
@@ -186,7 +159,7 @@ func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes
 		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
 			continue
 		}
-		if classes, known := i.classes[ck.Name]; known {
+		if classes := i.classes[ck.Name]; classes != nil {
 			all = append(all, classes)
 		} else {
 			complete = false

@@ -23,7 +23,7 @@ func TestNotes(t *testing.T) {
 			func(w *world) {
 				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoDefault, Message: "a claim without a selector finds no class"})
 			},
-			"claimkind/databases.example.org: a claim without a selector finds no class (NoDefault)",
+			"claimkind/databases.example.org: SingleDefault is True (NoDefault): a claim without a selector finds no class",
 		},
 		"ExcludedAndAsksForNothing": {
 			"We should not take a claim for lost that nobody asked to bind.",
@@ -45,6 +45,13 @@ func TestNotes(t *testing.T) {
 				w.more = append(w.more, left)
 			},
 			"the Secret classbind-tls is left of other certificates, and its CA is still trusted: delete it once no replica uses it",
+		},
+		"NeedsWebhook": {
+			"We should find nothing wrong where we bind the claims, and not the API server.",
+			func(w *world) {
+				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDefaultedByPolicy, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeedsWebhook, Message: "why"})
+			},
+			"claimkind/databases.example.org: DefaultedByPolicy is False (NeedsWebhook): why",
 		},
 		"SchemaUnknown": {
 			"We should tell what nobody can know.",

@@ -60,8 +60,8 @@ type Finding struct {
 	Where string `json:"where"`
 	// What is broken.
 	What string `json:"what"`
-	// Do mends it.
-	Do string `json:"do"`
+	// Do mends it. It is empty where What says that.
+	Do string `json:"do,omitempty"`
 }
 
 // Unread is something that could not be read.
@@ -147,7 +147,10 @@ func (r *Report) table() ([]byte, error) {
 	}
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
-			fmt.Fprintf(&out, "\n%s: %s\n  Do: %s\n", brief.Printable(f.Where), brief.Printable(f.What), brief.Printable(f.Do))
+			fmt.Fprintf(&out, "\n%s: %s\n", brief.Printable(f.Where), brief.Printable(f.What))
+			if f.Do != "" {
+				fmt.Fprintf(&out, "  Do: %s\n", brief.Printable(f.Do))
+			}
 		}
 	}
 	for _, s := range r.Sections {
