@@ -189,15 +189,6 @@ func TestSetDefault(t *testing.T) {
 		})
 	})
 
-	t.Run("Warns", func(t *testing.T) {
-		w.reset(t, "A/old", "B/new")
-		w.kubectl(t, "annotate", "bs.move.test", "new", "classbind.io/cordoned=true", "resourceclass.crossplane.io/weight=0")
-		_, progress, err := w.setDefault(t, "B/new", "--for=claims")
-		require.NoError(t, err)
-		assert.Contains(t, progress, "warning: bs.move.test/new is cordoned, and offered to no claim until you run: kubectl annotate bs.move.test new classbind.io/cordoned-\n")
-		assert.Contains(t, progress, "warning: bs.move.test/new has weight 0, and is offered to no claim of claims.move.test, whose strategy is WeightedRandom\n")
-	})
-
 	t.Run("RefusedBeforehand", func(t *testing.T) {
 		w.reset(t, "A/old", "B/new", "Strict/new")
 		versions := w.versions(t)

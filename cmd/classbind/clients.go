@@ -8,19 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
-	"sync/atomic"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/cert"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
-
-// rereadInterval is how often the client CA is read. A file mounted from a ConfigMap
-// changes through a symbolic link beside it, which a watch of the file would miss.
-const rereadInterval = time.Second
 
 // clients decides which clients the webhook server answers. With --client-ca-file,
 // these are only clients with a certificate of that CA for one of the names. The
@@ -31,80 +22,42 @@ const rereadInterval = time.Second
 // that it serves. The handshake lets it in, and the handler refuses it like every
 // other name.
 type clients struct {
-	file  string
 	names []string
 	// ownCertificate returns the certificate that this replica serves.
 	ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-
-	ca atomic.Pointer[clientCA]
-}
-
-// clientCA is the content of the file when it was last read without an error.
-type clientCA struct {
-	text []byte
-	pool *x509.CertPool
+	// ca is read again when its file changes. If the file is broken or gone, the last CA stays.
+	ca *dynamiccertificates.DynamicFileCAContent
 }
 
 var errNoClientCertificate = errors.New("the client has no certificate")
 
-// newClients reads the CA of --client-ca-file. Start reads it again when it changes.
+// newClients reads the CA of --client-ca-file.
 func (o *options) newClients(ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
 	if o.clientCAFile == "" {
 		return &clients{}, nil
 	}
-	c := &clients{file: o.clientCAFile, names: o.clientNames, ownCertificate: ownCertificate}
-	_, err := c.read()
-	return c, err
-}
-
-// read reads the CA and says whether it changed.
-func (c *clients) read() (changed bool, err error) {
-	text, err := os.ReadFile(c.file)
+	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.clientCAFile)
 	if err != nil {
-		return false, fmt.Errorf("cannot read the CA of --client-ca-file: %w", err)
+		return nil, fmt.Errorf("cannot read the CA of --client-ca-file: %w", err)
 	}
-	if before := c.ca.Load(); before != nil && bytes.Equal(before.text, text) {
-		return false, nil
-	}
-	pool, err := cert.NewPoolFromBytes(text)
-	if err != nil {
-		return false, fmt.Errorf("cannot read the CA of --client-ca-file=%q: %w", c.file, err)
-	}
-	c.ca.Store(&clientCA{text: text, pool: pool})
-	return true, nil
+	return &clients{names: o.clientNames, ownCertificate: ownCertificate, ca: ca}, nil
 }
 
 // NeedLeaderElection is false: every replica reads the CA.
 func (c *clients) NeedLeaderElection() bool { return false }
 
-// Start reads the CA whenever its file changes, until the context ends. If the file
-// is broken or gone, the last CA stays.
+// Start reads the CA whenever its file changes, until the context ends.
 func (c *clients) Start(ctx context.Context) error {
-	if c.file == "" {
-		<-ctx.Done()
-		return nil
+	if c.ca != nil {
+		c.ca.Run(ctx, 1)
 	}
-	log, before := logf.FromContext(ctx), ""
-	wait.UntilWithContext(ctx, func(context.Context) {
-		changed, err := c.read()
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		switch {
-		case changed:
-			log.Info("Loaded a new client CA", "file", c.file)
-		case text != "" && text != before:
-			log.Error(err, "Keeping the previous client CA")
-		}
-		before = text
-	}, rereadInterval)
+	<-ctx.Done()
 	return nil
 }
 
 // configure makes the server ask for a client certificate.
 func (c *clients) configure(config *tls.Config) {
-	if c.file == "" {
+	if c.ca == nil {
 		return
 	}
 	// Not RequireAndVerifyClientCert: it uses one pool for as long as the server runs,
@@ -121,9 +74,8 @@ func (c *clients) verify(state tls.ConnectionState) error {
 	if own, err := c.ownCertificate(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
 		return nil
 	}
-	options := x509.VerifyOptions{
-		Roots: c.ca.Load().pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
+	options, _ := c.ca.VerifyOptions()
+	options.Intermediates = x509.NewCertPool()
 	for _, i := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(i)
 	}
@@ -137,7 +89,7 @@ func (c *clients) verify(state tls.ConnectionState) error {
 // reads a body. The answer closes the connection; otherwise the server would first
 // read the rest of the body.
 func (c *clients) handler(next http.Handler) http.Handler {
-	if c.file == "" {
+	if c.ca == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,6 +63,7 @@ kinds, and writes the class reference before the claim is stored.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
+	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
 		newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c

@@ -168,7 +168,11 @@ func TestPluginCompletion(t *testing.T) {
 		want string
 	}{
 		"Command": {[]string{"expl"}, "explain\t"},
-		"Flag":    {[]string{"explain", "-o", ""}, "json\n"},
+		"Flag":    {[]string{"explain", "-o", ""}, "table\njson\nyaml\n:4\n"},
+		"File":    {[]string{"explain", "-f", ""}, "yaml\nyml\njson\n:8\n"},
+		"AnyFile": {[]string{"serve", "--kubeconfig", ""}, ":0\n"},
+		"NoFile":  {[]string{"set-default", "Class/gold", "--for", ""}, ":4\n"},
+		"Class":   {[]string{"set-default", ""}, ":4\n"},
 		"Version": {[]string{"version", ""}, ":4\n"},
 		"Serve":   {[]string{"serve", ""}, ":4\n"},
 		"Kinds":   {[]string{"kinds", ""}, "gateway-api\t"},

@@ -32,6 +32,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/certs"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
@@ -56,9 +57,7 @@ classbind's CRDs and its webhook configurations, all from deploy/.`,
 
   # Beside a control plane on this machine, the one that kubectl uses:
   classbind serve --webhook-url=https://localhost:9443 --log-format=text`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -66,6 +65,7 @@ classbind's CRDs and its webhook configurations, all from deploy/.`,
 		},
 	}
 	o.addFlags(c.Flags())
+	connect.CompleteFiles(c, "kubeconfig", "cert-dir", "client-ca-file")
 	return c
 }
 

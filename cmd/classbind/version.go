@@ -20,7 +20,6 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version of classbind and of the Go that built it",
 		Args:  cobra.NoArgs,
 
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n",
 				ownBuild().version, runtime.Version(), runtime.GOOS, runtime.GOARCH)

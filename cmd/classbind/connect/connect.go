@@ -12,9 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -35,16 +36,17 @@ type Flags struct {
 }
 
 // Add the flags to those of a command.
-func (f *Flags) Add(fs *pflag.FlagSet) {
+func (f *Flags) Add(c *cobra.Command) {
+	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
+	CompleteFiles(c, "kubeconfig")
 	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
 }
 
-// Complete the values of a command's flags, that of --context by nothing.
-func (*Flags) Complete(c *cobra.Command, flags map[string]cobra.CompletionFunc) {
-	flags["context"] = cobra.NoFileCompletions
-	for flag, complete := range flags {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // It fails only for an unknown flag, which a test would notice.
+// CompleteFiles as the values of flags. It panics for an unknown flag.
+func CompleteFiles(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		utilruntime.Must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)))
 	}
 }
 
@@ -80,6 +82,21 @@ func (f *Flags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
+}
+
+// Client of the cluster, for registrations and the kinds that are added.
+func Client(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range append(add, v1alpha1.AddToScheme) {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("cannot make the scheme: %w", err)
+		}
+	}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	return api, nil
 }
 
 // Registrations lists what is registered.

@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -34,9 +32,7 @@ func TestNoAnswer(t *testing.T) {
 	f.timeout = 20 * time.Millisecond
 	config, err = f.Config(io.Discard, "")
 	require.NoError(t, err)
-	scheme := runtime.NewScheme()
-	require.NoError(t, v1alpha1.AddToScheme(scheme))
-	api, err := client.New(config, client.Options{Scheme: scheme})
+	api, err := Client(config)
 	require.NoError(t, err)
 	_, _, err = Registrations(t.Context(), api)
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should say what we cannot read.")

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -35,13 +34,9 @@ type cluster struct {
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("cannot make the scheme: %w", err)
-	}
-	api, err := client.New(config, client.Options{Scheme: scheme})
+	api, err := connect.Client(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
+		return nil, err
 	}
 	reader, err := registry.NewReader(config)
 	if err != nil {

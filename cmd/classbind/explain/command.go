@@ -133,12 +133,10 @@ It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use:               "explain (-f CLAIM | KIND/NAME)",
-		Short:             "Say which class a claim gets, and why",
-		Long:              long,
-		Example:           examples,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, args []string) error {
+		Use:     "explain (-f CLAIM | KIND/NAME)",
+		Short:   "Say which class a claim gets, and why",
+		Long:    long,
+		Example: examples, RunE: func(c *cobra.Command, args []string) error {
 			if err := o.validate(c.Flags(), args); err != nil {
 				return failed(err)
 			}
@@ -147,16 +145,11 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
-	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
-		"output":    output.Complete,
-		"filename":  cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
-		"classes":   cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
-		"with":      cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt),
-		"set":       cobra.FixedCompletions(settable, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
-		"namespace": cobra.NoFileCompletions,
-
-		"classbind-namespace": cobra.NoFileCompletions,
-	})
+	o.output.Add(c)
+	o.cluster.Add(c)
+	for _, flag := range []string{"filename", "classes", "with"} {
+		_ = c.MarkFlagFilename(flag, extensions...) // It fails only for an unknown flag.
+	}
 	return c
 }
 
@@ -171,12 +164,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.set, "set", nil,
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
-	o.output.Add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 	fs.StringVarP(&o.namespace, "namespace", "n", "",
 		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
 	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
-	o.cluster.Add(fs)
 }
 
 // validate returns all errors in the flags and arguments at once, flag by flag.

@@ -271,16 +271,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestCompletion(t *testing.T) {
-	c := newCommand(nil)
-	for _, flag := range []string{"output", "filename", "classes", "with", "namespace", "context", "classbind-namespace"} {
-		_, ok := c.GetFlagCompletionFunc(flag)
-		assert.True(t, ok, "We should complete --%s.", flag)
-	}
-	got := run(t, "", "__complete", "-o", "")
-	assert.Equal(t, "table\njson\nyaml\n:4\n", got.stdout, "We should offer the formats, and no files.")
-}
-
 func TestPercentage(t *testing.T) {
 	for _, tc := range []struct {
 		odds selector.Odds

@@ -14,12 +14,6 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 )
 
-// settable are the beginnings of what can be set.
-var settable = []string{
-	"namespace.annotations.", "namespace.labels.", "related.", "request.userInfo.extra.",
-	"request.userInfo.groups=", "request.userInfo.uid=", "request.userInfo.username=",
-}
-
 // settings are what --set says of what expressions look at besides the claim and the classes.
 type settings struct {
 	// namespace is the content of the claim's Namespace, request that of who asks, and related

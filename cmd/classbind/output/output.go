@@ -11,7 +11,6 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/selector/brief"
@@ -22,14 +21,11 @@ var formats = []string{"table", "json", "yaml"}
 // Format in which a report is printed.
 type Format string
 
-// Add the flag to those of a command.
-func (f *Format) Add(fs *pflag.FlagSet) {
-	fs.StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs")
-}
-
-// Complete is for the shell.
-func Complete(c *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)(c, args, toComplete)
+// Add the flag to a command.
+func (f *Format) Add(c *cobra.Command) {
+	c.Flags().StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs")
+	// It fails only for an unknown flag.
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Validate the flag.

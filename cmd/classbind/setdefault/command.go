@@ -73,9 +73,7 @@ The error has the command that names all of them.`,
 					len(args), args)
 			}
 			return nil
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, args []string) error {
+		}, RunE: func(c *cobra.Command, args []string) error {
 			name, err := parseClassName(args[0])
 			if err := errors.Join(err, o.validate()); err != nil {
 				return err
@@ -84,9 +82,7 @@ The error has the command that names all of them.`,
 		},
 	}
 	o.addFlags(c.Flags())
-	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
-		"for": cobra.NoFileCompletions, "leave-without-default": cobra.NoFileCompletions, "timeout": cobra.NoFileCompletions,
-	})
+	o.cluster.Add(c)
 	return c
 }
 
@@ -100,7 +96,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`time` for everything. Another default that is being set may take the server's --in-flight-window, 1m by default, "+
 			"until it is known not to come")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
-	o.cluster.Add(fs)
 }
 
 // validate returns all errors in the flags at once, flag by flag.

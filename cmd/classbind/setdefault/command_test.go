@@ -97,18 +97,6 @@ func TestSetDefaultRefuses(t *testing.T) {
 	}
 }
 
-func TestSetDefaultCompletes(t *testing.T) {
-	for name, args := range map[string][]string{
-		"Class": {""}, "Name": {"Class/"}, "SecondClass": {"Class/gold", ""}, "For": {"--for", ""}, "LeaveWithoutDefault": {"--leave-without-default", ""}, "Timeout": {"--timeout", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := run(t, append([]string{"__complete"}, args...)...)
-			require.NoError(t, err)
-			assert.Regexp(t, `^:[46]\n`, out, "We should offer no file where a class or a claim kind is wanted.")
-		})
-	}
-}
-
 func TestSetDefaultSaysEverythingAtOnce(t *testing.T) {
 	_, err := run(t, "gold", "--timeout=0s")
 	require.Error(t, err)

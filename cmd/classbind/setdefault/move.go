@@ -28,7 +28,7 @@ type mover struct {
 	out      io.Writer
 	progress *progressWriter
 
-	// planned says that there was a plan, and that its warnings were printed.
+	// planned says that there was a plan.
 	planned bool
 	// started is the plan at the first write; nil before any write.
 	started *plan
@@ -185,10 +185,7 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 			}
 		}
 	}
-	if !m.planned {
-		m.planned = true
-		m.warn(r, kind, p)
-	}
+	m.planned = true
 	return p, nil
 }
 

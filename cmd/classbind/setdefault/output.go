@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 )
 
@@ -58,21 +55,5 @@ func (m *mover) printResult(lines ...string) {
 			line += " (dry run)"
 		}
 		_, _ = fmt.Fprintln(m.out, brief.Printable(line))
-	}
-}
-
-// warn prints what keeps claims from the target although it is the default.
-func (m *mover) warn(r *registry, kind *classKind, p *plan) {
-	if kind.ready != nil && kind.ready.Status != metav1.ConditionTrue {
-		m.progress.printf("warning: classbind does not offer the classes of %s (%s): %s", kind.Name, kind.ready.Reason, kind.ready.Message)
-	}
-	if p.target.Cordoned {
-		m.progress.printf("warning: %s is cordoned, and offered to no claim until you run: %s",
-			p.target, p.target.annotateCommand(v1alpha1.CordonedAnnotation+"-"))
-	}
-	for _, name := range p.claimKinds {
-		if s := r.claimKinds[name].Strategy; p.target.Weight == 0 && s.Weighted {
-			m.progress.printf("warning: %s has weight 0, and is offered to no claim of %s, whose strategy is %s", p.target, name, s.Name)
-		}
 	}
 }

@@ -43,15 +43,11 @@ type cluster struct {
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("cannot make the scheme: %w", err)
+	registrations, err := connect.Client(config)
+	if err != nil {
+		return nil, err
 	}
-	c := &cluster{}
-	var err error
-	if c.registrations, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("cannot make a client for registrations: %w", err)
-	}
+	c := &cluster{registrations: registrations}
 	writes := rest.CopyConfig(config)
 	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
 	if c.classes, err = dynamic.NewForConfig(writes); err != nil {

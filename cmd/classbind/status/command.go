@@ -76,9 +76,7 @@ func NewCommand() *cobra.Command {
 				return exit.AsFailed(fmt.Errorf("status takes no arguments; there are %q", args))
 			}
 			return nil
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
+		}, RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return exit.AsFailed(err)
 			}
@@ -87,17 +85,13 @@ func NewCommand() *cobra.Command {
 	}
 	o.addFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsFailed(err) })
-	o.cluster.Complete(c, map[string]cobra.CompletionFunc{
-		"output":              output.Complete,
-		"classbind-namespace": cobra.NoFileCompletions,
-	})
+	o.output.Add(c)
+	o.cluster.Add(c)
 	return c
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
-	o.output.Add(fs)
 	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself")
-	o.cluster.Add(fs)
 }
 
 // validate returns all errors in the flags at once.

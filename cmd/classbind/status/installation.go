@@ -74,18 +74,10 @@ type served struct {
 }
 
 func newInstallation(config *rest.Config, own string, progress io.Writer) (*installation, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
-		admissionregistrationv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("cannot make the scheme: %w", err)
-		}
-	}
-	api, err := client.New(cluster.Shallowed(config), client.Options{Scheme: scheme})
+	api, err := connect.Client(cluster.Shallowed(config),
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client: %w", err)
+		return nil, err
 	}
 	reader, err := registry.NewReader(config)
 	if err != nil {
