@@ -136,7 +136,7 @@ func TestClients(t *testing.T) {
 		r := w.serve(t)
 		status, text, err := w.reviewWith(t, r, nil)
 		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, status, "We should answer where nobody can tell the API server to present a certificate. %s", text)
+		assert.Equal(t, http.StatusOK, status, "We should answer where the API server cannot be told to present a certificate. %s", text)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, _, err := w.create(t, claim(clientsKinds, "anybody"), client.DryRunAll)
 			require.NoError(c, err)

@@ -32,7 +32,7 @@ type docBlock struct {
 	stubs []string
 }
 
-// isCommand says whether the block has commands.
+// isCommand reports whether the block has commands.
 func (b *docBlock) isCommand() bool { return b.language == "sh" || b.language == "console" }
 
 // line of the page that is the nth of the block.
@@ -220,7 +220,7 @@ func (b *docBlock) steps() (steps []docStep) {
 	}
 }
 
-// docMatches says whether an output is as shown: … is any text of a line, and a line of ... are any lines.
+// docMatches reports whether an output is as shown: … is any text of a line, and a line of ... are any lines.
 func docMatches(want, got string) bool {
 	var pattern strings.Builder
 	for line := range strings.SplitSeq(docTrim(want), "\n") {

@@ -128,7 +128,7 @@ func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebh
 	return configuration
 }
 
-// awaitLongPaths waits until the status of each of manyPaths says whether there is
+// awaitLongPaths waits until the status of each of manyPaths reports whether there is
 // an entry for it, and returns how many have one: the first that were registered.
 func (w *world) awaitLongPaths(t *testing.T) (served int) {
 	t.Helper()

@@ -107,7 +107,7 @@ type world struct {
 	// runs in pods.
 	plane      *controlplane.ControlPlane
 	kubeconfig string
-	// anybody is answered by the replicas to come, as where nobody can tell the API server to present a certificate.
+	// anybody is answered by the replicas to come, as where the API server cannot be told to present a certificate.
 	anybody bool
 }
 

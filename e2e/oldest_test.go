@@ -34,7 +34,7 @@ var minor = sync.OnceValues(func() (int, error) {
 	return strconv.Atoi(string(found[1]))
 })
 
-// policiesServed says whether the API server serves v1 of MutatingAdmissionPolicy.
+// policiesServed reports whether the API server serves v1 of MutatingAdmissionPolicy.
 func policiesServed(t testing.TB) bool {
 	t.Helper()
 	if inPods() {

@@ -162,7 +162,7 @@ images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
 }
 
-// webhooksFirst says whether an overlay keeps the order that docs/install.md recommends. The
+// webhooksFirst reports whether an overlay keeps the order that docs/install.md recommends. The
 // others have kustomize's own, which deletes the webhooks last.
 func webhooksFirst(certs string) bool { return certs == certsCertManager }
 

@@ -49,7 +49,7 @@ func defaultSpans(events []classEvent) map[string][]span {
 	return spans
 }
 
-// wasDefault says whether a class was at any moment between two resourceVersions, and if not,
+// wasDefault reports whether a class was at any moment between two resourceVersions, and if not,
 // at which one it had last ceased to be, 0 if it had never been.
 func wasDefault(spans []span, from, to uint64) (was bool, ceased uint64) {
 	for _, s := range spans {

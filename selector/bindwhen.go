@@ -49,8 +49,8 @@ func (k *ClaimKind) unsettled(object map[string]any) bool {
 	return k.decides
 }
 
-// AsksOthers says that bindWhen looks at more than the claim: nobody can tell from a claim
-// alone whether it is to be bound now.
+// AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not
+// show whether it is to be bound now.
 func (k *ClaimKind) AsksOthers() bool {
 	return k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen)
 }

@@ -55,7 +55,7 @@ func TestReferencesThatCount(t *testing.T) {
 	}{
 		"Default":   {reason: "A default should not count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: default}}}`},
 		"Other":     {reason: "Another reference should count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: gold}}}`, counts: true},
-		"Fails":     {reason: "A reference should count if nobody can tell.", expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1", claim: `{spec: {ref: {name: default}}}`, counts: true},
+		"Fails":     {reason: "A reference should count if the expression fails.", expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1", claim: `{spec: {ref: {name: default}}}`, counts: true},
 		"Delayed":   {reason: "A reference should count where bindWhen does not look at it.", expression: "claim.spec.ready", claim: `{spec: {ready: true, ref: {name: default}}}`, counts: true},
 		"Term":      {reason: "A term should be enough to tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: gold}}}`, counts: true},
 		"NoTerm":    {reason: "A reference should not count if more than the claim must tell.", expression: "claim.spec.ref.name == related.plan.spec.a", claim: `{spec: {ref: {name: gold}}}`},

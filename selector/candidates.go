@@ -171,7 +171,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 	return q
 }
 
-// equals says whether a class meets the equality terms that the index answers, with or without
+// equals reports whether a class meets the equality terms that the index answers, with or without
 // an index: a class that does not is not asked for, as if the selector said so.
 func (v *View) equals(facts *Facts, c *Class) bool {
 	for _, fits := range [...][]*fit{v.Kind.rules.fits, c.Kind.rules.fits} {
@@ -278,7 +278,7 @@ func (q *query) sort() {
 	slices.SortFunc(q.terms, func(a, b term) int { return cmp.Compare(a.key.hash, b.key.hash) })
 }
 
-// matches says whether a class with these labels meets all terms.
+// matches reports whether a class with these labels meets all terms.
 func (q *query) matches(l Labels) bool {
 	for i := range q.terms {
 		t := &q.terms[i]
@@ -290,7 +290,7 @@ func (q *query) matches(l Labels) bool {
 	return true
 }
 
-// meets says whether the labels meet the term. They begin with those of the hash of its
+// meets reports whether the labels meet the term. They begin with those of the hash of its
 // key, if there are any.
 func (q *query) meets(t *term, l Labels) bool {
 	for i := range l {
@@ -304,7 +304,7 @@ func (q *query) meets(t *term, l Labels) bool {
 	return !t.asks.byPresence()
 }
 
-// holds says whether a label with the term's key meets the term.
+// holds reports whether a label with the term's key meets the term.
 func (q *query) holds(t *term, h unique.Handle[label]) bool {
 	switch t.asks {
 	case exists:

@@ -148,7 +148,7 @@ func (k *ClaimKind) compileRules(of *v1alpha1.ClaimKind, classKinds []*v1alpha1.
 	k.compileUnsettling()
 }
 
-// Same says whether claims of both kinds are read and bound in the same way.
+// Same reports whether claims of both kinds are read and bound in the same way.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
 	return k.Revision == o.Revision && slices.Equal(k.linkedFits, o.linkedFits) &&
 		k.looksAt.Covers(o.looksAt.Paths()...) && o.looksAt.Covers(k.looksAt.Paths()...)
@@ -157,12 +157,12 @@ func (k *ClaimKind) Same(o *ClaimKind) bool {
 // UsesRequest says that expressions see who asks.
 func (k *ClaimKind) UsesRequest() bool { return k.rules.usesRequest }
 
-// Reads says whether these are the claims that the kind reads.
+// Reads reports whether these are the claims that the kind reads.
 func (k *ClaimKind) Reads(claims metav1.GroupVersionResource) bool {
 	return claims.Resource == k.Resource.Resource && claims.Group == k.Resource.Group && (k.Version == "" || claims.Version == k.Version)
 }
 
-// WatchesClaims says whether the claims of a kind are watched: because they are bound
+// WatchesClaims reports whether the claims of a kind are watched: because they are bound
 // later, or because the strategy counts them.
 func WatchesClaims(k *v1alpha1.ClaimKind) bool {
 	return k.Spec.WhenUnmatched == v1alpha1.BindLater || CountsClaims(k.Spec.Strategy)

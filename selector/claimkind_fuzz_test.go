@@ -86,7 +86,7 @@ var (
 	keyPattern  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 )
 
-// knownValues says whether this release knows all values of the enums. An absent value
+// knownValues reports whether this release knows all values of the enums. An absent value
 // is the default.
 func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 	_, strategy := strategies[s.Strategy]
@@ -100,7 +100,7 @@ func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 		slices.Contains([]v1alpha1.FailurePolicy{"", v1alpha1.Fail, v1alpha1.Ignore}, s.FailurePolicy)
 }
 
-// admissible says whether the schema allows the path of the reference: only then is it
+// admissible reports whether the schema allows the path of the reference: only then is it
 // sure to fit into a patch.
 func admissible(s *v1alpha1.ClaimKindSpec) bool {
 	place := s.Reference.Place()

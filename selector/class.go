@@ -82,13 +82,13 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	return c
 }
 
-// Same says whether classes of both kinds are read and offered in the same way.
+// Same reports whether classes of both kinds are read and offered in the same way.
 func (k *ClassKind) Same(o *ClassKind) bool {
 	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
 		k.holds(o.fields.Paths()) && o.holds(k.fields.Paths())
 }
 
-// holds says whether these fields are held of each class.
+// holds reports whether these fields are held of each class.
 func (k *ClassKind) holds(paths []expression.Path) bool { return k.fields.Covers(paths...) }
 
 // DefaultExpression says which classes are default, nil if a mark does.
@@ -143,7 +143,7 @@ type Class struct {
 
 	// Fields that expressions look at, nil if there are none.
 	Fields *expression.Object
-	// OfferErr says why nobody can tell whether offerWhen is true of the class, nil if one can.
+	// OfferErr is why offerWhen has no result for the class, nil if it has one.
 	OfferErr *field.Error
 
 	// stored is a hash of the uid and the resourceVersion with which the class was last seen.
@@ -230,7 +230,7 @@ func hashOf(texts ...string) uint64 {
 	return d.Sum64()
 }
 
-// equal says whether nothing differs from o, a class of the same name.
+// equal reports whether nothing differs from o, a class of the same name.
 func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
 		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.Weight == o.Weight &&

@@ -106,7 +106,7 @@ func (s *Classes) Without(namespace, name string) *Classes {
 // Len is their number.
 func (s *Classes) Len() int { return s.byName.size }
 
-// Has says whether there is a class of that name.
+// Has reports whether there is a class of that name.
 func (s *Classes) Has(namespace, name string) bool { return s.find(className{namespace, name}) != nil }
 
 // All classes, sorted anew each time.
@@ -135,7 +135,7 @@ func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
 // Failed are the classes with an OfferErr, sorted.
 func (s *Classes) Failed() []*Class { return sorted(s.failed) }
 
-// SameSummary says whether both have the same kind and number of classes, and the
+// SameSummary reports whether both have the same kind and number of classes, and the
 // same default, malformed, mismarked, overlabelled and failed ones.
 func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&

@@ -23,10 +23,10 @@ func reservedBy(k *v1alpha1.ClaimKind) reserved {
 	return reserved{k.Resource(), k.Spec.Reference.Place(), k.Name, k.CreationTimestamp.Time}
 }
 
-// sameAs says whether both are the same reference of the same claims.
+// sameAs reports whether both are the same reference of the same claims.
 func (r *reserved) sameAs(o *reserved) bool { return r.resource == o.resource && r.place == o.place }
 
-// after says whether the other was registered first. The API server knows the second.
+// after reports whether the other was registered first. The API server knows the second.
 func (r *reserved) after(o *reserved) bool {
 	return cmp.Or(r.created.Compare(o.created), strings.Compare(r.by, o.by)) > 0
 }

@@ -64,10 +64,10 @@ const (
 	Explain
 )
 
-// reads says whether a decision may read classes.
+// reads reports whether a decision may read classes.
 func (m Mode) reads() bool { return m == Admit || m == DryRun }
 
-// Commits says whether a decision counts: the claim gets the class.
+// Commits reports whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
 
 // Gate is asked what no filter can tell about the class that a claim would get: whether
@@ -294,7 +294,7 @@ func (d *Decision) forgetDraw() {
 	d.Unjudged, d.Skipped = 0, 0
 }
 
-// Drawn says whether there was a draw, with or without a candidate.
+// Drawn reports whether there was a draw, with or without a candidate.
 func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
@@ -333,7 +333,7 @@ func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
 
-// droppedBy says whether the filter with this reason dropped a class.
+// droppedBy reports whether the filter with this reason dropped a class.
 func (d *Decision) droppedBy(reason string) bool {
 	i := slices.IndexFunc(d.View.Kind.filters, func(f compiledFilter) bool { return f.reason == reason })
 	return i >= 0 && d.Dropped[i] > 0

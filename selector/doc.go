@@ -26,7 +26,7 @@
 // The [filters] drop some of these candidates, in their order. Then:
 //
 //	candidates left                            the outcome
-//	none                                       Unmatched; [Decision.Denied] says whether the claim is refused
+//	none                                       Unmatched; [Decision.Denied] reports whether the claim is refused
 //	one                                        Bound to it
 //	several                                    Bound to the one that the strategy draws
 //	several, marked default                    the same, and [Decision.Warning] names them

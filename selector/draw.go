@@ -21,7 +21,7 @@ type filter struct {
 	compile func(*ClaimKind) drops
 }
 
-// drops says whether a filter drops a candidate. It does so with an error, too: a class
+// drops reports whether a filter drops a candidate. It does so with an error, too: a class
 // that cannot be judged goes to no claim.
 type drops func(Claim, *Class) (bool, error)
 
@@ -139,7 +139,7 @@ type memory interface {
 	commit(claim Claim, c *Class, rank int64, now time.Time) bool
 }
 
-// CountsClaims says whether a strategy needs to know how many claims each class has.
+// CountsClaims reports whether a strategy needs to know how many claims each class has.
 func CountsClaims(s v1alpha1.Strategy) bool { return strategies[s].Counted }
 
 // byWeight gives shares that are proportional to the weights.
@@ -178,7 +178,7 @@ type candidate struct {
 	key   float64
 }
 
-// before says whether the draw prefers a to b.
+// before reports whether the draw prefers a to b.
 func (a candidate) before(b candidate) bool {
 	return a.rank > b.rank ||
 		a.rank == b.rank && (a.key < b.key || a.key == b.key && compare(a.class, b.class) < 0)

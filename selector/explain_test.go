@@ -93,7 +93,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 	}
 }
 
-// offered says whether a claim is offered a class, by its definition.
+// offered reports whether a claim is offered a class, by its definition.
 func offered(view *View, claim Claim, c *Class) bool {
 	switch view.Kind.from {
 	case v1alpha1.FromAll:

@@ -95,7 +95,7 @@ func (f *Facts) valueOf(e *equality) *claimValue {
 	return nil
 }
 
-// equals says whether a class has the value, which the index may have.
+// equals reports whether a class has the value, which the index may have.
 func (v *claimValue) equals(c *Class) bool {
 	if text, isText := v.value.(string); isText {
 		return c.Fields.HasText(v.of.path, text)
@@ -110,7 +110,7 @@ func (v *claimValue) equals(c *Class) bool {
 
 func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
 
-// meets says whether a class meets an equality.
+// meets reports whether a class meets an equality.
 func (f *Facts) meets(e *equality, c *Class) (bool, error) {
 	v := f.valueOf(e)
 	if v.err != nil {

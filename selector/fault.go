@@ -38,7 +38,7 @@ func (v *View) FaultOf(classKind string) *Fault {
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not
 // know, nil if there is none. Another release accepted it: to use the default instead
-// would bind claims for good as nobody asked for. An absent value is the default: the
+// would permanently bind claims in a way nobody configured. An absent value is the default: the
 // API server fills that in, except for a field that its CRD does not have yet.
 func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	strategyNames := make([]v1alpha1.Strategy, 0, len(strategies))

@@ -62,7 +62,7 @@ func (l *looks) addFit(to *[]*fit, f v1alpha1.Fit, scope expression.Scope) {
 	*to = append(*to, compiled)
 }
 
-// servedBy says whether a class can serve claims at all: all terms that look at it alone are
+// servedBy reports whether a class can serve claims at all: all terms that look at it alone are
 // true. By is the first that is not, and why an error.
 func (f *fit) servedBy(c *Class, budget *expression.Budget) (by *expression.Expression, why error) {
 	in := expression.Input{Class: c.Fields}
@@ -74,7 +74,7 @@ func (f *fit) servedBy(c *Class, budget *expression.Budget) (by *expression.Expr
 	return nil, nil
 }
 
-// drops says whether a class does not fit the claim of the facts. By is the term that says so.
+// drops reports whether a class does not fit the claim of the facts. By is the term that says so.
 func (f *fit) drops(facts *Facts, c *Class) (by *expression.Expression, why error) {
 	if failed := facts.claimTerm(f); failed != nil {
 		return failed.term, failed.err
@@ -156,7 +156,7 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 	}
 }
 
-// serves says whether a class can serve claims of the kind. If not, by is the condition that
+// serves reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
 func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
 	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
@@ -173,7 +173,7 @@ func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, 
 	return nil, nil, nil
 }
 
-// Serves says whether a class can serve claims of the kind.
+// Serves reports whether a class can serve claims of the kind.
 func (k *ClaimKind) Serves(c *Class) bool {
 	by, _, _ := k.serves(c)
 	return by == nil

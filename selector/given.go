@@ -19,13 +19,13 @@ type Given struct {
 	group, kind, namespace string
 }
 
-// agreesWith says whether a reference has what is given. The version is the author's.
+// agreesWith reports whether a reference has what is given. The version is the author's.
 func (g *Given) agreesWith(to named) bool {
 	return (!g.hasGroup || g.group == to.group) && (g.kind == "" || g.kind == to.kind) &&
 		(g.namespace == "" || g.namespace == to.namespace)
 }
 
-// has says whether a field of the reference is given.
+// has reports whether a field of the reference is given.
 func (g *Given) has(name string) bool {
 	switch {
 	case g == nil, name == "name":
@@ -67,7 +67,7 @@ func parseGiven(ask string) (given *Given, rest string, err error) {
 	return given, rest, nil
 }
 
-// HasReference says whether a claim has a class reference. One on which bindWhen decides
+// HasReference reports whether a claim has a class reference. One on which bindWhen decides
 // counts as none if bindWhen may be true.
 func (k *ClaimKind) HasReference(object map[string]any) bool {
 	value, _ := k.reference(k.classRef.lookup(object))

@@ -126,7 +126,7 @@ func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 	return ok && err == nil
 }
 
-// isRead says whether Decode read all of a value.
+// isRead reports whether Decode read all of a value.
 func isRead(value any) bool {
 	isUnread := func(value any) bool { return !isRead(value) }
 	switch v := value.(type) {

@@ -75,7 +75,7 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	i.update(append(i.rivals(before), i.rivals(k)...)...)
 }
 
-// HasClaimKind says whether a claim kind is registered.
+// HasClaimKind reports whether a claim kind is registered.
 func (i *Inventory) HasClaimKind(name string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -63,7 +63,7 @@ func compareKeyed(a, b keyed) int {
 	return cmp.Compare(a.key.Value(), b.key.Value())
 }
 
-// labelsFit says whether labels are within the limits of a class.
+// labelsFit reports whether labels are within the limits of a class.
 func labelsFit(set map[string]string) bool {
 	if len(set) > v1alpha1.MaxClassLabels {
 		return false
@@ -105,7 +105,7 @@ func (l Labels) Lookup(key string) (value string, exists bool) {
 	return "", false
 }
 
-// Has says whether there is a label of that key.
+// Has reports whether there is a label of that key.
 func (l Labels) Has(key string) bool {
 	_, exists := l.Lookup(key)
 	return exists

@@ -56,7 +56,7 @@ func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 // String is the namespaceSelector.
 func (n *Namespaces) String() string { return n.others.String() }
 
-// Known says whether a namespace is selected, if its labels do not matter.
+// Known reports whether a namespace is selected, if its labels do not matter.
 func (n *Namespaces) Known(name string) (selected, known bool) {
 	if name == "" {
 		return true, true
@@ -67,7 +67,7 @@ func (n *Namespaces) Known(name string) (selected, known bool) {
 	return n.others.Empty(), n.others.Empty()
 }
 
-// Select says whether a namespace that has these labels is selected.
+// Select reports whether a namespace that has these labels is selected.
 func (n *Namespaces) Select(name string, has labels.Set) bool {
 	if selected, known := n.Known(name); known {
 		return selected

@@ -247,7 +247,7 @@ func areValid(set map[string]string) bool {
 	return true
 }
 
-// check adds what is wrong with a key or a value, and says whether to look for more.
+// check adds what is wrong with a key or a value, and reports whether to look for more.
 func (p *problems) check(at *field.Path, text string, wrong func(string) []string) bool {
 	for _, w := range wrong(text) {
 		if !p.add(field.Invalid(at, badValue(text), w)) {

@@ -83,7 +83,7 @@ var (
 	defaultSkipIfSet = path{"spec", "resourceRef"}
 )
 
-// checkReference says whether a reference would be stored as it is written. Every object
+// checkReference reports whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
 func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 	if k.classRef.isKey() {
@@ -126,7 +126,7 @@ func (k *ClaimKind) require(s *Schema, p path, c *PathsCheck) {
 	}
 }
 
-// checkForm says whether a reference of this form would be stored as it is written. A
+// checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
 func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 	setting := fmt.Sprintf("reference.form %s", form.name)
@@ -199,7 +199,7 @@ func (k *ClaimKind) shown(name string) string {
 	return "." + brief.Text(k.classRef.below(name).String(), v1alpha1.MaxShownBytes)
 }
 
-// checkSelector says whether a selector would be stored. It may have one kind of
+// checkSelector reports whether a selector would be stored. It may have one kind of
 // requirements alone.
 func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
@@ -298,7 +298,7 @@ func PathsFault(k *v1alpha1.ClaimKind) *Fault {
 	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
 }
 
-// OfPaths says whether a fault with this reason is a PathsFault.
+// OfPaths reports whether a fault with this reason is a PathsFault.
 func OfPaths(reason string) bool {
 	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
 }

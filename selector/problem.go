@@ -15,7 +15,7 @@ type problems struct {
 	list field.ErrorList
 }
 
-// add one, and say whether to look for more.
+// add one, and report whether to look for more.
 func (p *problems) add(err *field.Error) bool {
 	if len(p.list) < v1alpha1.MaxErrors {
 		p.list = append(p.list, err)

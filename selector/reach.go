@@ -23,7 +23,7 @@ func (r *reach) own() bool {
 	return r.from != v1alpha1.FromAll && r.from != v1alpha1.FromNames
 }
 
-// offers says whether the claims of a namespace are offered a class. Claims without a
+// offers reports whether the claims of a namespace are offered a class. Claims without a
 // namespace are offered no class with one, unless the registration says so.
 func (r *reach) offers(namespace string, c *Class) bool {
 	switch {

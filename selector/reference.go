@@ -167,7 +167,7 @@ func FieldsOf(form v1alpha1.ReferenceForm) []string { return formOf(form).fields
 // ReferencePath is the path of the reference, with a leading dot.
 func (k *ClaimKind) ReferencePath() string { return "." + k.classRef.String() }
 
-// BoundTo says whether a claim has its class reference, and for which classes it counts.
+// BoundTo reports whether a claim has its class reference, and for which classes it counts.
 // A reference without a namespace may name a cluster-scoped class, or one in the
 // namespace whose classes the claim is offered. A class kind has only one of the two.
 func (k *ClaimKind) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
@@ -187,7 +187,7 @@ func (k *ClaimKind) countsFor(namespace string, to named) (classes [2]uint64) {
 	return classes
 }
 
-// NamesClass says whether the class reference of a claim has the name of a class.
+// NamesClass reports whether the class reference of a claim has the name of a class.
 func (k *ClaimKind) NamesClass(object map[string]any) bool {
 	to, _ := k.refersTo(object)
 	return to.name != ""

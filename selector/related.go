@@ -47,7 +47,7 @@ func (k *RelatedKind) MetadataOnly() bool {
 	return !slices.ContainsFunc(k.Fields.Paths(), func(p expression.Path) bool { return p[0] != "metadata" })
 }
 
-// Same says whether the same fields of the same objects are looked at.
+// Same reports whether the same fields of the same objects are looked at.
 func (k *RelatedKind) Same(o *RelatedKind) bool {
 	return k.Key() == o.Key() && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }
@@ -138,7 +138,7 @@ func (v *View) Related(resource, version string) *Objects {
 	return nil
 }
 
-// needing says whether the view's claim kind needs these objects.
+// needing reports whether the view's claim kind needs these objects.
 func (v *View) needing(key RelatedKey) bool {
 	return slices.ContainsFunc(v.needs, func(k *RelatedKind) bool { return k.Key() == key })
 }

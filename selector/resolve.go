@@ -73,7 +73,7 @@ func (r *resolver) resolve() error {
 	return nil
 }
 
-// fails makes the claim invalid if an expression failed, and says whether it did.
+// fails makes the claim invalid if an expression failed, and reports whether it did.
 func (r *resolver) fails(name string, e *expression.Expression, err error) bool {
 	if err == nil {
 		return false

@@ -20,13 +20,13 @@ func (s *scan) next() byte {
 	return 0
 }
 
-// begin an object or an array, and say whether it has anything in it.
+// begin an object or an array, and report whether it has anything in it.
 func (s *scan) begin() bool {
 	s.at++
 	return s.notClosed()
 }
 
-// more says whether an object or an array has another element, after one was read.
+// more reports whether an object or an array has another element, after one was read.
 func (s *scan) more() bool {
 	if s.next() == ',' {
 		s.at++

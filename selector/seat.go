@@ -25,7 +25,7 @@ type Seat struct {
 
 // SeatOf a class that becomes default for claims of this kind. It is false if no
 // claim of this kind is offered the class, or the class cannot serve the kind. It fails if
-// nobody can tell which partition the class is for, or whether it can serve the kind.
+// the partition of the class cannot be determined, or whether it can serve the kind.
 func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = k.Name
 	if by, _, why := k.serves(c); by != nil {

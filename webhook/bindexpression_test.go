@@ -34,7 +34,7 @@ func TestExpressionOutcomes(t *testing.T) {
 			[]string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`},
 		},
 		"Absent": {
-			"We should refuse a claim about which nobody can tell (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
+			"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
 			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.fits[Size].expression", "no such key: size", claimKindName},
 		},
 		"WrongType": {

@@ -25,7 +25,7 @@ type result struct {
 	either bool
 }
 
-// allows says whether a result that was seen is right.
+// allows reports whether a result that was seen is right.
 func (r result) allows(got result) bool {
 	switch {
 	case r.either && got.refused && !got.unmatched:

@@ -223,7 +223,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// offers says whether claims of a kind and a namespace are offered a class.
+// offers reports whether claims of a kind and a namespace are offered a class.
 func (w *world) offers(claimKind, namespace string, c *plainClass) bool {
 	switch {
 	case claimKind == "locals" && c.plural != "cs":

@@ -35,7 +35,7 @@ type Guard struct {
 	Registered func(ctx context.Context, claimKind string) (bool, error)
 	// Class reads a class as it is stored now; nil if there is none.
 	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
-	// Namespace says whether a namespace exists now.
+	// Namespace reports whether a namespace exists now.
 	Namespace func(ctx context.Context, name string) (bool, error)
 	// Leases of classbind's own namespace.
 	Leases coordinationclient.LeaseInterface
@@ -208,7 +208,7 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 }
 
 // takes sets the seats that a class takes beside those that it has. There is a response if
-// the class takes none, or if nobody can tell which.
+// the class takes none, or if they cannot be determined.
 func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
 	seats, untold, err := seatsOf(snapshot, class)
 	if err != nil {
@@ -250,7 +250,7 @@ func isLinked(snapshot selector.Snapshot, kind *selector.ClassKind) bool {
 }
 
 // seatsOf returns the seats of a default class, in the same order for all classes, and why
-// nobody can tell which others it has, nil if there are none. It fails if the class was read
+// others cannot be determined, nil if all are. It fails if the class was read
 // without what expressions look at.
 func seatsOf(snapshot selector.Snapshot, class *selector.Class) (seats []selector.Seat, untold, err error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {

@@ -244,7 +244,7 @@ func (w *world) judge(c fuzzedClass) string {
 	return "allowed"
 }
 
-// is says whether both are the same class, by their names.
+// is reports whether both are the same class, by their names.
 func (c *plainClass) is(other *plainClass) bool {
 	return c.plural == other.plural && c.namespace == other.namespace && c.name == other.name
 }
@@ -305,7 +305,7 @@ func (p *plainAPI) reset() {
 	p.guards.Sightings = onedefault.NewSightings()
 }
 
-// held says whether any Lease has a holder.
+// held reports whether any Lease has a holder.
 func (p *plainAPI) held() bool {
 	for _, l := range p.leases {
 		if l.Spec.HolderIdentity != nil {

@@ -78,7 +78,7 @@ func (g *Guard) secondDefault(
 // seatUnknown refuses a class that is to become default nobody knows where.
 func seatUnknown(class *selector.Class, why error) *admissionv1.AdmissionResponse {
 	invalid := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
-		fmt.Sprintf("it cannot become default, because nobody can tell for which claims: %v", why))
+		fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", why))
 	return denied(apierrors.NewInvalid(class.Kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{invalid}), "SeatUnknown")
 }
 
@@ -107,7 +107,7 @@ func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) stri
 	kept := func(c *selector.Class) bool { return unmarked[nameOf(c)] == nil }
 	emptied := map[selector.Seat]bool{} // Each is looked at once: there may be very many defaults.
 	for _, c := range unmarked {
-		all, _, _ := seatsOf(snapshot, c) // Those that nobody can tell do not get emptier.
+		all, _, _ := seatsOf(snapshot, c) // Those that cannot be determined do not get emptier.
 		for _, s := range all {
 			emptied[s] = true
 		}

@@ -125,7 +125,7 @@ func TestGuardOfSeats(t *testing.T) {
 		"Unknown": {
 			"We should refuse a default nobody knows for whom.", "", silver(marked, nowhere),
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: `TenantClass.example.org "silver" is invalid: metadata.name: Invalid value: ` +
-				`it cannot become default, because nobody can tell for which claims: the expression spec.partition.class of claim kind ` +
+				`it cannot become default, because the claims that it would serve cannot be determined: the expression spec.partition.class of claim kind ` +
 				`"postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
 		"UnknownUpdate": {
@@ -133,7 +133,7 @@ func TestGuardOfSeats(t *testing.T) {
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "no such key: tenant"},
 		},
 		"UnknownFit": {
-			"We should refuse a default of which nobody can tell whether it serves.", "", silver(marked, `"tenant":"a"`),
+			"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`),
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.fits[Database].expression fails"},
 		},
 		"KnownNoMore": {

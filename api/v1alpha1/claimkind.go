@@ -113,7 +113,7 @@ type ClaimKindSpec struct {
 	// +optional
 	Related []Related `json:"related,omitempty"`
 
-	// BindWhen is a CEL expression that says whether a claim is to be bound now. Without
+	// BindWhen is a CEL expression that reports whether a claim is to be bound now. Without
 	// it, every claim is that has no class reference. An expression that looks at the
 	// reference also decides on claims that have one, such as a default of their schema;
 	// any other leaves these alone. With BindLater, a claim for which it is false is looked

@@ -66,7 +66,7 @@ type ClassKindSpec struct {
 	// +optional
 	Fits []Fit `json:"fits,omitempty"`
 
-	// OfferWhen is a CEL expression that says whether a class is offered to new claims, such
+	// OfferWhen is a CEL expression that reports whether a class is offered to new claims, such
 	// as that it is accepted or ready. It may use class.
 	// Example: class.status.conditions.exists(c, c.type == 'Accepted' && c.status == 'True')
 	// +optional

@@ -10,12 +10,12 @@ package v1alpha1
 // +kubebuilder:validation:MaxLength=2048
 type Expression string
 
-// HasExpressions says whether a ClaimKind has any expression.
+// HasExpressions reports whether a ClaimKind has any expression.
 func (s *ClaimKindSpec) HasExpressions() bool {
 	return s.ClassSelector.Expression != "" || s.BindWhen != "" || s.Score != "" || s.Partition != nil || len(s.Fits)+len(s.Related) > 0
 }
 
-// HasExpressions says whether a ClassKind has any expression.
+// HasExpressions reports whether a ClassKind has any expression.
 func (s *ClassKindSpec) HasExpressions() bool {
 	return s.Default.Expression != "" || s.Weight.Expression != "" || s.OfferWhen != "" || len(s.Fits) > 0
 }

@@ -141,7 +141,7 @@ const (
 	// one that does not exist.
 	ConditionClaimKindsRegistered = "ClaimKindsRegistered"
 	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
-	// have what the paths and the form of reference need, and Unknown if nobody can tell.
+	// have what the paths and the form of reference need, and Unknown if the schema is.
 	ConditionPathsValid = "PathsValid"
 	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind names it whose classes
 	// have never been read. Claims are decided on without them.
@@ -201,10 +201,10 @@ const (
 	ReasonClassKindMissing = "ClassKindMissing"
 
 	// ReasonRelatedMissing says that objects that claims name are not known on this replica,
-	// so that nobody can tell what expressions say.
+	// so that expressions have no result.
 	ReasonRelatedMissing = "RelatedMissing"
 
-	// ReasonExpressionsValid and ReasonInvalidExpression say whether all expressions compile,
+	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile,
 	// and ReasonExpressionFailed that one fails for some class.
 	ReasonExpressionsValid  = "ExpressionsValid"
 	ReasonInvalidExpression = "InvalidExpression"
@@ -240,24 +240,24 @@ const (
 	// so it has no entry in the webhook configuration yet.
 	ReasonNoClassKind = "NoClassKind"
 
-	// ReasonConfigured and ReasonNotConfigured say whether the webhook
+	// ReasonConfigured and ReasonNotConfigured report whether the webhook
 	// configuration has an entry for the kind.
 	ReasonConfigured    = "Configured"
 	ReasonNotConfigured = "NotConfigured"
 
-	// ReasonWeightsValid and ReasonMalformedWeight say whether all weights can be read.
+	// ReasonWeightsValid and ReasonMalformedWeight report whether all weights can be read.
 	ReasonWeightsValid    = "WeightsValid"
 	ReasonMalformedWeight = "MalformedWeight"
 
-	// ReasonLabelsHeld and ReasonTooManyLabels say whether the labels of all classes are held.
+	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"
 	ReasonTooManyLabels = "TooManyLabels"
 
-	// ReasonMarksValid and ReasonMalformedMark say whether all marks can be read.
+	// ReasonMarksValid and ReasonMalformedMark report whether all marks can be read.
 	ReasonMarksValid    = "MarksValid"
 	ReasonMalformedMark = "MalformedMark"
 
-	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds say whether every claim
+	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds report whether every claim
 	// kind that a class kind names is registered, and whether it names one.
 	ReasonRegistered    = "Registered"
 	ReasonNotRegistered = "NotRegistered"
@@ -279,7 +279,7 @@ const (
 	// ReasonSchemaUnknown says that the schema allows anything, or that there is none.
 	ReasonSchemaUnknown = "SchemaUnknown"
 
-	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass say whether the API server
+	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server
 	// gives claims a StorageClass.
 	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
 	ReasonDefaultStorageClass   = "DefaultStorageClass"

@@ -102,7 +102,7 @@ func (c *clients) handler(next http.Handler) http.Handler {
 	})
 }
 
-// nameAllowed says whether the common name or a DNS name of a certificate is one of
+// nameAllowed reports whether the common name or a DNS name of a certificate is one of
 // the names.
 func (c *clients) nameAllowed(chain []*x509.Certificate) bool {
 	if len(chain) == 0 {

@@ -131,7 +131,7 @@ func TestValidateRefuses(t *testing.T) {
 			arg:    "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses",
 		},
 		"NoRate": {
-			reason: "We should refuse a rate of 0: ClaimKinds say whether claims are bound later.",
+			reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.",
 			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
 		},
 		"LittleLateMemory": {

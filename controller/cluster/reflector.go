@@ -30,7 +30,7 @@ type Objects struct {
 	Name  string
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
-	// Client says whether it can list by a watch.
+	// Client reports whether it can list by a watch.
 	Client any
 }
 
@@ -161,7 +161,7 @@ func (s *store[T]) Transformer() cache.TransformFunc {
 	}
 }
 
-// Health says whether the API server answers a watch, and how recently.
+// Health reports whether the API server answers a watch, and how recently.
 type Health struct {
 	mu sync.Mutex // guards all below
 	// err is the API server's last error, nil if it served the objects. since is when
@@ -172,7 +172,7 @@ type Health struct {
 	confirmed time.Time
 }
 
-// Observe records the API server's answer, and says whether it differs from the last one.
+// Observe records the API server's answer, and reports whether it differs from the last one.
 func (h *Health) Observe(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false

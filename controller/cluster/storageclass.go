@@ -27,7 +27,7 @@ const (
 // maxUnmarked limits how many StorageClasses a command names.
 const maxUnmarked = 10
 
-// GetsStorageClass says whether the API server gives claims a default StorageClass, in
+// GetsStorageClass reports whether the API server gives claims a default StorageClass, in
 // the field in which their ClaimKind has the class reference.
 func GetsStorageClass(k *v1alpha1.ClaimKind) bool {
 	return k.Resource() == volumeClaims && k.Spec.Reference.Path == storageClassPath

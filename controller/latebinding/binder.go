@@ -157,7 +157,7 @@ func (b *Binder) view(w *claimWatch) *selector.View {
 	return view
 }
 
-// admits says whether the ClaimKind selects a namespace by its labels. Each read of a
+// admits reports whether the ClaimKind selects a namespace by its labels. Each read of a
 // cache that does not fill waits for its timeout, so a round tries only one.
 func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, error) {
 	if b.unreadable != nil {

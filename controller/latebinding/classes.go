@@ -19,7 +19,7 @@ type kindCounts struct {
 	complete bool
 }
 
-// known says whether any claims are counted.
+// known reports whether any claims are counted.
 func (n kindCounts) known() bool { return len(n.watches) > 0 }
 
 // of returns how many claims have a class.

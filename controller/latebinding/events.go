@@ -122,7 +122,7 @@ func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
 	}
 }
 
-// setNotified records whether a claim's event is sent or queued, and says whether that is
+// setNotified records whether a claim's event is sent or queued, and reports whether that is
 // news.
 func (w *claimWatch) setNotified(uid types.UID, is bool) (news bool) {
 	w.own(func(s *claimState) {

@@ -54,7 +54,7 @@ func (s *claimState) unchecked(again bool) (names []string) {
 }
 
 // recordNamespaces records which namespaces are selected, and the error of the check.
-// changed says whether an error appeared or went away, or other claims count as waiting.
+// changed reports whether an error appeared or went away, or other claims count as waiting.
 func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
 	before := s.selected
 	changed = (err == nil) != (s.namespaceErr == nil)

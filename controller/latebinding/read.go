@@ -74,7 +74,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 	return seen, nil
 }
 
-// judge says whether a claim waits for a class, and returns what it asks for. A
+// judge reports whether a claim waits for a class, and returns what it asks for. A
 // claim that cannot be read waits, and an event tells its author.
 func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
 	err := loop.Recovered(func() error {

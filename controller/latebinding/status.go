@@ -29,7 +29,7 @@ func (c *Claims) Ready(now time.Time) error {
 	return nil
 }
 
-// settled says whether there is nothing left to wait for.
+// settled reports whether there is nothing left to wait for.
 func (c *Claims) settled(now time.Time) bool {
 	c.began.CompareAndSwap(nil, &now)
 	return c.counted.Load() || now.Sub(*c.began.Load()) >= registry.RefusalGrace
@@ -93,7 +93,7 @@ func (s *claimState) lateProblem() error {
 	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 }
 
-// counts returns how many claims there are. synced says whether that is known.
+// counts returns how many claims there are. synced reports whether that is known.
 func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
 	published := w.published.Load()
 	return published.counts, published.synced

@@ -42,7 +42,7 @@ type group struct {
 	namespace *namespace
 	ask       selector.Ask
 	claims    map[*waitingClaim]struct{}
-	// matched says whether they had a candidate in the view.
+	// matched reports whether they had a candidate in the view.
 	matched bool
 	// notYet says that bindWhen was false for them in the view, so nobody is told that they wait.
 	notYet bool
@@ -75,7 +75,7 @@ const (
 type namespace struct {
 	name    string
 	waiting int
-	// selected says whether the ClaimKind selects it, once checked is true.
+	// selected reports whether the ClaimKind selects it, once checked is true.
 	selected, checked bool
 	groups            map[selector.Ask]*group
 	// bytes that the groups count for.
@@ -169,7 +169,7 @@ func (r *room) hold(n *namespace, ask selector.Ask) *group {
 	return g
 }
 
-// makeRoom says whether a namespace below its share can have more bytes. If none are
+// makeRoom reports whether a namespace below its share can have more bytes. If none are
 // left, namespaces with more give up some of theirs.
 func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	if n.bytes+bytes > r.limit/namespaceShare {
@@ -190,7 +190,7 @@ func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	return true
 }
 
-// spare says whether there is room without taking it from others.
+// spare reports whether there is room without taking it from others.
 func (r *room) spare(n *namespace, bytes int64) bool {
 	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
 }

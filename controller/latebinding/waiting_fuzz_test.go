@@ -144,7 +144,7 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 	}
 }
 
-// odd says whether no API server sends such metadata: it has no resourceVersion, or
+// odd reports whether no API server sends such metadata: it has no resourceVersion, or
 // something else in place of a text.
 func odd(metadata any) bool {
 	m, _ := metadata.(map[string]any)

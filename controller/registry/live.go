@@ -68,7 +68,7 @@ func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim
 	return k, true
 }
 
-// refused says whether an error means that the API server refuses the classes of a
+// refused reports whether an error means that the API server refuses the classes of a
 // kind. Other faults may pass.
 func (r *Registration) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)

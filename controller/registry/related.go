@@ -211,7 +211,7 @@ func (r *Registration) publishRelated(from *relatedKind, objects *selector.Objec
 	}
 }
 
-// putRelated says whether the objects became known. Its caller recovers from panics, so a
+// putRelated reports whether the objects became known. Its caller recovers from panics, so a
 // panic must not leave mu locked.
 func (r *Registration) putRelated(from *relatedKind, key selector.RelatedKey, objects *selector.Objects) bool {
 	r.mu.Lock()

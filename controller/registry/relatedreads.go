@@ -59,7 +59,7 @@ func (r *Registration) watchOf(key selector.RelatedKey) (*relatedWatch, keptObje
 	return nil, keptObjects{}
 }
 
-// validName says whether an object can have this name: authors of claims make them up.
+// validName reports whether an object can have this name: authors of claims make them up.
 func validName(name string) bool {
 	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(content.IsPathSegmentName(name)) == 0
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// RelatedState says whether the objects that the claims of a kind name are known.
+// RelatedState reports whether the objects that the claims of a kind name are known.
 type RelatedState struct {
 	// Reason of the condition RelatedKnown, and its message; empty if the kind needs none.
 	Reason, Message string
@@ -22,7 +22,7 @@ type RelatedState struct {
 	since   time.Time
 }
 
-// pending says whether a starting replica waits for the objects: see State.Pending.
+// pending reports whether a starting replica waits for the objects: see State.Pending.
 func (s RelatedState) pending() bool {
 	if s.refused {
 		return time.Since(s.since) < RefusalGrace

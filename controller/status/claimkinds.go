@@ -65,7 +65,7 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 	}
 }
 
-// registered says whether every claim kind that a class kind names is registered.
+// registered reports whether every claim kind that a class kind names is registered.
 func (n namedKinds) registered() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionClaimKindsRegistered, Status: metav1.ConditionFalse}
 	switch {
@@ -106,7 +106,7 @@ func (s *Writer) rivals(k *selector.ClassKind) []string {
 	return names
 }
 
-// describeClassKinds says whether the classes of every class kind that names a claim kind are
+// describeClassKinds reports whether the classes of every class kind that names a claim kind are
 // known, and what lets classbind read them.
 func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
 	c := metav1.Condition{

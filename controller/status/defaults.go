@@ -47,7 +47,7 @@ func (c *count) add(s selector.Seat) {
 	}
 }
 
-// singleDefault says whether every seat has at most one default: that of all namespaces and
+// singleDefault reports whether every seat has at most one default: that of all namespaces and
 // partitions together, and those of their own.
 func singleDefault(claimKind string, ofAll []*selector.Class, own map[selector.Seat][]*selector.Class) metav1.Condition {
 	condition := metav1.Condition{

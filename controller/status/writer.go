@@ -214,7 +214,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	return s.update(ctx, k, result)
 }
 
-// guarded says whether the API server asks us before it stores a default class.
+// guarded reports whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
@@ -296,7 +296,7 @@ func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string 
 	return found.Version
 }
 
-// claimsReady is the condition that says whether claims of a kind are bound.
+// claimsReady is the condition that reports whether claims of a kind are bound.
 func (s *Writer) claimsReady(
 	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus,
 ) (ready metav1.Condition, err error) {

@@ -325,7 +325,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
 		}
 	}
-	require.Fail(t, "We should say whether it is ready.")
+	require.Fail(t, "We should report whether it is ready.")
 	return nil
 }
 

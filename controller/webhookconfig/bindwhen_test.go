@@ -25,7 +25,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// newAPIServer returns a function that says whether the API server would call us: all
+// newAPIServer returns a function that reports whether the API server would call us: all
 // conditions are true. It is an error if one fails, and none is false.
 func newAPIServer(t *testing.T, k *v1alpha1.ClaimKind) func(variables map[string]any) (called bool, failure error) {
 	t.Helper()

@@ -23,7 +23,7 @@ type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
 
 const anyVersion = "*"
 
-// IsOfAnyVersion says whether an entry is for claims of all versions: the version for which
+// IsOfAnyVersion reports whether an entry is for claims of all versions: the version for which
 // the paths are written was not served when the entry was written.
 func IsOfAnyVersion(e *admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
@@ -227,7 +227,7 @@ func (w *Configurator) deletionEntry(
 const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector"])`
 
-// DeletionsReviewed says whether a class kind has an entry for the deletion of classes:
+// DeletionsReviewed reports whether a class kind has an entry for the deletion of classes:
 // one of the claim kinds that it serves has its claims watched.
 func DeletionsReviewed(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) bool {
 	return slices.ContainsFunc(claimKinds, func(c v1alpha1.ClaimKind) bool {

@@ -256,7 +256,7 @@ func (w *Configurator) tooEarly(
 	return nil, nil //nolint:nilnil // It is not too early.
 }
 
-// isOf says whether an entry is for the claims that a kind reads.
+// isOf reports whether an entry is for the claims that a kind reads.
 func isOf(e *admissionregistrationv1.MutatingWebhook, kind *selector.ClaimKind) bool {
 	return !slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
 		return len(r.APIGroups) != 1 || len(r.APIVersions) != 1 || len(r.Resources) != 1 ||

@@ -294,7 +294,7 @@ func TestPoliciesKeptThenNotAsked(t *testing.T) {
 	assert.Equal(t, removesBoth, p.did)
 }
 
-// TestPoliciesOutdated has registrations that changed, while nobody can tell what is due.
+// TestPoliciesOutdated has registrations that changed, while what is due is unknown.
 func TestPoliciesOutdated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string

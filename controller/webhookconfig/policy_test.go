@@ -61,7 +61,7 @@ func (e policyEnvironment) policy(t *testing.T, s *admissionregistrationv1.Mutat
 	return p
 }
 
-// holds says whether all conditions are true. One that fails leads to us.
+// holds reports whether all conditions are true. One that fails leads to us.
 func (p policy) holds(object, params map[string]any) bool {
 	for _, c := range p.conditions {
 		out, _, err := c.Eval(map[string]any{"object": object, "params": params})

@@ -120,7 +120,7 @@ func (w *Configurator) writePolicy(ctx context.Context, stored storedPolicies, d
 	return nil
 }
 
-// sameAbout says whether what we write of the metadata is stored.
+// sameAbout reports whether what we write of the metadata is stored.
 func sameAbout(due, stored metav1.Object) bool {
 	return equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
 		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&

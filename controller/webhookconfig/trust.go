@@ -103,7 +103,7 @@ func (w *Configurator) bundles(ctx context.Context) (due []byte, carried [][]byt
 	return w.trust.bundle(time.Now(), current, carried), carried, nil
 }
 
-// outdated says whether an entry should carry another bundle. No event tells when an
+// outdated reports whether an entry should carry another bundle. No event tells when an
 // overlap ends, or when a Secret that is not watched changes.
 func (w *Configurator) outdated(ctx context.Context) bool {
 	due, carried, err := w.bundles(ctx)

@@ -90,7 +90,7 @@ func (s *Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// runs says whether any of these parts is to run.
+// runs reports whether any of these parts is to run.
 func (s *Settings) runs(parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(s.Only, part) })
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -43,6 +45,36 @@ func TestLength(t *testing.T) {
 	for _, p := range pages {
 		if p.path == "README.md" {
 			assert.LessOrEqual(t, bytes.Count(p.source, []byte("\n")), readmeLines, "We should say in README what a first page says, and the rest in docs.")
+		}
+	}
+}
+
+// dialect has phrases that only we used, and what everybody writes.
+var dialect = map[string]string{
+	"say" + "s whether":        "reports whether",
+	"say" + " whether":         "report whether",
+	"nobody" + " can tell":     "name what cannot be determined",
+	"that are" + " none":       "name what they are not",
+	"is no" + " second one":    "is not repeated",
+	"as nobody" + " asked for": "in a way nobody configured",
+}
+
+// TestDialect looks for them in all our files.
+func TestDialect(t *testing.T) {
+	t.Parallel()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "*.go", "*.md", "*.yaml")
+	list.Dir = root
+	out, err := list.Output()
+	require.NoError(t, err)
+	for _, name := range strings.Fields(string(out)) {
+		content, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // It is one of ours.
+		require.NoError(t, err)
+		for number, line := range strings.Split(strings.ToLower(string(content)), "\n") {
+			for phrase, instead := range dialect {
+				if strings.Contains(line, phrase) {
+					t.Errorf("%s:%d: %q: write %q", name, number+1, phrase, instead)
+				}
+			}
 		}
 	}
 }
@@ -263,7 +295,7 @@ func split(words []word) (sentences []sentence) {
 	return sentences
 }
 
-// ends says whether a word is the last of its sentence.
+// ends reports whether a word is the last of its sentence.
 func ends(word, next string) bool {
 	word = strings.TrimLeft(word, `("'“‘[`)
 	word = strings.TrimRight(word, `)"'”’]*`)

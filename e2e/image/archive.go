@@ -94,7 +94,7 @@ func pack(dir string) ([]byte, error) {
 	return archive.Bytes(), nil
 }
 
-// IsArchive says whether a file is a tar file, and so no binary.
+// IsArchive reports whether a file is a tar file, and so no binary.
 func IsArchive(path string) (bool, error) {
 	f, err := os.Open(path) //nolint:gosec // The user names the file.
 	if err != nil {

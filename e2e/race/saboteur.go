@@ -79,7 +79,7 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error
 	return s, nil
 }
 
-// stop answering, and say whether all went well.
+// stop answering, and report whether all went well.
 func (s *saboteur) stop() error {
 	s.server.CloseClientConnections()
 	s.server.Close()

@@ -119,7 +119,7 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	return e, nil
 }
 
-// is says whether an expression of this type may have the result. The type dyn is known
+// is reports whether an expression of this type may have the result. The type dyn is known
 // only when the expression is evaluated.
 func (r Result) is(t *cel.Type) bool {
 	kind := t.Kind()

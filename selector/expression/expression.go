@@ -107,5 +107,5 @@ func (e *Expression) String() string { return e.text }
 // expression that only asks whether there is the object looks at its metadata.name.
 func (e *Expression) Looks(variable string) []Path { return e.looks[variable] }
 
-// Uses says whether it looks at a variable at all.
+// Uses reports whether it looks at a variable at all.
 func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }

@@ -67,7 +67,7 @@ func (f *Fields) child(parent int, name string) (int, bool) {
 // Paths of the fields, sorted, none below another.
 func (f *Fields) Paths() []Path { return f.paths }
 
-// Covers says whether all these paths are among the fields or below them.
+// Covers reports whether all these paths are among the fields or below them.
 func (f *Fields) Covers(paths ...Path) bool {
 	for _, p := range paths {
 		if !slices.ContainsFunc(f.paths, p.startsWith) {

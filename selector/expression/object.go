@@ -48,7 +48,7 @@ func (o *Object) part(node int) *Object {
 	return &Object{fields: o.fields, node: node, values: o.values}
 }
 
-// HasText says whether the value at a path is this text.
+// HasText reports whether the value at a path is this text.
 func (o *Object) HasText(path Path, text string) bool {
 	value, _ := o.lookup(path)
 	switch has := value.(type) {
@@ -127,7 +127,7 @@ func (o *Object) whole() map[string]any {
 	return all
 }
 
-// Same says whether both have the same fields with the same values.
+// Same reports whether both have the same fields with the same values.
 func (o *Object) Same(other *Object) bool {
 	if o == other {
 		return true

@@ -87,7 +87,7 @@ func (e *Expression) Equality() (class Path, value *Expression, ok bool) {
 	return nil, nil, false
 }
 
-// isScalar says whether values of a type may be those of a field that has no parts.
+// isScalar reports whether values of a type may be those of a field that has no parts.
 func isScalar(t *types.Type) bool {
 	return slices.Contains([]types.Kind{
 		types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind,

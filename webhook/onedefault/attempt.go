@@ -231,7 +231,7 @@ func (a Attempt) write() Attempt {
 	return a
 }
 
-// worse says whether r is to be reported rather than o: first what does not pass by
+// worse reports whether r is to be reported rather than o: first what does not pass by
 // waiting, then what takes longer.
 func (r *Refusal) worse(o *Refusal) bool {
 	switch {

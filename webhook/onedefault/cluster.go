@@ -127,7 +127,7 @@ func (c *Cluster) delete(ctx context.Context, name string, l Lease) error {
 // plausible matches the uids and resourceVersions of all API servers, and our own ids.
 var plausible = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 
-// Plausible says whether a Lease may record this uid or resourceVersion.
+// Plausible reports whether a Lease may record this uid or resourceVersion.
 func Plausible(text string) bool {
 	return len(text) <= v1alpha1.MaxUIDBytes && plausible.MatchString(text)
 }

@@ -576,7 +576,7 @@ func (e *exploration) sightings(w *world, l *Lease) []Lease {
 	return all
 }
 
-// underWay says whether what an attempt has written may yet be stored.
+// underWay reports whether what an attempt has written may yet be stored.
 func (w *world) underWay(id string) bool {
 	i, _, _ := strings.Cut(id, "@")
 	n, _ := strconv.Atoi(i)

@@ -97,7 +97,7 @@ func (l *Lease) unused(now Live, isSeat func(selector.Seat) bool) bool {
 	return !slices.ContainsFunc(now.Seats, isSeat) && len(l.inFlight(now)) == 0
 }
 
-// has says whether the Lease records the write of an attempt.
+// has reports whether the Lease records the write of an attempt.
 func (l *Lease) has(id string) bool {
 	return slices.ContainsFunc(l.Pending, func(p Pending) bool { return p.ID == id })
 }

@@ -34,7 +34,7 @@ func LeaseName(s selector.Seat) string {
 	return clusterPrefix + s.ClaimKind
 }
 
-// isOurs says whether a Lease is that of a seat.
+// isOurs reports whether a Lease is that of a seat.
 func isOurs(leaseName string) bool {
 	prefix, rest, _ := strings.Cut(leaseName, ".")
 	if prefix+"." == clusterPrefix {

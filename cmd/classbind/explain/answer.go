@@ -159,7 +159,7 @@ func (o *options) decide(
 	return nil
 }
 
-// isReadable says whether a claim can be read by the paths of its ClaimKind: it is of their
+// isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their
 // version, or nothing but its apiVersion changes when the API server converts it.
 func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, found resource) bool {
 	if found.unread != nil {
@@ -249,7 +249,7 @@ func (i *Item) explained(k *v1alpha1.ClaimKind) *Item {
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
 }
 
-// noteDefaulting says whether the API server itself may give the class.
+// noteDefaulting reports whether the API server itself may give the class.
 func (i *Item) noteDefaulting(k *v1alpha1.ClaimKind, d *selector.Decision) {
 	if k.Spec.Defaulting != v1alpha1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
 		return

@@ -86,8 +86,8 @@ with kubectl apply, so the first by name is the oldest. With --with, they are
 newer than those of the cluster.
 
 explain refuses a claim of a file with a version that is not served, or with a
-field that the CRD does not have: the API server would drop a selector with a
-typing error. The CRD is among the files, or the cluster's. Without one, explain
+field that the CRD does not have. The API server would drop a misspelt selector
+without an error. The CRD is among the files, or the cluster's. Without one, explain
 finds typing errors in the fields that the ClaimKind reads. To check all else that
 the schema says, use kubectl-validate.
 
@@ -108,7 +108,7 @@ explain says nothing about classes of namespaces whose classes the claim is not
 offered, as the server says nothing about them to the claim's author.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
-no class for a claim, or if the files do not say whether its kind is registered.
+no class for a claim, or if the files do not show whether its kind is registered.
 It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?

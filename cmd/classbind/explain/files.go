@@ -30,7 +30,7 @@ type document struct {
 	where string
 }
 
-// isObject says whether it is one of Kubernetes.
+// isObject reports whether it is one of Kubernetes.
 func (d document) isObject() bool { return d.GetAPIVersion() != "" && d.GetKind() != "" }
 
 // apiVersion begins a line of nearly every manifest.
@@ -123,7 +123,7 @@ func readDocuments(in io.Reader, name string) ([]document, error) {
 	return all, err
 }
 
-// noManifest says whether a file of a folder is for another program: it has objects, and none for
+// noManifest reports whether a file of a folder is for another program: it has objects, and none for
 // Kubernetes; or it cannot be parsed, and does not look like a manifest, or is a template of one.
 func noManifest(text []byte, parsed []document, err error) bool {
 	if err != nil {

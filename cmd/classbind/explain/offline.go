@@ -66,7 +66,7 @@ func (p places) add(d *document, namespace string) error {
 	return nil
 }
 
-// add says whether the object is a registration or a CRD.
+// add reports whether the object is a registration or a CRD.
 func (f *files) add(ctx context.Context, d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:

@@ -49,7 +49,7 @@ type classKind struct {
 	lookupErr error
 }
 
-// known says whether classbind knows its classes, as far as its status tells.
+// known reports whether classbind knows its classes, as far as its status tells.
 func (k *classKind) known() bool {
 	if k.lookupErr != nil || k.ready == nil || k.ready.Status != metav1.ConditionFalse {
 		return k.lookupErr == nil
@@ -64,7 +64,7 @@ func (k *classKind) unserved(claimKinds []string) []string {
 	return slices.DeleteFunc(slices.Clone(claimKinds), k.serves)
 }
 
-// matches says whether a text of the command line names the kind.
+// matches reports whether a text of the command line names the kind.
 func (k *classKind) matches(text string) bool {
 	plural, _, _ := strings.Cut(k.Name, ".")
 	return slices.ContainsFunc([]string{k.Name, plural, k.GroupVersionKind.Kind}, func(s string) bool { return strings.EqualFold(s, text) })

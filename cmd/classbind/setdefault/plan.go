@@ -199,7 +199,7 @@ func (r *registry) faultOf(kind *selector.ClassKind, claimKind string) *selector
 	return selector.NewView(k, serving).FaultOf(kind.Name)
 }
 
-// takes says whether a class, if marked, is a default of the seat.
+// takes reports whether a class, if marked, is a default of the seat.
 func (r *registry) takes(c *storedClass, seat selector.Seat) bool {
 	own, offered := r.seat(seat.ClaimKind, c)
 	return c.serves(seat.ClaimKind) && offered && own == seat

@@ -18,7 +18,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// checkCertificates says whether the API server can verify what replicas serve. A
+// checkCertificates reports whether the API server can verify what replicas serve. A
 // self-signed certificate is in the memory of its replica alone, so only its CA is seen.
 func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	authorities, read := i.checkSecrets(ctx, s)

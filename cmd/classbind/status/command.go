@@ -1,4 +1,4 @@
-// Package status is the command that says whether an installation of classbind works:
+// Package status is the command that reports whether an installation of classbind works:
 // installation reads what all sections need, each other file checks one or two sections,
 // and report prints what they found.
 package status
@@ -40,7 +40,7 @@ type options struct {
 }
 
 const (
-	long = `Say whether classbind works in this cluster: its replicas, certificates and
+	long = `Report whether classbind works in this cluster: its replicas, certificates and
 webhook entries, the registered kinds, and the claims.
 Each finding says where it is, what is broken, and what to do. Findings that
 follow from another are not repeated. Notes are about what may be intended.
@@ -68,7 +68,7 @@ func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
 		Use:     "status",
-		Short:   "Say whether an installation works, and what to mend",
+		Short:   "Report whether an installation works, and what to fix",
 		Long:    long,
 		Example: examples,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -19,7 +19,7 @@ import (
 // ownLabels are those of classbind's Deployment in deploy/, and of its pods.
 var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
 
-// readReplicas reads what says whether replicas run, and how.
+// readReplicas reads what reports whether replicas run, and how.
 func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
 	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
@@ -65,7 +65,7 @@ func (i *installation) issuer() string {
 	return selfSigned
 }
 
-// hasArgument says whether a container of the Deployments has an argument.
+// hasArgument reports whether a container of the Deployments has an argument.
 func (i *installation) hasArgument(argument string) bool {
 	for n := range i.deployments {
 		for _, c := range i.deployments[n].Spec.Template.Spec.Containers {
@@ -78,7 +78,7 @@ func (i *installation) hasArgument(argument string) bool {
 	return false
 }
 
-// checkReplicas says whether replicas answer, and one leads.
+// checkReplicas reports whether replicas answer, and one leads.
 func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {

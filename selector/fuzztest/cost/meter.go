@@ -99,7 +99,7 @@ func NewMeter(t testing.TB) *Meter {
 // Largest costs so far.
 func (m *Meter) Largest() Largest { return m.largest }
 
-// Fuzzing says whether the fuzzer is making up inputs: then large seeds would slow it
+// Fuzzing reports whether the fuzzer is making up inputs: then large seeds would slow it
 // down.
 func Fuzzing() bool {
 	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
