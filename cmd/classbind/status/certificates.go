@@ -2,10 +2,7 @@ package status
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,47 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
 )
-
-// checkCertificates reports whether the API server can verify what replicas serve. A
-// self-signed certificate is in the memory of its replica alone, so only its CA is seen.
-func checkCertificates(ctx context.Context, i *installation, s *Section) {
-	authorities, read := i.checkSecrets(ctx, s)
-	wrong := len(s.Findings) > 0     // Then entries have what follows from it.
-	bundles := map[string][]string{} // the names of the entries, by the bundle that they carry
-	for _, e := range i.claimEntries.Entries() {
-		bundles[string(e.ClientConfig.CABundle)] = append(bundles[string(e.ClientConfig.CABundle)], e.Name)
-	}
-	for _, e := range i.classEntries.Webhooks {
-		bundles[string(e.ClientConfig.CABundle)] = append(bundles[string(e.ClientConfig.CABundle)], e.Name)
-	}
-	const do = "the leader mends it within seconds: see the section replicas why it does not"
-	for _, bundle := range slices.Sorted(maps.Keys(bundles)) {
-		where := "webhook entries " + selector.List(bundles[bundle])
-		trusted, err := cert.ParseCertsPEM([]byte(bundle))
-		valid := slices.DeleteFunc(slices.Clone(trusted), i.expired)
-		switch {
-		case err != nil:
-			s.found(where, do, "they carry no CA that can be read: %v", err)
-		case wrong:
-		case len(valid) == 0:
-			s.found(where, do, "the CA that they carry expired at %s", lastOf(trusted).Format(time.RFC3339))
-		case read && len(authorities) > 0 && !slices.ContainsFunc(valid, func(c *x509.Certificate) bool {
-			return slices.ContainsFunc(authorities, c.Equal)
-		}):
-			s.found(where, do, "the CA that they carry is none of those in the Secrets of %s", i.own)
-		}
-	}
-	switch {
-	case s.Summary == "" && read:
-		s.Summary = "no certificate"
-	case s.Summary == "":
-		s.Summary = notRead
-	case !read:
-		s.Summary += "; not all read"
-	}
-}
 
 // Who issues the certificates, as --certs has it.
 const (
@@ -73,17 +30,20 @@ var certificateKeys = []struct {
 	{certManager, v1alpha1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
 }
 
-// checkSecrets returns the CAs of the Secrets, and whether all of them were read.
-func (i *installation) checkSecrets(ctx context.Context, s *Section) (authorities []*x509.Certificate, read bool) {
+// checkCertificates reports whether the Secrets have certificates that are valid. A self-signed certificate is in the memory
+// of its replica alone, so only its CA is seen. The leader keeps the CA of webhook entries.
+func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	issuer, there, read := i.issuer(), 0, true
 	var summary []string
 	for _, from := range certificateKeys {
+		if issuer != "" && issuer != from.issuer {
+			continue
+		}
 		name, where := from.secret, "secrets/"+i.own+"/"+from.secret
-		used := issuer == "" || issuer == from.issuer
 		secret := &corev1.Secret{}
 		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
-			if issuer == from.issuer {
+			if issuer != "" {
 				s.found("namespaces/"+i.own, i.obtain(issuer), "there is no Secret %s", name)
 			}
 			continue
@@ -94,23 +54,15 @@ func (i *installation) checkSecrets(ctx context.Context, s *Section) (authoritie
 			read = false
 			continue
 		}
-		if !used {
-			s.note("the Secret %s is left of other certificates, and its CA is still trusted: delete it once no replica uses it", name)
-		}
 		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
-			switch {
-			case err == nil && key == corev1.ServiceAccountRootCAKey:
-				authorities = append(authorities, certificates...)
-			case err != nil && used:
+			if err != nil {
 				s.found(where, renew(i.own, name), "its %s cannot be read: %v", key, err)
-			}
-			if err != nil || !used {
 				continue
 			}
 			expiry := certificates[0].NotAfter.Format(time.RFC3339)
 			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, expiry))
-			if i.expired(certificates[0]) {
+			if !i.now.Before(certificates[0].NotAfter) {
 				s.found(where, renew(i.own, name), "its %s expired at %s", key, expiry)
 			}
 		}
@@ -120,10 +72,16 @@ func (i *installation) checkSecrets(ctx context.Context, s *Section) (authoritie
 			"there is neither the Secret %s nor %s", v1alpha1.CASecret, v1alpha1.TLSSecret)
 	}
 	s.Summary = strings.Join(summary, ", ")
-	if issuer == selfSigned && s.Summary != "" {
+	switch {
+	case s.Summary == "" && read:
+		s.Summary = "no certificate"
+	case s.Summary == "":
+		s.Summary = notRead
+	case !read:
+		s.Summary += "; not all read"
+	case issuer == selfSigned:
 		s.Summary += "; replicas keep theirs in memory"
 	}
-	return authorities, read
 }
 
 // obtain is how there comes to be a Secret.
@@ -142,10 +100,4 @@ func renew(namespace, name string) string {
 		return askCertManager + namespace
 	}
 	return "have the replicas make another: kubectl delete secret --namespace " + namespace + " " + name
-}
-
-func (i *installation) expired(c *x509.Certificate) bool { return !i.now.Before(c.NotAfter) }
-
-func lastOf(certificates []*x509.Certificate) time.Time {
-	return slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }

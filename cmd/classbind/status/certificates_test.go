@@ -29,11 +29,6 @@ func TestCertificates(t *testing.T) {
 			},
 			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at "},
 		},
-		"EntriesExpired": {
-			reason: "We should find that entries carry a CA of before.",
-			change: func(w *world) { w.writeEntries(expired) },
-			want:   []string{"certificates: webhook entries databases.example.org.bind.classbind.io, persistentvolumeclaims.bind.classbind.io, golds.example.org.guard.classbind.io, golds.example.org.deletion.classbind.io: the CA that they carry expired at "},
-		},
 		"OfAnotherIssuer": {
 			reason: "We should not look at certificates that nobody uses any more.",
 			change: func(w *world) {
@@ -50,20 +45,6 @@ func TestCertificates(t *testing.T) {
 				w.writeEntries(ca.PEM())
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
-		},
-		"OtherCA": {
-			reason: "We should find that the entries trust another CA than the one in use.",
-			change: func(w *world) { w.writeEntries(ca.PEM()) },
-			want:   []string{"the CA that they carry is none of those in the Secrets of classbind-system"},
-		},
-		"OldAndNewCA": {
-			reason: "We should find nothing wrong while one CA takes over from another.",
-			change: func(w *world) { w.writeEntries(append(ca.PEM(), w.secret.Data["ca.crt"]...)) },
-		},
-		"NoCA": {
-			reason: "We should find entries without a CA.",
-			change: func(w *world) { w.writeEntries(nil) },
-			want:   []string{"they carry no CA that can be read"},
 		},
 		"NoSecret": {
 			reason: "We should say that there is no certificate at all.",

@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -99,9 +98,8 @@ type claims struct {
 	namespaces map[string]labels.Set
 
 	all int
-	// excluded claims by their namespace, and those that ask for no class besides.
-	excluded      map[string]*sample
-	unasked, gone sample
+	// excluded claims are in namespaces whose claims are not bound; unasked ones ask for no class besides.
+	excluded, unasked, gone sample
 }
 
 // sample of claims.
@@ -127,7 +125,7 @@ func (m *sample) String() string {
 // newClaims returns claims to add to, even with an error.
 func (i *installation) newClaims(k *v1alpha1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
 	compiled := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
-	c := &claims{kind: k, compiled: compiled, namespaces: namespaces, excluded: map[string]*sample{}}
+	c := &claims{kind: k, compiled: compiled, namespaces: namespaces}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
 	c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own)
@@ -153,10 +151,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:
-		if c.excluded[namespace] == nil {
-			c.excluded[namespace] = &sample{}
-		}
-		c.excluded[namespace].add(claim)
+		c.excluded.add(claim)
 	}
 }
 
@@ -175,18 +170,9 @@ func (c *claims) report(s *Section) {
 		s.found(where, "create the class again, or delete the claims and create them again, to get another",
 			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
-	namespaces := slices.Sorted(maps.Keys(c.excluded))
-	for _, namespace := range namespaces[:min(len(namespaces), maxExamples)] {
-		do := "label the namespace as spec.namespaceSelector asks, or change that: kubectl edit " + where
-		if _, never := c.selected.Known(namespace); never {
-			do = "move the claims: classbind never binds those of this namespace"
-		}
-		s.found("namespaces/"+namespace, do, "it is excluded from %s, and %s no class: %s",
-			c.kind.Name, have(c.excluded[namespace].all), c.excluded[namespace])
-	}
-	if more := len(namespaces) - maxExamples; more > 0 {
-		s.found(where, "change spec.namespaceSelector: kubectl edit "+where,
-			"%d more namespaces are excluded, and have claims without a class", more)
+	if c.excluded.all > 0 {
+		s.found(where, "label the namespaces as spec.namespaceSelector asks, or change that; classbind never binds claims of kube-system and its own namespace",
+			"%s no class, in namespaces that are excluded: %s", have(c.excluded.all), &c.excluded)
 	}
 	if c.unasked.all > 0 {
 		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)

@@ -11,7 +11,7 @@ import (
 // TestDelayedClaims are not bound yet, in a namespace that is excluded.
 func TestDelayedClaims(t *testing.T) {
 	for bindWhen, want := range map[v1alpha1.Expression][]string{
-		"":                                 {"1 claim has a class that is gone: team/default", "it is excluded from databases.example.org, and 1 claim has no class: kube-system/waits"},
+		"":                                 {"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 		"has(claim.spec.ready)":            {"1 claim has a class that is gone: team/default"},
 		"has(namespace.metadata.labels)":   {"1 claim has a class that is gone: team/default"},
 		"claim.spec.classRef == 'default'": nil,

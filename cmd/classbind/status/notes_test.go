@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -37,14 +36,6 @@ func TestNotes(t *testing.T) {
 				waits(w.pod("b"), "ContainerCreating")
 			},
 			"only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
-		},
-		"OtherCertificates": {
-			"We should tell of a CA that is still trusted.",
-			func(w *world) {
-				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": w.secret.Data["ca.crt"]}}
-				w.more = append(w.more, left)
-			},
-			"the Secret classbind-tls is left of other certificates, and its CA is still trusted: delete it once no replica uses it",
 		},
 		"NeedsWebhook": {
 			"We should find nothing wrong where we bind the claims, and not the API server.",

@@ -199,27 +199,23 @@ func TestStatus(t *testing.T) {
 				label(selected, "bind", "yes")
 				w.more = append(w.more, unbound, excluded, selected, asking(t, "other", "waits"))
 			},
-			want: []string{"claims: namespaces/team: it is excluded from databases.example.org, and 1 claim has no class: team/unbound"},
+			want: []string{"claims: claimkind/databases.example.org: 1 claim has no class, in namespaces that are excluded: team/unbound"},
 		},
-		"ManyNamespacesExcluded": {
-			reason: "We should name a few of many namespaces.",
+		"ManyExcluded": {
+			reason: "We should name a few of many claims.",
 			change: func(w *world) {
 				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
-				w.writeEntries(w.secret.Data["ca.crt"])
 				for n := range 7 {
 					namespace := fmt.Sprint("team-", n)
 					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
 				}
 			},
-			want: []string{
-				"claims: namespaces/team-0: ", "claims: namespaces/team-1: ", "claims: namespaces/team-2: ", "claims: namespaces/team-3: ", "claims: namespaces/team-4: ",
-				"claims: claimkind/databases.example.org: 2 more namespaces are excluded, and have claims without a class",
-			},
+			want: []string{"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more"},
 		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
 			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
-			want:   []string{"claims: namespaces/kube-system: it is excluded from databases.example.org, and 1 claim has no class: kube-system/lost"},
+			want:   []string{"claims: claimkind/databases.example.org: 1 claim has no class, in namespaces that are excluded: kube-system/lost"},
 		},
 		"ClassGone": {
 			reason: "We should name the claim, and the class that it has.",
