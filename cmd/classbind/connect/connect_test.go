@@ -39,6 +39,34 @@ func TestNoAnswer(t *testing.T) {
 	require.ErrorContains(t, err, "exceeded", "We should say why.")
 }
 
+func TestWithoutACluster(t *testing.T) {
+	dir := t.TempDir()
+	absent, config, empty := filepath.Join(dir, "absent"), filepath.Join(dir, "config"), filepath.Join(dir, "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: https://localhost:1}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), 0o600))
+	for name, tc := range map[string]struct {
+		reason string
+		env    string
+		flags  Flags
+		want   string
+	}{
+		"Flag":        {"We should name the file of --kubeconfig that does not exist.", "", Flags{kubeconfig: absent}, absent},
+		"Environment": {"We should name the file of $KUBECONFIG that does not exist.", absent, Flags{}, absent},
+		"Context":     {"We should name the context that does not exist.", config, Flags{context: "lost"}, `"lost"`},
+		"Empty":       {"We should say that the kubeconfig names no cluster.", empty, Flags{}, "no kubeconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tc.env)
+			t.Setenv("HOME", dir)
+			_, err := tc.flags.Config(io.Discard, ", or ask nobody")
+			require.ErrorContains(t, err, "cannot find a cluster: ", "We should say what we cannot do.")
+			assert.Contains(t, err.Error(), tc.want, tc.reason)
+			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
+			assert.Contains(t, err.Error(), ", or ask nobody", "We should say what else works.")
+		})
+	}
+}
+
 func TestLeftOut(t *testing.T) {
 	for reason, left := range map[string]bool{
 		v1alpha1.ReasonNotPermitted: true, v1alpha1.ReasonNotInstalled: true,

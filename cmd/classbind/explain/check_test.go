@@ -145,38 +145,6 @@ func TestTheFirstClaimTellsTheKind(t *testing.T) {
 	assert.Zero(t, got.status)
 }
 
-func TestExplainLeavesOutUnservedClasses(t *testing.T) {
-	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "fastclasses.example.org"},
-		"spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "FastClass"}, "versions": [{"name": "v1", "served": true}, {"name": "v2", "served": false}]}}`
-	typed := func(from, to string) string { return strings.ReplaceAll(goldClass, from, to) }
-	for name, tc := range map[string]struct {
-		reason string
-		object string
-		crd    bool
-		note   string // empty if there is none
-		bound  bool
-	}{
-		"Class":          {"We should offer a class.", goldClass, true, "", true},
-		"OtherKind":      {"We should say nothing of other objects.", typed("FastClass", "Queue"), true, "", false},
-		"OtherGroup":     {"We should say nothing of objects of other groups.", typed("example.org", "example.net"), true, "", false},
-		"Claim":          {"We should say nothing of a claim.", goldClaim, true, "", false},
-		"Version":        {"We should not offer a class of a version that is served no more.", typed("org/v1", "org/v2"), true, `FastClass "gold" is left out: the CRD "fastclasses.example.org" does not serve the version "v2": set apiVersion to example.org/v1`, false},
-		"UnknownVersion": {"We should believe a version that we cannot check.", typed("org/v1", "org/v2"), false, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects := documents(claimKind, classKind, tc.object, strings.ReplaceAll(classKind, "fastclasses", "databasess"))
-			if tc.crd {
-				objects = documents(objects, crd)
-			}
-			t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": objects}))
-			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
-			assert.Equal(t, tc.bound, got.status == 0, "%s: %s", tc.reason, got.stdout)
-			assert.Contains(t, got.stderr, tc.note, tc.reason)
-			assert.Equal(t, tc.note != "", strings.Contains(got.stderr, "note: classes.yaml, document 3: "), tc.reason)
-		})
-	}
-}
-
 // TestDecode has claims as the API server reads them.
 func TestDecode(t *testing.T) {
 	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.example.org"},

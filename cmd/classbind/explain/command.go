@@ -21,7 +21,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
-	"github.com/classbind/classbind/selector/brief"
 )
 
 // The exit statuses of explain besides 0, which means that every claim is bound or
@@ -60,10 +59,9 @@ const (
 the classes that were dropped, and those that one label kept out. It changes
 nothing.
 
-A claim comes from a file, or from the cluster as KIND/NAME, as for kubectl.
-A claim that has its class is left alone, as the server would leave it.
---unbound explains it as if it had none. A claim with several ClaimKinds is
-explained by each of them.
+A claim comes from a file, or from the cluster as KIND/NAME. A claim that has its
+class is left alone, as the server would leave it. --unbound explains it as if it
+had none.
 
 Registrations and classes come from one of these:
 
@@ -71,44 +69,27 @@ Registrations and classes come from one of these:
   --classes FILES  the files alone: no cluster is asked
   --with FILES     the cluster, as if the files were applied to it
 
-Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. It notes
-what it leaves out: files in a folder that are no manifests, and classes of a
-version that is not served. A CRD tells the plural, the scope, the versions and the schema of a
-kind. Without one, explain knows a kind by its plural, and takes its classes
-for namespaced if one of them has a namespace.
-
-A claim of another version than that of the ClaimKind's paths cannot be decided,
-unless the CRD says that its versions differ only in their name.
-
-Some references do not tell class kinds apart. Claims then get the classes of the
-oldest ClassKind. The ClassKinds of files count as created in the same second, as
-with kubectl apply, so the first by name is the oldest. With --with, they are
-newer than those of the cluster.
+Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD tells
+the plural, the scope, the versions and the schema of a kind. Without one, explain
+knows a kind by its plural, and takes its classes for namespaced if one of them has
+a namespace.
 
 explain refuses a claim of a file with a version that is not served, or with a
-field that the CRD does not have. The API server would drop a misspelt selector
-without an error. The CRD is among the files, or the cluster's. Without one, explain
-finds typing errors in the fields that the ClaimKind reads. To check all else that
-the schema says, use kubectl-validate.
+field that the CRD does not have: the API server would drop a selector with a
+typing error. To check all else that the schema says, use kubectl-validate.
 
-explain shows what each expression returned and saw: the term that dropped a
-class, the score of each candidate, and the partition and the selector of the
-claim. It names the related objects. An expression that does not compile is shown with a
-caret under the mistake. Namespaces and related objects come from the files or
-the cluster, where you need the right to get them.
+explain shows what each expression returned and saw. Namespaces and related objects
+come from the files or the cluster, where you need the right to get them.
 
 --set PATH=VALUE sets a field that an expression sees: a label or an annotation
 of the claim's namespace, a field of a related object, or who creates the claim.
 After labels, annotations or extra, the rest of the path is the whole key.
 Elsewhere, write a dot in a name as \. A value is a number, true, false, null,
-a quoted text or a JSON list if it looks like one, and otherwise a text. To set
+a quoted string or a JSON list if it looks like one, and otherwise a string. To set
 several groups, repeat the flag.
 
-explain says nothing about classes of namespaces whose classes the claim is not
-offered, as the server says nothing about them to the claim's author.
-
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
-no class for a claim, or if the files do not show whether its kind is registered.
+no class for a claim, or if the files do not report whether its kind is registered.
 It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
@@ -258,10 +239,6 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if err := o.settings.undeclared(r); err != nil {
 		return failed(err)
 	}
-	r.leaveOut(ctx, w.files, func(d *document, why string) {
-		note := fmt.Sprintf("%s: %s %q is left out: %s", d.where, d.GetKind(), d.GetName(), why)
-		_, _ = fmt.Fprintf(progress, "note: %s\n", brief.Printable(note))
-	})
 	report := newReport()
 	for _, c := range w.claims {
 		items, err := o.answers(ctx, r, c, w.namespace)

@@ -126,27 +126,6 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
-// leaveOut removes the classes of files whose version is not served, and tells of each.
-func (r *registrations) leaveOut(ctx context.Context, f *files, tell func(d *document, why string)) {
-	for i := range r.classKinds {
-		of, err := r.resolve(ctx, r.classKinds[i].Name, "", "list", "watch")
-		if err != nil {
-			continue // The view has the error.
-		}
-		f.objects = slices.DeleteFunc(f.objects, func(d document) bool {
-			kind := d.GroupVersionKind()
-			if kind.GroupKind() != of.GroupKind() {
-				return false
-			}
-			_, err := r.schemaOf(ctx, kind)
-			if notServed(err) {
-				tell(&d, fmt.Sprintf("%v: set apiVersion to %s", err, of.GroupVersion()))
-			}
-			return notServed(err)
-		})
-	}
-}
-
 // stored reads a claim of the cluster, KIND/NAME, where KIND is the kind, the plural, or PLURAL.GROUP. It is read in the version
 // for which the paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {

@@ -12,8 +12,6 @@ import (
 // world is what explain decides on, and by what.
 type world struct {
 	source source
-	// files are those of --classes or --with.
-	files  *files
 	claims []document
 	// namespace of claims that name none.
 	namespace string
@@ -34,7 +32,7 @@ func (o *options) world(ctx context.Context, claims []document, in io.Reader, pr
 			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
 		files.claimNamespace = cmp.Or(o.namespace, files.namespace)
-		return &world{source: files, files: files, claims: claims, namespace: files.claimNamespace}, nil
+		return &world{source: files, claims: claims, namespace: files.claimNamespace}, nil
 	}
 	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
 	if err != nil {
@@ -48,7 +46,7 @@ func (o *options) world(ctx context.Context, claims []document, in io.Reader, pr
 	if err != nil {
 		return nil, err
 	}
-	w := &world{source: c, files: files, claims: claims, namespace: cmp.Or(o.namespace, namespace)}
+	w := &world{source: c, claims: claims, namespace: cmp.Or(o.namespace, namespace)}
 	if len(o.with) > 0 {
 		files.namespace, files.claimNamespace = namespace, w.namespace
 		w.source = &overlay{cluster: c, files: files}

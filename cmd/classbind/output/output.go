@@ -66,14 +66,12 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 func escaped(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		switch {
-		case r == '\n', strconv.IsPrint(r):
+		if r == '\n' || strconv.IsPrint(r) {
 			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.Bytes()

@@ -1,7 +1,6 @@
 package setdefault
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,26 +100,4 @@ func TestSetDefaultSaysEverythingAtOnce(t *testing.T) {
 	_, err := run(t, "gold", "--timeout=0s")
 	require.Error(t, err)
 	assert.Len(t, strings.Split(err.Error(), "\n"), 3, "We should name all errors at once, so that nobody has to try three times: %v", err)
-}
-
-func TestSetDefaultWithoutACluster(t *testing.T) {
-	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
-	for name, tc := range map[string]struct {
-		reason string
-		env    string
-		flag   string
-		want   string
-	}{
-		"Flag":        {reason: "We should name the file of --kubeconfig that does not exist.", flag: "--kubeconfig=" + absent, want: absent},
-		"Environment": {reason: "We should name the file of $KUBECONFIG that does not exist.", env: absent, flag: "--context=", want: absent},
-		"Context":     {reason: "We should name the context that does not exist.", env: absent, flag: "--context=lost", want: `"lost"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("KUBECONFIG", tc.env)
-			_, err := run(t, "Class/gold", "--for=claims", tc.flag)
-			require.ErrorContains(t, err, "cannot find a cluster: ", "We should say what we cannot do.")
-			assert.Contains(t, err.Error(), tc.want, tc.reason)
-			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
-		})
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,19 +69,10 @@ type Unread struct {
 	What string `json:"what"`
 	// Why not.
 	Why string `json:"why"`
-	// Do helps.
-	Do string `json:"do"`
 }
 
 // notRead is what a summary says instead of numbers.
 const notRead = "not read"
-
-// What helps to read more.
-const (
-	doGetRights = "have somebody run this who may read it"
-	doTryAgain  = "run this again when the API server answers"
-	doReadKinds = "see the section kinds, and what else was not read"
-)
 
 // exitBroken is the exit status where something is broken.
 const exitBroken = 1
@@ -97,11 +87,10 @@ func (s *Section) note(format string, args ...any) {
 
 // unread says that something could not be read; what is as in "the Secret".
 func (s *Section) unread(what string, err error) {
-	do := doGetRights
 	if !apierrors.IsForbidden(err) {
-		do, s.unanswered = doTryAgain, err
+		s.unanswered = err
 	}
-	s.Unread = append(s.Unread, Unread{What: what, Why: brief.Error(err).Error(), Do: do})
+	s.Unread = append(s.Unread, Unread{What: what, Why: brief.Error(err).Error()})
 }
 
 func (s *Section) end() {
@@ -158,25 +147,12 @@ func (r *Report) table() ([]byte, error) {
 			fmt.Fprintf(&out, "\nNote: %s\n", brief.Printable(note))
 		}
 	}
-	r.unread(&out)
-	return out.Bytes(), nil
-}
-
-// unread prints what could not be read, by what helps.
-func (r *Report) unread(out *bytes.Buffer) {
-	printed := map[Unread]bool{} // Several sections need the same.
-	for _, do := range []string{doGetRights, doTryAgain, doReadKinds} {
-		var lines []string
-		for _, s := range r.Sections {
-			for _, u := range s.Unread {
-				if u.Do == do && !printed[u] {
-					printed[u] = true
-					lines = append(lines, "  "+brief.Printable(u.What+": "+u.Why)+"\n")
-				}
-			}
-		}
-		if len(lines) > 0 {
-			fmt.Fprintf(out, "\nNot read:\n%s  Do: %s\n", strings.Join(lines, ""), do)
+	header := "\nNot read (have somebody run this who may read it, or run it again):\n"
+	for _, s := range r.Sections {
+		for _, u := range s.Unread {
+			fmt.Fprintf(&out, "%s  %s\n", header, brief.Printable(u.What+": "+u.Why))
+			header = ""
 		}
 	}
+	return out.Bytes(), nil
 }
