@@ -61,18 +61,9 @@ func TestCommandRefuses(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Command": {
-			reason: "We should refuse an unknown command, rather than print help and succeed.",
-			args:   []string{"sevre"}, want: `unknown command "sevre" for "classbind"`,
-		},
-		"Flag": {
-			reason: "We should refuse an unknown flag.",
-			args:   []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port",
-		},
-		"FlagOfTheRoot": {
-			reason: "We should refuse a flag before its command.",
-			args:   []string{"--log-level=debug"}, want: "unknown flag: --log-level",
-		},
+		"Command":       {reason: "We should refuse an unknown command, rather than print help and succeed.", args: []string{"sevre"}, want: `unknown command "sevre" for "classbind"`},
+		"Flag":          {reason: "We should refuse an unknown flag.", args: []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port"},
+		"FlagOfTheRoot": {reason: "We should refuse a flag before its command.", args: []string{"--log-level=debug"}, want: "unknown flag: --log-level"},
 		"FlagValue": {
 			reason: "We should name the flag whose value has the wrong type.",
 			args:   []string{"serve", "--leader-elect=perhaps"}, want: `invalid argument "perhaps" for "--leader-elect" flag`,
@@ -81,10 +72,7 @@ func TestCommandRefuses(t *testing.T) {
 			reason: "We should refuse an argument that would be ignored, such as a flag without its dashes.",
 			args:   []string{"serve", "leader-elect=false"}, want: `"leader-elect=false"`,
 		},
-		"ArgumentOfVersion": {
-			reason: "We should refuse an argument that would be ignored.",
-			args:   []string{"version", "short"}, want: `"short"`,
-		},
+		"ArgumentOfVersion": {reason: "We should refuse an argument that would be ignored.", args: []string{"version", "short"}, want: `"short"`},
 		"Options": {
 			reason: "We should refuse wrong flags before we look for a cluster.",
 			args:   []string{"serve", "--kubeconfig=absent", "--log-level=verbose"}, want: `--log-level="verbose": must be debug, info, warn or error`,
@@ -105,15 +93,8 @@ func TestServeWithoutACluster(t *testing.T) {
 		env    string
 		args   []string
 	}{
-		"Flag": {
-			reason: "We should name the file of --kubeconfig that does not exist.",
-			args:   []string{"serve", "--kubeconfig=" + absent},
-		},
-		"Environment": {
-			reason: "We should name the file of $KUBECONFIG that does not exist.",
-			env:    absent,
-			args:   []string{"serve"},
-		},
+		"Flag":        {reason: "We should name the file of --kubeconfig that does not exist.", args: []string{"serve", "--kubeconfig=" + absent}},
+		"Environment": {reason: "We should name the file of $KUBECONFIG that does not exist.", env: absent, args: []string{"serve"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", tc.env)

@@ -30,22 +30,10 @@ func TestValidateRefuses(t *testing.T) {
 		arg    string
 		want   string
 	}{
-		"Namespace": {
-			reason: "We should refuse what cannot be a namespace.",
-			arg:    "--namespace=Class_Bind", want: "lower case",
-		},
-		"NoNamespace": {
-			reason: "We should refuse an empty namespace.",
-			arg:    "--namespace=", want: "lower case",
-		},
-		"Service": {
-			reason: "We should refuse what cannot be a Service.",
-			arg:    "--webhook-service=class.bind", want: "lower case",
-		},
-		"NoService": {
-			reason: "We should refuse an empty Service.",
-			arg:    "--webhook-service=", want: "lower case",
-		},
+		"Namespace":   {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
+		"NoNamespace": {reason: "We should refuse an empty namespace.", arg: "--namespace=", want: "lower case"},
+		"Service":     {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
+		"NoService":   {reason: "We should refuse an empty Service.", arg: "--webhook-service=", want: "lower case"},
 		"HTTP": {
 			reason: "We should refuse a URL that the API server does not call.",
 			arg:    "--webhook-url=http://localhost:9443", want: "must begin with https://: the API server calls nothing else",
@@ -86,10 +74,7 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse a URL that names no host.",
 			arg:    "--webhook-url=https://", want: "must name a host: ",
 		},
-		"Opaque": {
-			reason: "We should refuse a URL whose slashes were forgotten.",
-			arg:    "--webhook-url=https:localhost:9443", want: "must name a host: ",
-		},
+		"Opaque": {reason: "We should refuse a URL whose slashes were forgotten.", arg: "--webhook-url=https:localhost:9443", want: "must name a host: "},
 		"WrongHost": {
 			reason: "We should refuse a host that no certificate can name.",
 			arg:    "--webhook-url=https://local_host", want: "must name a host: ",
@@ -102,91 +87,34 @@ func TestValidateRefuses(t *testing.T) {
 			reason: "We should refuse a port out of range.",
 			arg:    "--webhook-url=https://localhost:94430", want: "port",
 		},
-		"WebhookAddress": {
-			reason: "We should refuse an address without a port.",
-			arg:    "--webhook-bind-address=localhost", want: "must be host:port, or :port for all addresses",
-		},
-		"WebhookAddressOff": {
-			reason: "We should refuse to serve no webhook.",
-			arg:    "--webhook-bind-address=0", want: "must be host:port, or :port for all addresses",
-		},
-		"WebhookPortZero": {
-			reason: "We should refuse a random port, which nobody could call.",
-			arg:    "--webhook-bind-address=:0", want: `port "0" must be a number from 1 to 65535`,
-		},
-		"ProbeAddress": {
-			reason: "We should refuse a port out of range.",
-			arg:    "--health-probe-bind-address=:65536", want: `port "65536" must be a number from 1 to 65535`,
-		},
-		"MetricsAddress": {
-			reason: "We should refuse the name of a port.",
-			arg:    "--metrics-bind-address=:http", want: `port "http" must be a number from 1 to 65535`,
-		},
+		"WebhookAddress":    {reason: "We should refuse an address without a port.", arg: "--webhook-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
+		"WebhookAddressOff": {reason: "We should refuse to serve no webhook.", arg: "--webhook-bind-address=0", want: "must be host:port, or :port for all addresses"},
+		"WebhookPortZero":   {reason: "We should refuse a random port, which nobody could call.", arg: "--webhook-bind-address=:0", want: `port "0" must be a number from 1 to 65535`},
+		"ProbeAddress":      {reason: "We should refuse a port out of range.", arg: "--health-probe-bind-address=:65536", want: `port "65536" must be a number from 1 to 65535`},
+		"MetricsAddress":    {reason: "We should refuse the name of a port.", arg: "--metrics-bind-address=:http", want: `port "http" must be a number from 1 to 65535`},
 		"NoMetricsAddress": {
 			reason: "We should refuse an empty address, which controller-runtime takes for its own default.",
 			arg:    "--metrics-bind-address=", want: "must be host:port, or :port for all addresses",
 		},
-		"PprofAddress": {
-			reason: "We should refuse an address without a port.",
-			arg:    "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses",
-		},
-		"NoRate": {
-			reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.",
-			arg:    "--late-binding-rate=0", want: "must be from 1 to 100000",
-		},
-		"LittleLateMemory": {
-			reason: "We should refuse memory that holds no selectors.",
-			arg:    "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti",
-		},
-		"NoWindow": {
-			reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.",
-			arg:    "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h",
-		},
-		"NegativeWindow": {
-			reason: "We should refuse a window that is over before it begins.",
-			arg:    "--in-flight-window=-1s", want: "must be whole seconds, from 1s to 1h",
-		},
-		"ShortWindow": {
-			reason: "We should refuse less than a Lease can express.",
-			arg:    "--in-flight-window=500ms", want: "must be whole seconds, from 1s to 1h",
-		},
-		"FractionOfAWindow": {
-			reason: "We should refuse fractions of a second, which a Lease would drop.",
-			arg:    "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h",
-		},
-		"Certs": {
-			reason: "We should say who can issue certificates.",
-			arg:    "--certs=cert_manager", want: "must be self-signed or cert-manager",
-		},
-		"NoCerts": {
-			reason: "We should refuse to serve without certificates.",
-			arg:    "--certs=", want: "must be self-signed or cert-manager",
-		},
+		"PprofAddress":      {reason: "We should refuse an address without a port.", arg: "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
+		"NoRate":            {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
+		"LittleLateMemory":  {reason: "We should refuse memory that holds no selectors.", arg: "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti"},
+		"NoWindow":          {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
+		"NegativeWindow":    {reason: "We should refuse a window that is over before it begins.", arg: "--in-flight-window=-1s", want: "must be whole seconds, from 1s to 1h"},
+		"ShortWindow":       {reason: "We should refuse less than a Lease can express.", arg: "--in-flight-window=500ms", want: "must be whole seconds, from 1s to 1h"},
+		"FractionOfAWindow": {reason: "We should refuse fractions of a second, which a Lease would drop.", arg: "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h"},
+		"Certs":             {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
+		"NoCerts":           {reason: "We should refuse to serve without certificates.", arg: "--certs=", want: "must be self-signed or cert-manager"},
 		"NoCertDir": {
 			reason: "We should refuse to look for certificates in the working directory.",
 			with:   []string{"--certs=cert-manager"},
 			arg:    "--cert-dir=", want: "must name the folder of tls.crt and tls.key",
 		},
-		"NoCertificateDuration": {
-			reason: "We should refuse certificates that nobody trusts.",
-			arg:    "--certificate-duration=0s", want: "must be at least 30s",
-		},
-		"NegativeCertificateDuration": {
-			reason: "We should refuse a time that goes backwards.",
-			arg:    "--certificate-duration=-168h0m0s", want: "must be at least 30s",
-		},
-		"ShortCertificateDuration": {
-			reason: "We should refuse a certificate that expires before the next one is trusted.",
-			arg:    "--certificate-duration=29.999s", want: "must be at least 30s",
-		},
-		"NoCADuration": {
-			reason: "We should refuse a CA that nobody trusts.",
-			arg:    "--ca-duration=0s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
-		},
-		"NegativeCADuration": {
-			reason: "We should refuse a time that goes backwards.",
-			arg:    "--ca-duration=-8760h0m0s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
-		},
+		"NoCertificateDuration":       {reason: "We should refuse certificates that nobody trusts.", arg: "--certificate-duration=0s", want: "must be at least 30s"},
+		"NegativeCertificateDuration": {reason: "We should refuse a time that goes backwards.", arg: "--certificate-duration=-168h0m0s", want: "must be at least 30s"},
+		"ShortCertificateDuration":    {reason: "We should refuse a certificate that expires before the next one is trusted.", arg: "--certificate-duration=29.999s", want: "must be at least 30s"},
+		"NoCADuration":                {reason: "We should refuse a CA that nobody trusts.", arg: "--ca-duration=0s", want: "must be at least twice --certificate-duration, which is 168h0m0s"},
+		"NegativeCADuration":          {reason: "We should refuse a time that goes backwards.", arg: "--ca-duration=-8760h0m0s", want: "must be at least twice --certificate-duration, which is 168h0m0s"},
 		"ShortCADuration": {
 			reason: "We should refuse a CA that is renewed before the certificates that it has signed.",
 			arg:    "--ca-duration=335h59m59s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
@@ -201,40 +129,18 @@ func TestValidateRefuses(t *testing.T) {
 			with:   []string{"--certificate-duration=2562047h47m16s"},
 			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
 		},
-		"ClientCAWithoutAName": {
-			reason: "We should not answer every client that a CA ever signed a certificate for.",
-			arg:    "--client-ca-file=ca.crt", want: "needs --client-name",
-		},
-		"ClientNameWithoutACA": {
-			reason: "We should refuse a name alone, which would keep nobody out.",
-			arg:    "--client-name=kube-apiserver,other", want: "needs --client-ca-file",
-		},
-		"EmptyClientName": {
-			reason: "We should refuse an empty name.",
-			with:   []string{"--client-ca-file=ca.crt"},
-			arg:    "--client-name=kube-apiserver,", want: "must not have an empty name",
-		},
+		"ClientCAWithoutAName": {reason: "We should not answer every client that a CA ever signed a certificate for.", arg: "--client-ca-file=ca.crt", want: "needs --client-name"},
+		"ClientNameWithoutACA": {reason: "We should refuse a name alone, which would keep nobody out.", arg: "--client-name=kube-apiserver,other", want: "needs --client-ca-file"},
+		"EmptyClientName":      {reason: "We should refuse an empty name.", with: []string{"--client-ca-file=ca.crt"}, arg: "--client-name=kube-apiserver,", want: "must not have an empty name"},
 		"MetricsSecureWithoutMetrics": {
 			reason: "We should refuse to secure metrics that are not served.",
 			with:   []string{"--metrics-bind-address=0"},
 			arg:    "--metrics-secure=true", want: "needs --metrics-bind-address",
 		},
-		"NegativeShutdownDelay": {
-			reason: "We should refuse to end before we are told to.",
-			arg:    "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h",
-		},
-		"LongShutdownDelay": {
-			reason: "We should refuse a delay that no pod gets, such as minutes instead of seconds.",
-			arg:    "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h",
-		},
-		"LogLevel": {
-			reason: "We should say which levels there are.",
-			arg:    "--log-level=verbose", want: "must be debug, info, warn or error",
-		},
-		"LogFormat": {
-			reason: "We should say which formats there are.",
-			arg:    "--log-format=xml", want: "must be json or text",
-		},
+		"NegativeShutdownDelay": {reason: "We should refuse to end before we are told to.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
+		"LongShutdownDelay":     {reason: "We should refuse a delay that no pod gets, such as minutes instead of seconds.", arg: "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h"},
+		"LogLevel":              {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
+		"LogFormat":             {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := parse(t, append(tc.with, tc.arg)...).validate()
@@ -278,32 +184,20 @@ func TestValidateAccepts(t *testing.T) {
 			reason: "We should take hosts, IPv4 and IPv6 addresses.",
 			args:   []string{"--webhook-bind-address=[::1]:9443", "--health-probe-bind-address=localhost:8081", "--metrics-bind-address=127.0.0.1:8080", "--pprof-bind-address=:6060"},
 		},
-		"Window": {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
-		"Long":   {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
-		"Millis": {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
-		"CertManager": {
-			reason: "We should take certificates of cert-manager, from the folder of the flag.",
-			args:   []string{"--certs=cert-manager", "--cert-dir=tls"},
-		},
-		"SelfSignedWithoutAFolder": {
-			reason: "We should need no folder for certificates that never leave memory.",
-			args:   []string{"--certs=self-signed", "--cert-dir="},
-		},
-		"Briefest": {
-			reason: "We should take the shortest durations.",
-			args:   []string{"--certificate-duration=30s", "--ca-duration=1m"},
-		},
-		"LongCA": {reason: "We should take a CA for years.", args: []string{"--ca-duration=87600h"}},
-		"Clients": {
-			reason: "We should take a CA with several names, in either form.",
-			args:   []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"},
-		},
-		"MetricsSecure": {reason: "We should take secure metrics.", args: []string{"--metrics-secure"}},
-		"NoDelay":       {reason: "We should take a delay of 0.", args: []string{"--shutdown-delay-duration=0s"}},
-		"LongDelay":     {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
-		"Debug":         {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
-		"Warn":          {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
-		"Error":         {reason: "We should take the level error.", args: []string{"--log-level=error"}},
+		"Window":                   {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
+		"Long":                     {reason: "We should take a window in minutes, for an API server that takes longer requests.", args: []string{"--in-flight-window=10m30s"}},
+		"Millis":                   {reason: "We should take whole seconds however they are written.", args: []string{"--in-flight-window=90000ms"}},
+		"CertManager":              {reason: "We should take certificates of cert-manager, from the folder of the flag.", args: []string{"--certs=cert-manager", "--cert-dir=tls"}},
+		"SelfSignedWithoutAFolder": {reason: "We should need no folder for certificates that never leave memory.", args: []string{"--certs=self-signed", "--cert-dir="}},
+		"Briefest":                 {reason: "We should take the shortest durations.", args: []string{"--certificate-duration=30s", "--ca-duration=1m"}},
+		"LongCA":                   {reason: "We should take a CA for years.", args: []string{"--ca-duration=87600h"}},
+		"Clients":                  {reason: "We should take a CA with several names, in either form.", args: []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"}},
+		"MetricsSecure":            {reason: "We should take secure metrics.", args: []string{"--metrics-secure"}},
+		"NoDelay":                  {reason: "We should take a delay of 0.", args: []string{"--shutdown-delay-duration=0s"}},
+		"LongDelay":                {reason: "We should take the longest delay.", args: []string{"--shutdown-delay-duration=1h"}},
+		"Debug":                    {reason: "We should take the level debug.", args: []string{"--log-level=debug", "--log-format=text"}},
+		"Warn":                     {reason: "We should take the level warn.", args: []string{"--log-level=warn"}},
+		"Error":                    {reason: "We should take the level error.", args: []string{"--log-level=error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, parse(t, tc.args...).validate(), tc.reason)
@@ -384,10 +278,7 @@ func TestLogger(t *testing.T) {
 			reason: "We should log JSON, and leave out what is below the level.",
 			want:   `{"level":"INFO","time":` + stamp + `,"msg":"hello","claim":"db"}` + "\n" + `{"level":"ERROR","time":` + stamp + `,"logger":"client-go","msg":"failed","err":"refused"}` + "\n",
 		},
-		"Text": {
-			reason: "We should log text.", args: []string{"--log-format=text"},
-			want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n",
-		},
+		"Text": {reason: "We should log text.", args: []string{"--log-format=text"}, want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n"},
 		"Debug": {
 			reason: "We should log V(1) at the level debug, and no more.", args: []string{"--log-level=debug", "--log-format=text"},
 			want: `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n",

@@ -46,15 +46,9 @@ func TestCheck(t *testing.T) {
 	}{
 		"Right":              {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
 		"RightWithoutSchema": {reason: "We should explain a claim without a mistake.", claim: goldClaim},
-		"Group": {
-			reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered",
-		},
-		"OtherKind": {
-			reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered",
-		},
-		"ClassKind": {
-			reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered",
-		},
+		"Group":              {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
+		"OtherKind":          {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
+		"ClassKind":          {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
 		"Version": {
 			reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true,
 			outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`,
@@ -98,9 +92,7 @@ func TestCheck(t *testing.T) {
 			reason: "We should know that the API server drops all of an object without properties.", claim: claim(`{"classSelector": {}, "closed": {"a": 1}}`), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.closed.a", want: "correct or remove it",
 		},
-		"OtherFields": {
-			reason: "We should not take the fields of other controllers for typing errors.", claim: claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`),
-		},
+		"OtherFields":    {reason: "We should not take the fields of other controllers for typing errors.", claim: claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`)},
 		"Labels":         {reason: "We should let a map have any key.", claim: claim(`{"classSelector": {"matchLabels": {"tier": "gold"}}}`), crd: true},
 		"Embedded":       {reason: "We should let an embedded object have its kind and metadata.", claim: claim(`{"classSelector": {}, "template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "size": 1}}`), crd: true},
 		"Preserved":      {reason: "We should let an object have any field that is preserved.", claim: claim(`{"classSelector": {}, "classRef": {"anything": 1}}`), crd: true, outcome: "LeftAlone", code: "Settled"},
@@ -166,9 +158,7 @@ func TestDecode(t *testing.T) {
 			reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `),
 			outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1alpha1.MaxErrors),
 		},
-		"LongName": {
-			reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"},
-		},
+		"LongName": {reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"}},
 		"MetadataField": {
 			reason: "We should know the fields of metadata.", claim: metadata(`"lables": {"a": "b"}`), outcome: "Malformed", want: []string{"metadata.lables FieldUnknown the schema has no such field"},
 		},

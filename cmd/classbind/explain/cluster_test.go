@@ -163,9 +163,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should read weights from the annotation and from the field.",
 			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
 		},
-		"NamespaceOfAFlag": {
-			reason: "We should prefer the flag to the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "},
-		},
+		"NamespaceOfAFlag": {reason: "We should prefer the flag to the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "}},
 		"Pages": {
 			reason: "We should read all pages of a long list.",
 			change: func(a map[string]any) {
@@ -314,19 +312,13 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should say what nobody registers.",
 			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
 		},
-		"StoredByPlural": {
-			reason: "We should read a claim by its plural, in any case.",
-			args:   []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
+		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"}},
 		"StoredNowhere": {
 			reason: "We should say that there is no such claim.",
 			change: func(a map[string]any) { a["/apis/example.org/v1/namespaces/team/databases/lost"] = http.StatusNotFound },
 			args:   []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
 		},
-		"StoredForbidden": {
-			reason: "We should say what we cannot get.",
-			args:   []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost"`},
-		},
+		"StoredForbidden": {reason: "We should say what we cannot get.", args: []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost"`}},
 		"WithClass": {
 			reason: "We should put a class on top of the cluster's, and in the place of one of its name.",
 			args:   []string{"--with", "new.yaml"},

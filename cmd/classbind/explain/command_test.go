@@ -152,9 +152,7 @@ func TestExplainReads(t *testing.T) {
 		"NoManifestNamed": {reason: "We should not pass over a file that is named.", args: []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"}, err: "cannot read chart/values.yaml, document 1: it is no object of Kubernetes"},
 		"NoManifestClaim": {reason: "We should not pass over a claim.", args: []string{"-f", "chart", "--classes", "classes"}, err: "it is no object of Kubernetes"},
 		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
-		"AbsentClasses": {
-			reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `,
-		},
+		"AbsentClasses":   {reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `},
 		"EmptyFolder": {
 			reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"},
 			err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,

@@ -109,18 +109,12 @@ func TestRefuses(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Unknown": {
-			reason: "We should name what there is.",
-			args:   []string{"gateways"}, want: `there is no preset "gateways": name one of cert-manager, cluster-api, `,
-		},
+		"Unknown": {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of cert-manager, cluster-api, `},
 		"OneOfThree": {
 			reason: "We should name all that are wrong, and print no part.",
 			args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
 		},
-		"ExamplesOfNone": {
-			reason: "We should not print all examples, of which nobody needs all.",
-			args:   []string{"--examples"}, want: "--examples: name a preset",
-		},
+		"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
 		"OneObjectOfTwo": {
 			reason: "We should not print two objects, of which kubectl would keep the second.",
 			args:   []string{"crossplane-v1", "crossplane-v2"},

@@ -26,46 +26,22 @@ func TestSetDefaultRefuses(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Nothing": {
-			reason: "We should say how the command goes.",
-			want:   "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0 arguments",
-		},
+		"Nothing": {reason: "We should say how the command goes.", want: "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0 arguments"},
 		"TwoClasses": {
 			reason: "We should not guess which of two classes is meant.",
 			args:   []string{"Class/gold", "Class/silver", "--for=claims"}, want: `there are 2 arguments: ["Class/gold" "Class/silver"]`,
 		},
-		"NoKind": {
-			reason: "We should refuse a name without a kind.",
-			args:   []string{"gold", "--for=claims"}, want: `"gold": must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class`,
-		},
-		"TooManyParts": {
-			reason: "We should refuse a name of four parts.",
-			args:   []string{"a/b/c/d", "--for=claims"}, want: `"a/b/c/d": must be KIND/NAME`,
-		},
-		"EmptyKind": {
-			reason: "We should refuse an empty kind.",
-			args:   []string{"/gold", "--for=claims"}, want: `"/gold": must be KIND/NAME`,
-		},
-		"EmptyName": {
-			reason: "We should refuse an empty name.",
-			args:   []string{"Class/", "--for=claims"}, want: `"Class/": must be KIND/NAME`,
-		},
+		"NoKind":       {reason: "We should refuse a name without a kind.", args: []string{"gold", "--for=claims"}, want: `"gold": must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class`},
+		"TooManyParts": {reason: "We should refuse a name of four parts.", args: []string{"a/b/c/d", "--for=claims"}, want: `"a/b/c/d": must be KIND/NAME`},
+		"EmptyKind":    {reason: "We should refuse an empty kind.", args: []string{"/gold", "--for=claims"}, want: `"/gold": must be KIND/NAME`},
+		"EmptyName":    {reason: "We should refuse an empty name.", args: []string{"Class/", "--for=claims"}, want: `"Class/": must be KIND/NAME`},
 		"EmptyNamespace": {
 			reason: "We should refuse an empty namespace.",
 			args:   []string{"Class//gold", "--for=claims"}, want: `"Class//gold": must be KIND/NAME`,
 		},
-		"NoFor": {
-			reason: "We should ask for the claim kind, because a class may serve several.",
-			args:   []string{"Class/gold"}, want: "--for: name the claim kind",
-		},
-		"EmptyFor": {
-			reason: "We should refuse an empty --for, such as that of an unset variable.",
-			args:   []string{"Class/gold", "--for="}, want: "--for: name the claim kind",
-		},
-		"EmptyAmongFor": {
-			reason: "We should refuse an empty name in a list.",
-			args:   []string{"Class/gold", "--for=claims,,others"}, want: `--for="claims,,others": must have no empty name`,
-		},
+		"NoFor":         {reason: "We should ask for the claim kind, because a class may serve several.", args: []string{"Class/gold"}, want: "--for: name the claim kind"},
+		"EmptyFor":      {reason: "We should refuse an empty --for, such as that of an unset variable.", args: []string{"Class/gold", "--for="}, want: "--for: name the claim kind"},
+		"EmptyAmongFor": {reason: "We should refuse an empty name in a list.", args: []string{"Class/gold", "--for=claims,,others"}, want: `--for="claims,,others": must have no empty name`},
 		"EmptyWithout": {
 			reason: "We should refuse an empty name in the other list.",
 			args:   []string{"Class/gold", "--for=claims", "--leave-without-default=others,"}, want: `--leave-without-default="others,": must have no empty name`,
@@ -74,10 +50,7 @@ func TestSetDefaultRefuses(t *testing.T) {
 			reason: "We should refuse a timeout of 0, which means forever to other commands.",
 			args:   []string{"Class/gold", "--for=claims", "--timeout=0"}, want: `--timeout="0s": must be more than 0`,
 		},
-		"NegativeTimeout": {
-			reason: "We should refuse a negative time.",
-			args:   []string{"Class/gold", "--for=claims", "--timeout=-1s"}, want: `--timeout="-1s": must be more than 0`,
-		},
+		"NegativeTimeout": {reason: "We should refuse a negative time.", args: []string{"Class/gold", "--for=claims", "--timeout=-1s"}, want: `--timeout="-1s": must be more than 0`},
 		"TimeoutWithoutUnit": {
 			reason: "We should refuse a time without its unit.",
 			args:   []string{"Class/gold", "--for=claims", "--timeout=60"}, want: `invalid argument "60" for "--timeout" flag`,

@@ -54,10 +54,7 @@ func TestMove(t *testing.T) {
 		out     []string
 		err     []string // its parts; none for success
 	}{
-		"NoFault": {
-			reason: "We should move the default.",
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
-		},
+		"NoFault": {reason: "We should move the default.", marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}},
 		"LostUnmark": {
 			reason: "We should go on where the answer to the first write was lost, although it was stored.",
 			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},

@@ -68,10 +68,7 @@ func TestNewPlan(t *testing.T) {
 		without  []string
 		want     want
 	}{
-		"NoDefault": {
-			reason: "We should mark the class where there is no default.",
-			target: target(a), want: want{mark: true},
-		},
+		"NoDefault": {reason: "We should mark the class where there is no default.", target: target(a), want: want{mark: true}},
 		"OneDefault": {
 			reason: "We should take the mark from the default of another kind.",
 			target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
@@ -80,10 +77,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should take the mark from all of several.",
 			target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}},
 		},
-		"Already": {
-			reason: "We should have nothing to do for the only default.",
-			target: class(a, "new", true),
-		},
+		"Already": {reason: "We should have nothing to do for the only default.", target: class(a, "new", true)},
 		"AlreadyOneOfSeveral": {
 			reason: "We should take the mark from another where the class is a default, too.",
 			target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}},
@@ -105,10 +99,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should say that a claim kind gets its first default.",
 			target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}},
 		},
-		"GainsUnregistered": {
-			reason: "We should not speak of a claim kind that nobody registered.",
-			target: target(free), want: want{mark: true},
-		},
+		"GainsUnregistered": {reason: "We should not speak of a claim kind that nobody registered.", target: target(free), want: want{mark: true}},
 		"TakesAnother": {
 			reason: "We should refuse to replace the default of a claim kind that was not named.",
 			target: target(wide), defaults: []*storedClass{old(wide)},
@@ -200,10 +191,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should mark a class that claims are offered, and leave alone the mark of one that they are not.",
 			target: target(first), defaults: []*storedClass{old(young)}, named: []string{"exclusive.test"}, want: want{mark: true},
 		},
-		"BeingDeleted": {
-			reason: "We should refuse a class that is being deleted.",
-			target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}},
-		},
+		"BeingDeleted": {reason: "We should refuse a class that is being deleted.", target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := fakeRegistry([]string{"claims.test", "others.test", "thirds.test"})
