@@ -13,7 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -52,12 +51,10 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 type readers struct {
 	// unknownReviews are for new tokens, knownReviews for known ones.
 	unknownReviews, knownReviews reviews
-	// allowed and known hold the hashes of tokens that may read, and no others, so
-	// made-up tokens evict none of them. A known token is reviewed again when its
-	// entry in allowed expires, and forgotten when it may not read any more.
-	allowed *cache.LRUExpireCache
-	known   *lru.Cache
-	log     logr.Logger
+	// known has when the tokens that may read were reviewed, by their hashes. It has no others, so made-up
+	// tokens evict none. A token that may not read any more is forgotten.
+	known *lru.Cache
+	log   logr.Logger
 }
 
 // reviews asks the API server about tokens and their rights.
@@ -77,10 +74,7 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		r := &readers{
-			unknownReviews: unknown, knownReviews: known, log: log,
-			allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes),
-		}
+		r := &readers{unknownReviews: unknown, knownReviews: known, log: log, known: lru.New(v1alpha1.MaxScrapes)}
 		return r.handler(next), nil
 	}, nil
 }
@@ -148,7 +142,7 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 		return http.StatusUnauthorized, nil
 	}
 	hash := sha256.Sum256([]byte(token))
-	if _, ok := r.allowed.Get(hash); ok {
+	if at, ok := r.known.Get(hash); ok && time.Since(at.(time.Time)) < allowedTTL {
 		return http.StatusOK, nil
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
@@ -170,8 +164,7 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 		r.known.Remove(hash)
 		return http.StatusForbidden, nil
 	}
-	r.known.Add(hash, nil)
-	r.allowed.Add(hash, nil, allowedTTL)
+	r.known.Add(hash, time.Now())
 	return http.StatusOK, nil
 }
 

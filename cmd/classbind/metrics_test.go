@@ -21,7 +21,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
@@ -108,11 +107,11 @@ func TestReaders(t *testing.T) {
 				return true, review, nil
 			})
 			api := reviews{tokens: clientset.AuthenticationV1().TokenReviews(), rights: clientset.AuthorizationV1().SubjectAccessReviews()}
-			r := &readers{unknownReviews: api, knownReviews: api, allowed: cache.NewLRUExpireCache(v1alpha1.MaxScrapes), known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
+			r := &readers{unknownReviews: api, knownReviews: api, known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
-				r.known.Add(hash, nil)
+				r.known.Add(hash, time.Time{})
 			}
 			handler := r.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			for range 2 {

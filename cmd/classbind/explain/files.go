@@ -67,7 +67,7 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 		return nil, fmt.Errorf("cannot read %q: %w", path, err)
 	}
 	if !info.IsDir() {
-		return readFile(path)
+		return readFile(path, nil)
 	}
 	var all []document
 	read := false
@@ -85,19 +85,8 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 			return nil
 		}
 		read = true
-		text, err := os.ReadFile(file) //nolint:gosec // The user names the folder.
-		if err != nil {
-			return fmt.Errorf("cannot read: %w", err)
-		}
-		found, err := parse(bytes.NewReader(text), file)
-		if r.skip != nil && noManifest(text, found, err) {
-			r.skip(file)
-			return nil
-		}
+		found, err := readFile(file, r.skip)
 		all = append(all, found...)
-		if err == nil {
-			err = check(found)
-		}
 		return err
 	})
 	if err == nil && !read {
@@ -106,13 +95,21 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 	return all, err
 }
 
-func readFile(path string) ([]document, error) {
-	f, err := os.Open(path) //nolint:gosec // The user names the files.
+// readFile reads one file. skip, if there is one, is told of a file that is no manifest.
+func readFile(file string, skip func(string)) ([]document, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	return readDocuments(f, path)
+	found, err := parse(bytes.NewReader(text), file)
+	if skip != nil && noManifest(text, found, err) {
+		skip(file)
+		return nil, nil
+	}
+	if err == nil {
+		err = check(found)
+	}
+	return found, err
 }
 
 func readDocuments(in io.Reader, name string) ([]document, error) {

@@ -68,27 +68,14 @@ func (c *storedClass) markPatch(mark any) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// annotateCommand is the kubectl command that sets (key=value) or removes (key-) an
-// annotation.
-func (c *storedClass) annotateCommand(annotation string) string {
-	return fmt.Sprintf("kubectl annotate %s %s", c.kubectlArgs(), annotation)
-}
-
 // markCommand is the kubectl command that marks the class as default.
 func (c *storedClass) markCommand() string {
-	mark := c.Kind.DefaultMark
-	if mark.Path == "" {
-		return c.annotateCommand(string(mark.Annotation) + "=true --overwrite")
-	}
 	patch := map[string]any{}
 	_ = unstructured.SetNestedField(patch, c.markValue(), c.markPath()...) // It cannot fail on an empty map.
 	text, _ := json.Marshal(patch)
-	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.kubectlArgs(), text)
-}
-
-func (c *storedClass) kubectlArgs() string {
-	if c.Namespace == "" {
-		return c.Kind.Name + " " + c.Name
+	args := c.Kind.Name + " " + c.Name
+	if c.Namespace != "" {
+		args += " --namespace " + c.Namespace
 	}
-	return c.Kind.Name + " " + c.Name + " --namespace " + c.Namespace
+	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", args, text)
 }

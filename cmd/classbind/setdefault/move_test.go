@@ -97,7 +97,7 @@ func TestMove(t *testing.T) {
 			reason: "We should say how to put the former default back where we cannot.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
 			out:    []string{"as.test/old: no longer the default for claims.test"},
-			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl annotate as.test old default=true --overwrite"},
+			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
 		},
 		"PutBackNeverAvailable": {
 			reason: "We should not try for ever.",

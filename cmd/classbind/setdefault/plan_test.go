@@ -338,7 +338,7 @@ func TestMarkPatch(t *testing.T) {
 			reason: "We should write an annotation as text.",
 			source: v1alpha1.Source{Annotation: "example.org/default"},
 			mark:   `{"metadata":{"annotations":{"example.org/default":"true"},"resourceVersion":"7"}}`, unmark: `{"metadata":{"annotations":{"example.org/default":null},"resourceVersion":"7"}}`,
-			command: "kubectl annotate as.test gold example.org/default=true --overwrite",
+			command: `kubectl patch as.test gold --type merge --patch '{"metadata":{"annotations":{"example.org/default":"true"}}}'`,
 		},
 		"Path": {
 			reason: "We should write a field as a boolean.", namespace: "team",
