@@ -19,7 +19,8 @@ func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKin
 	s, err := r.schemaOf(ctx, d.GroupVersionKind())
 	if notServed(err) {
 		i.mistaken("UnknownVersion", FieldError{
-			Field: "apiVersion", Reason: "VersionUnknown", Message: fmt.Sprintf("%v: set apiVersion to %s", err, r.resources[k.Name].GroupVersion()),
+			Field: "apiVersion", Reason: "VersionUnknown",
+			Message: fmt.Sprintf("%v: set apiVersion to %s", err, r.resources[k.Name].GroupVersion()),
 		})
 		return
 	}

@@ -101,8 +101,8 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 	for _, err := range s.validate(ctx, object) {
 		errs = append(errs, newFieldError(err))
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(errs[:min(len(errs), v1alpha1.MaxErrors)]))
+	if errs = errs[:min(len(errs), v1alpha1.MaxErrors)]; len(errs) > 0 {
+		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(errs))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
 		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)

@@ -109,7 +109,8 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 	}
 	for _, path := range append(unknown, ofMetadata...) {
 		if len(errs) < v1alpha1.MaxErrors {
-			errs = append(errs, FieldError{Field: brief.Text(path, v1alpha1.MaxMessageBytes), Reason: fieldUnknown, Message: s.noSuchField(path)})
+			shown := brief.Text(path, v1alpha1.MaxMessageBytes)
+			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: s.noSuchField(path)})
 		}
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.fields)

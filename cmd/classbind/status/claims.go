@@ -171,7 +171,8 @@ func (c *claims) report(s *Section) {
 			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
 	if c.excluded.all > 0 {
-		s.found(where, "label the namespaces as spec.namespaceSelector asks, or change that; classbind never binds claims of kube-system and its own namespace",
+		s.found(where, "label the namespaces as spec.namespaceSelector asks, or change that; "+
+			"classbind never binds claims of kube-system and its own namespace",
 			"%s no class, in namespaces that are excluded: %s", have(c.excluded.all), &c.excluded)
 	}
 	if c.unasked.all > 0 {

@@ -28,9 +28,9 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		}
 		for n := range i.claimKinds {
 			k := &i.claimKinds[n]
-			configuration := k.Spec.Order.Configuration()
-			if i.claimEntries[configuration] != nil && isTrue(k.Status.Conditions, v1alpha1.ConditionReady) && i.claimEntries.EntryOf(k.Name) == nil {
-				s.found(mutating+"/"+configuration, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+			in, ready := k.Spec.Order.Configuration(), isTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+			if ready && i.claimEntries[in] != nil && i.claimEntries.EntryOf(k.Name) == nil {
+				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 			}
 		}
 	}
@@ -38,7 +38,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		for n := range i.classKinds {
 			k := &i.classKinds[n]
 			if isTrue(k.Status.Conditions, v1alpha1.ConditionGuarded) && webhookconfig.ClassEntryOf(&i.classEntries, k.Name) == nil {
-				s.found(validating, missingEntry("classkind/"+k.Name), "a second default class of %s is not refused: it has no entry", k.Name)
+				s.found(validating, missingEntry("classkind/"+k.Name),
+					"a second default class of %s is not refused: it has no entry", k.Name)
 			}
 		}
 	}

@@ -69,7 +69,8 @@ func follows(condition string, all []metav1.Condition) bool {
 	switch condition {
 	case v1alpha1.ConditionReady:
 		return slices.ContainsFunc([]string{
-			v1alpha1.ConditionPathsValid, v1alpha1.ConditionExpressionsValid, v1alpha1.ConditionRelatedKnown, v1alpha1.ConditionClassKindsRead,
+			v1alpha1.ConditionPathsValid, v1alpha1.ConditionExpressionsValid,
+			v1alpha1.ConditionRelatedKnown, v1alpha1.ConditionClassKindsRead,
 		}, isFalse)
 	case v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted:
 		return isFalse(v1alpha1.ConditionReady)
