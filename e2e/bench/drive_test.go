@@ -41,6 +41,8 @@ func driven(t *testing.T, handler http.HandlerFunc) *target {
 
 func TestDrive(t *testing.T) {
 	var mu sync.Mutex
+	var all sync.WaitGroup // Their first requests wait for each other, so that none takes the connection of another.
+	all.Add(3)
 	seen, connections := map[string]int{}, map[string]int{}
 	target := driven(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "HTTP/1.1", r.Proto, "We should speak HTTP/1.1, even if HTTP/2 is offered.")
@@ -49,7 +51,11 @@ func TestDrive(t *testing.T) {
 		mu.Lock()
 		seen[string(body)]++
 		connections[r.RemoteAddr]++
+		if len(connections) <= 3 && connections[r.RemoteAddr] == 1 {
+			all.Done()
+		}
 		mu.Unlock()
+		all.Wait()
 		_, _ = io.WriteString(w, boundAnswer)
 	})
 	r, err := target.drive(t.Context(), 50*time.Millisecond, 0)
