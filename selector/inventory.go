@@ -33,6 +33,8 @@ type Inventory struct {
 type missing struct {
 	claimKinds []string
 	why        string
+	// withheld says that the registration is at fault, whatever the API server answers.
+	withheld bool
 }
 
 // neverRead is a class kind whose classes have never been known.
@@ -124,16 +126,16 @@ func (i *Inventory) DeleteClasses(classKind string) {
 
 // SetMissing says that the classes of a kind were offered to these claim kinds before
 // and are not known now, and why. Until they are, no claim of these kinds can be bound:
-// the view would be incomplete. It does nothing if the classes are known.
+// the view would be incomplete. It does nothing if the classes are known, or withheld.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	old, known := i.missing[classKind]
-	if i.classes[classKind] != nil || known && old.why == why && slices.Equal(old.claimKinds, claimKinds) {
+	if i.classes[classKind] != nil || old.withheld || known && old.why == why && slices.Equal(old.claimKinds, claimKinds) {
 		return
 	}
 	touched := i.forgetUnknown(classKind)
-	i.missing[classKind] = missing{claimKinds, why}
+	i.missing[classKind] = missing{claimKinds: claimKinds, why: why}
 	i.update(append(touched, claimKinds...)...)
 }
 
@@ -162,7 +164,7 @@ func (i *Inventory) forgetUnknown(classKind string) []string {
 }
 
 // Withhold forgets the classes of a kind and says that they are missing, both at once: between
-// the two, claims would be bound without them.
+// the two, claims would be bound without them. Only SetClasses and DeleteClasses end it.
 func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -171,15 +173,15 @@ func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) 
 		touched = append(touched, old.Kind.ClaimKinds...)
 	}
 	delete(i.classes, classKind)
-	i.missing[classKind] = missing{claimKinds, why}
+	i.missing[classKind] = missing{claimKinds, why, true}
 	i.update(touched...)
 }
 
-// ClearMissing says that nobody waits for the classes of a kind any more.
+// ClearMissing says that nobody waits for the classes of a kind any more, unless they are withheld.
 func (i *Inventory) ClearMissing(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if old, known := i.missing[classKind]; known {
+	if old, known := i.missing[classKind]; known && !old.withheld {
 		delete(i.missing, classKind)
 		i.update(old.claimKinds...)
 	}

@@ -170,6 +170,16 @@ func TestOpening(t *testing.T) {
 			},
 			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
+		"AtFaultSince": {
+			reason: "We should bind no claim without classes that were offered, once it turns out that their registration is at fault.",
+			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
+			after: func(r running) {
+				faulty := *bads
+				faulty.Fault = &selector.Fault{Reason: v1alpha1.ReasonInvalidExpression, Text: "it does not compile"}
+				r.reject(&faulty, true)
+			},
+			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+		},
 		"ClaimKindNeverRegistered": {
 			reason: "We should not wait for ever for a claim kind that cannot be registered.",
 			cache:  whole, known: []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
