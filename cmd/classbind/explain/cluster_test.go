@@ -313,6 +313,13 @@ func TestExplainCluster(t *testing.T) {
 			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
 		},
 		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredAmbiguous": {
+			reason: "We should ask which of two kinds of one name is meant.",
+			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exitFailed,
+			with: documents(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
+				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.new.org"}, "spec": {"group": "new.org", "scope": "Namespaced", "names": {"kind": "Database"}, "versions": [{"name": "v1", "served": true}]}}`),
+			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
+		},
 		"StoredNowhere": {
 			reason: "We should say that there is no such claim.",
 			change: func(a map[string]any) { a["/apis/example.org/v1/namespaces/team/databases/lost"] = http.StatusNotFound },

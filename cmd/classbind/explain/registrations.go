@@ -130,32 +130,47 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 // for which the paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
 	kind, name, _ := strings.Cut(arg, "/")
-	for i := range r.claimKinds {
-		k := &r.claimKinds[i]
-		plural := schema.ParseGroupResource(k.Resource()).Resource
-		found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-		if notServed(err) { // The claim can be there in another version.
-			found, err = r.resolve(ctx, k.Resource(), "", "create")
-		}
-		if !slices.ContainsFunc([]string{k.Resource(), plural, found.Kind}, func(s string) bool { return strings.EqualFold(s, kind) }) {
-			continue
-		}
-		if !found.namespaced {
-			namespace = ""
-		}
-		if err == nil {
-			d.Object, err = r.object(ctx, found, plural, namespace, name)
-		}
-		if err == nil && d.Object == nil {
-			err = errors.New("there is none of this name")
-		}
-		if err != nil {
-			return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
-		}
-		d.where = "the cluster"
-		return d, nil
+	k, found, err := r.named(ctx, kind)
+	if k == nil {
+		return d, fmt.Errorf("%q: %w", arg, err)
 	}
-	return d, fmt.Errorf("%q: no ClaimKind registers %q: name the kind of a claim, or its plural", arg, kind)
+	if !found.namespaced {
+		namespace = ""
+	}
+	if err == nil {
+		d.Object, err = r.object(ctx, found, schema.ParseGroupResource(k.Resource()).Resource, namespace, name)
+	}
+	if err == nil && d.Object == nil {
+		err = errors.New("there is none of this name")
+	}
+	if err != nil {
+		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
+	}
+	d.where = "the cluster"
+	return d, nil
+}
+
+// named returns the only ClaimKind of a kind, a plural or a PLURAL.GROUP, and its resource or why that cannot be read.
+func (r *registrations) named(ctx context.Context, kind string) (k *v1alpha1.ClaimKind, found resource, err error) {
+	var all []string
+	for i := range r.claimKinds {
+		id := r.claimKinds[i].Resource()
+		of, why := r.resolve(ctx, id, r.claimKinds[i].ReadVersion(), "create")
+		if notServed(why) { // The claim can be there in another version.
+			of, why = r.resolve(ctx, id, "", "create")
+		}
+		isKind := func(s string) bool { return strings.EqualFold(s, kind) }
+		if slices.ContainsFunc([]string{id, schema.ParseGroupResource(id).Resource, of.Kind}, isKind) && !slices.Contains(all, id) {
+			k, found, err, all = &r.claimKinds[i], of, why, append(all, id)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil, found, fmt.Errorf("no ClaimKind registers %q: name the kind of a claim, or its plural", kind)
+	case 1:
+		return k, found, err
+	}
+	return nil, found, fmt.Errorf("%q may be any of %s: name one of them", kind, strings.Join(slices.Sorted(slices.Values(all)), ", "))
 }
 
 // view of a claim kind, with all classes.
