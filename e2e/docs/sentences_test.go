@@ -66,7 +66,7 @@ func TestDialect(t *testing.T) {
 	list.Dir = root
 	out, err := list.Output()
 	require.NoError(t, err)
-	for _, name := range strings.Fields(string(out)) {
+	for name := range strings.FieldsSeq(string(out)) {
 		content, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // It is one of ours.
 		require.NoError(t, err)
 		for number, line := range strings.Split(strings.ToLower(string(content)), "\n") {
