@@ -107,7 +107,7 @@ func BenchmarkChange(b *testing.B) {
 				for b.Loop() {
 					i++
 					x = x.With(versions[i%2])
-					inventory.SetClasses(x)
+					inventory.ChangeClass(x, "", "class-000050")
 				}
 			})
 		}

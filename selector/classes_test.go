@@ -77,14 +77,10 @@ func TestClassesChange(t *testing.T) {
 			current[k] = before.Without(c.Namespace, c.Name)
 			delete(model[k], c.name())
 		}
-		if random.IntN(3) > 0 {
-			inventory.SetClasses(current[k]) // Also after several changes at once.
-		}
+		inventory.ChangeClass(current[k], c.Namespace, c.Name)
 		if i%100 > 0 {
 			continue
 		}
-		inventory.SetClasses(current[0])
-		inventory.SetClasses(current[1])
 		for k, got := range current {
 			want := NewClasses(kinds[k], slices.Collect(maps.Values(model[k])))
 			require.Equal(t, len(model[k]), got.Len(), "We should count the classes (%d)", i)
@@ -108,8 +104,8 @@ func TestClassesChange(t *testing.T) {
 	for k, all := range model {
 		for name := range all {
 			current[k] = current[k].Without(name.namespace, name.name)
+			inventory.ChangeClass(current[k], name.namespace, name.name)
 		}
-		inventory.SetClasses(current[k])
 		assert.Equal(t, &Classes{Kind: kinds[k]}, current[k], "We should keep nothing of classes that are gone.")
 	}
 	assert.Equal(t, &index{}, inventory.Snapshot()["xs.example.org"].index, "We should keep nothing of classes that are gone.")

@@ -115,39 +115,6 @@ func (d dict[K, V]) get(hash uint64, k K) (value V, ok bool) {
 // each visits all entries, in no particular order.
 func (d dict[K, V]) each(visit func(K, V)) { d.root.each(visit) }
 
-// diff calls changed for each value that only one of two dicts has; its zero value stands
-// for none. A key that both have with different values is mostly one call. Otherwise, and
-// for some values that both have, there is one without the new value before the one without
-// the old. It skips nodes that both share.
-func diff[K dictKey, V comparable](a, b *node[K, V], changed func(was, is V)) {
-	var none V
-	switch {
-	case a == b:
-		return
-	case a == nil, b == nil, a.entryAt|a.nodeAt == 0, b.entryAt|b.nodeAt == 0: // The last two are lists.
-		a.each(func(_ K, v V) { changed(v, none) })
-		b.each(func(_ K, v V) { changed(none, v) })
-		return
-	}
-	for rest := a.entryAt | a.nodeAt | b.entryAt | b.nodeAt; rest != 0; rest &= rest - 1 {
-		p := rest & -rest
-		was, is := a.entry(p), b.entry(p)
-		if was != nil && is != nil && was.key == is.key {
-			if was.value != is.value {
-				changed(was.value, is.value)
-			}
-			continue
-		}
-		if was != nil {
-			changed(was.value, none)
-		}
-		diff(a.node(p), b.node(p), changed)
-		if is != nil {
-			changed(none, is.value)
-		}
-	}
-}
-
 // with returns a dict in which the key has this value.
 func (d dict[K, V]) with(k K, v V) dict[K, V] {
 	n := d.root

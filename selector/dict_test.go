@@ -99,64 +99,6 @@ func TestDictLeavesWhatWasBefore(t *testing.T) {
 	requireDict(t, model, d)
 }
 
-// TestDictDiff follows the differences from one dict to another.
-func TestDictDiff(t *testing.T) {
-	t.Run("Twins", func(t *testing.T) { testDiff[twin](t, 60, true) })
-	t.Run("Numbers", func(t *testing.T) { testDiff[number](t, 200, false) })
-}
-
-func testDiff[K interface {
-	~int
-	dictKey
-}](t *testing.T, keys int, isList bool) {
-	t.Helper()
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // It has to be reproducible.
-	type value struct {
-		of      K
-		version int
-	}
-	d, version, alone := dict[K, value]{}, 0, 0
-	for range 1000 {
-		model := map[K]value{}
-		d.each(func(k K, v value) { model[k] = v })
-		before, replaced, grows := d, 0, false
-		for range random.IntN(4) {
-			version++
-			k := K(random.IntN(keys))
-			_, had := d.get(k.hash(), k)
-			switch {
-			case had && random.IntN(2) == 0:
-				d = d.without(k)
-				grows = true
-			default:
-				d = d.with(k, value{k, version})
-				replaced++
-				grows = grows || !had
-			}
-		}
-		calls := 0
-		diff(before.root, d.root, func(was, is value) {
-			calls++
-			if was != (value{}) {
-				require.Equal(t, model[was.of], was, "We should see what was there.")
-				delete(model, was.of)
-			}
-			if is != (value{}) {
-				require.NotContains(t, model, is.of, "We should see it go before another comes.")
-				model[is.of] = is
-			}
-		})
-		after := map[K]value{}
-		d.each(func(k K, v value) { after[k] = v })
-		require.Equal(t, after, model, "We should see all differences.")
-		if !grows && !isList {
-			require.LessOrEqual(t, calls, replaced, "We should see a replacement as one.")
-			alone += calls
-		}
-	}
-	require.Equal(t, isList, alone == 0, "There should be replacements and nothing else, now and then.")
-}
-
 func TestDictSwaps(t *testing.T) {
 	d, model := dict[twin, int]{}, map[twin]int{}
 	for k := range 60 {

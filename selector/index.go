@@ -58,11 +58,15 @@ func newIndex(kinds []*Classes, derived *derivation) *index {
 	return &index{all, newDict(byKey), derived}
 }
 
-// changed returns the index after the classes of one kind changed.
-func (x *index) changed(from, to *Classes) *index {
+// changed returns the index after the class of this name changed.
+func (x *index) changed(from, to *Classes, name className) *index {
+	old, c := from.find(name), to.find(name)
+	if old == c {
+		return x
+	}
 	next := *x
 	next.classes += to.Len() - from.Len()
-	diff(from.byName.root, to.byName.root, next.exchange)
+	next.exchange(old, c)
 	return &next
 }
 

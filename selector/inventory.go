@@ -98,16 +98,29 @@ func (i *Inventory) DeleteClaimKind(name string) {
 func (i *Inventory) SetClasses(s *Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old, awaited := i.classes[s.Kind.Name], i.forgetUnknown(s.Kind.Name)
-	i.classes[s.Kind.Name] = s
-	switch {
-	case old == nil:
-		i.update(slices.Concat(s.Kind.ClaimKinds, awaited)...)
-	case old.Kind != s.Kind:
-		i.update(append(slices.Clone(s.Kind.ClaimKinds), old.Kind.ClaimKinds...)...)
-	default:
-		i.change(old, s)
+	i.setClasses(s)
+}
+
+func (i *Inventory) setClasses(s *Classes) {
+	touched := append(i.forgetUnknown(s.Kind.Name), s.Kind.ClaimKinds...)
+	if old := i.classes[s.Kind.Name]; old != nil {
+		touched = append(touched, old.Kind.ClaimKinds...)
 	}
+	i.classes[s.Kind.Name] = s
+	i.update(touched...)
+}
+
+// ChangeClass does the same where only the class of this name differs from what was set before.
+func (i *Inventory) ChangeClass(s *Classes, namespace, name string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	old := i.classes[s.Kind.Name]
+	if old == nil || old.Kind != s.Kind {
+		i.setClasses(s)
+		return
+	}
+	i.classes[s.Kind.Name] = s
+	i.change(old, s, className{namespace, name})
 }
 
 // DeleteClasses forgets the classes of one kind.
@@ -187,13 +200,13 @@ func (i *Inventory) ClearMissing(classKind string) {
 	}
 }
 
-// change the classes of one kind whose registrations have not changed. Views that
-// share an index have the same classes, and share the next of both, too.
-func (i *Inventory) change(from, to *Classes) {
+// change a class of a kind whose registrations have not changed. Views that share an index have
+// the same classes, and share the next of both, too.
+func (i *Inventory) change(from, to *Classes, name className) {
 	i.views = maps.Clone(i.views)
 	changed := map[*index]*View{}
-	for _, name := range to.Kind.ClaimKinds {
-		old := i.views[name]
+	for _, claimKind := range to.Kind.ClaimKinds {
+		old := i.views[claimKind]
 		if old == nil {
 			continue
 		}
@@ -207,15 +220,15 @@ func (i *Inventory) change(from, to *Classes) {
 		if twin := changed[old.index]; twin != nil && !judges {
 			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
 		} else {
-			v.replace(place, from, to)
+			v.replace(place, to, name)
 			if old.index != nil {
-				v.index = old.index.changed(old.Classes[place], v.Classes[place])
+				v.index = old.index.changed(old.Classes[place], v.Classes[place], name)
 				if !judges {
 					changed[old.index] = v
 				}
 			}
 		}
-		i.views[name] = v
+		i.views[claimKind] = v
 	}
 	i.publish()
 }

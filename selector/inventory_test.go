@@ -352,7 +352,7 @@ func TestInventorySharesChanges(t *testing.T) {
 	classes := NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}})
 	i.SetClasses(classes)
 	classes = classes.With(&Class{Kind: kind, Name: "silver"})
-	i.SetClasses(classes)
+	i.ChangeClass(classes, "", "silver")
 	one, other := i.Snapshot()[names[0]], i.Snapshot()[names[1]]
 	assert.Equal(t, []*Classes{classes}, one.Classes)
 	assert.Same(t, &one.Classes[0], &other.Classes[0], "We should not copy the classes for each claim kind.")

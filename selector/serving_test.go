@@ -49,12 +49,13 @@ func TestServingClasses(t *testing.T) {
 	i.Open()
 	classes := NewClasses(kind, nil)
 	for step := range 2000 {
-		if c := class(); r.IntN(4) == 0 {
+		c := class()
+		if r.IntN(4) == 0 {
 			classes = classes.Without("", c.Name)
 		} else {
 			classes = classes.With(c)
 		}
-		i.SetClasses(classes)
+		i.ChangeClass(classes, "", c.Name)
 		assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All(), "We should keep others' classes apart (%d)", step)
 		view := i.Snapshot()[e.claims.Name]
 		fresh := NewView(view.Kind, []*Classes{classes})
@@ -260,7 +261,7 @@ func TestUnlinkedApart(t *testing.T) {
 	classes := NewClasses(ignorant, nil)
 	for _, name := range []string{"a", "b"} {
 		classes = classes.With(ignorant.NewClass(&metav1.ObjectMeta{Name: name}, nil))
-		i.SetClasses(classes)
+		i.ChangeClass(classes, "", name)
 	}
 	require.NotNil(t, i.Snapshot()[e.claims.Name].Fault)
 	require.Nil(t, i.Snapshot()[plain.Name].Fault)

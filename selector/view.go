@@ -117,11 +117,11 @@ func (v *View) serve(before *View) {
 	}
 }
 
-// replace the known classes of one kind in a copy of a view.
-func (v *View) replace(place int, from, to *Classes) {
+// replace the known classes of one kind in a copy of a view, after the class of this name changed.
+func (v *View) replace(place int, to *Classes, name className) {
 	before := v.Classes[place]
 	v.Classes, v.known = slices.Clone(v.Classes), slices.Clone(v.known)
-	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, from, to)
+	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, to, name)
 }
 
 // serving are the classes that can serve the claim kind. If there was a view before, those that
@@ -153,20 +153,15 @@ func (k *ClaimKind) serving(s *Classes, before *View) *Classes {
 	return NewClasses(s.Kind, all)
 }
 
-// servingAfter a change, only what changed is sorted out.
-func (k *ClaimKind) servingAfter(serving, from, to *Classes) *Classes {
+// servingAfter a change, only the class of this name is sorted out.
+func (k *ClaimKind) servingAfter(serving, to *Classes, name className) *Classes {
 	if !k.sorts(to.Kind) {
 		return to
 	}
-	diff(from.byName.root, to.byName.root, func(was, is *Class) {
-		switch {
-		case is != nil && k.Serves(is):
-			serving = serving.put(serving.find(is.name()), is)
-		case was != nil:
-			serving = serving.Without(was.Namespace, was.Name)
-		}
-	})
-	return serving
+	if c := to.find(name); c != nil && k.Serves(c) {
+		return serving.put(serving.find(name), c)
+	}
+	return serving.Without(name.namespace, name.name)
 }
 
 func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) }

@@ -96,7 +96,7 @@ func TestOpening(t *testing.T) {
 		r.mu.Lock()
 		r.kinds[k.Name] = entry
 		r.mu.Unlock()
-		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}))
+		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}), nil)
 	}
 	refuse := func(r running) { r.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
 

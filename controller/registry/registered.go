@@ -41,7 +41,7 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 	r.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, r.classes.stored}, objects: selector.NewClasses(kind, nil),
-		publish: func(classes *selector.Classes) { r.publish(entry, classes) },
+		publish: func(classes *selector.Classes, changed *seen[*selector.Class]) { r.publish(entry, classes, changed) },
 	}
 	entry.watch.start(ctx, r.classes, func(err error) {
 		r.answered(entry, kind, err)
@@ -77,8 +77,8 @@ func (r *Registration) setUnread(name string, claimKinds []string, entry *regist
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
-func (r *Registration) publish(from *registered, classes *selector.Classes) {
-	before, current := r.put(from, classes)
+func (r *Registration) publish(from *registered, classes *selector.Classes, changed *seen[*selector.Class]) {
+	before, current := r.put(from, classes, changed)
 	if !current || before != nil && before.SameSummary(classes) {
 		return // No listener would see a difference.
 	}
@@ -90,7 +90,9 @@ func (r *Registration) publish(from *registered, classes *selector.Classes) {
 
 // put replaces the classes in the inventory. Its caller recovers from panics, so a
 // panic must not leave mu locked.
-func (r *Registration) put(from *registered, classes *selector.Classes) (before *selector.Classes, current bool) {
+func (r *Registration) put(
+	from *registered, classes *selector.Classes, changed *seen[*selector.Class],
+) (before *selector.Classes, current bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kinds[classes.Kind.Name] != from {
@@ -98,7 +100,11 @@ func (r *Registration) put(from *registered, classes *selector.Classes) (before 
 	}
 	before = from.objects
 	from.objects, from.synced = classes, true
-	r.Inventory.SetClasses(classes)
+	if changed == nil {
+		r.Inventory.SetClasses(classes)
+	} else {
+		r.Inventory.ChangeClass(classes, changed.Namespace, changed.Name)
+	}
 	return before, true
 }
 

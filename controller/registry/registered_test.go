@@ -147,7 +147,7 @@ func TestPublishPanics(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	from := &registered{}
 	r := &Registration{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
-	require.Panics(t, func() { r.publish(from, controllertest.NewClasses(golds, nil)) })
+	require.Panics(t, func() { r.publish(from, controllertest.NewClasses(golds, nil), nil) })
 	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
 }
 
@@ -224,7 +224,7 @@ func TestFollow(t *testing.T) {
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
 
-		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}))
+		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}), nil)
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
 		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
 
@@ -333,7 +333,7 @@ func TestWithdraw(t *testing.T) {
 				entry := watchedKind(golds, watching(nil), nil, false)
 				entry.watch.stop = func() { got.stopped = true }
 				r.kinds[name] = entry
-				r.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}))
+				r.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}), nil)
 			case tc.before != nil:
 				r.kinds[name] = unfollowed(tc.before)
 			}
@@ -354,6 +354,6 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
 	var notified []string
 	r.changed.Add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
-	r.publish(entry, controllertest.NewClasses(after, nil))
+	r.publish(entry, controllertest.NewClasses(after, nil), nil)
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }

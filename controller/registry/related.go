@@ -195,7 +195,7 @@ func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKe
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),
-		publish: func(objects *selector.Objects) { r.publishRelated(entry, objects) },
+		publish: func(objects *selector.Objects, _ *seen[*expression.Object]) { r.publishRelated(entry, objects) },
 	}
 	entry.watch.start(ctx, r.classes, func(err error) { r.relatedAnswered(entry, key, err) })
 	logf.FromContext(ctx).Info("Watching objects that claims name",

@@ -50,18 +50,19 @@ type kept[S, T any] interface {
 // matter, and not a second time as a whole.
 type watch[S collection[S], T any] struct {
 	cluster.Health
-	name    string
-	kept    kept[S, T]
-	publish func(S)
+	name string
+	kept kept[S, T]
+	// publish takes all objects after each change, and the one that was put or removed; nil means
+	// that any may have changed.
+	publish func(objects S, changed *seen[T])
 	stop    context.CancelFunc
 
 	// objects as they were last seen. Only the Reflector uses them.
 	objects S
 }
 
-// start follows the objects until the watch is stopped. It calls publish with all of them
-// after each change, and answered when the API server's answer differs from the last one,
-// both from goroutines of its own.
+// start follows the objects until the watch is stopped. It calls answered when the API
+// server's answer differs from the last one. This and publish run on goroutines of its own.
 func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
 	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Whoever has the watch stops it.
@@ -84,21 +85,21 @@ func (w *watch[S, T]) Read(object any) (*seen[T], error) {
 }
 
 // Put an object that is new or has changed.
-func (w *watch[S, T]) Put(object *seen[T]) { w.set(w.kept.with(w.objects, object)) }
+func (w *watch[S, T]) Put(object *seen[T]) { w.set(w.kept.with(w.objects, object), object) }
 
 // Remove an object.
 func (w *watch[S, T]) Remove(object *seen[T]) {
-	w.set(w.objects.Without(object.Namespace, object.Name))
+	w.set(w.objects.Without(object.Namespace, object.Name), object)
 }
 
 // Replace all objects.
-func (w *watch[S, T]) Replace(objects []*seen[T]) { w.set(w.kept.all(objects)) }
+func (w *watch[S, T]) Replace(objects []*seen[T]) { w.set(w.kept.all(objects), nil) }
 
 // set publishes nothing if nothing that matters has changed.
-func (w *watch[S, T]) set(objects S) {
+func (w *watch[S, T]) set(objects S, changed *seen[T]) {
 	if objects != w.objects {
 		w.objects = objects
-		w.publish(objects)
+		w.publish(objects, changed)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // newClassWatch is the watch of a kind without classes.
 func newClassWatch(kind *selector.ClassKind) *classWatch {
 	return &classWatch{
-		name: kind.Name, kept: keptClasses{kind, nil}, objects: selector.NewClasses(kind, nil), publish: func(*selector.Classes) {},
+		name: kind.Name, kept: keptClasses{kind, nil}, objects: selector.NewClasses(kind, nil), publish: func(*selector.Classes, *seen[*selector.Class]) {},
 	}
 }
 
@@ -45,8 +45,13 @@ func TestWatchReads(t *testing.T) {
 // A class is published only if something changed that choosing needs.
 func TestWatchHasNews(t *testing.T) {
 	var news *selector.Classes
+	var name string
 	w := newClassWatch(controllertest.NewClassKind("golds.example.org", "Gold"))
-	w.publish = func(classes *selector.Classes) { news = classes }
+	w.publish = func(classes *selector.Classes, changed *seen[*selector.Class]) {
+		if news, name = classes, ""; changed != nil {
+			name = changed.Name
+		}
+	}
 	gold := func(version, tier string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", ResourceVersion: version, Labels: map[string]string{"tier": tier}}}
 	}
@@ -59,18 +64,20 @@ func TestWatchHasNews(t *testing.T) {
 		reason string
 		do     func()
 		news   bool
+		name   string // of the class that changed
 		has    []string
 	}{
-		{"We should tell that there are no classes.", func() { w.Replace(nil) }, true, nil},
-		{"We should tell of a class.", func() { w.Put(read(gold("2", "gold"))) }, true, []string{"Gold/gold tier=gold"}},
-		{"We should not tell of a status.", func() { w.Put(read(gold("3", "gold"))) }, false, []string{"Gold/gold tier=gold"}},
-		{"We should tell of a label.", func() { w.Put(read(gold("4", "lead"))) }, true, []string{"Gold/gold tier=lead"}},
-		{"We should tell of all classes.", func() { w.Replace([]*seen[*selector.Class]{read(gold("5", "iron"))}) }, true, []string{"Gold/gold tier=iron"}},
-		{"We should tell that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, nil},
+		{"We should tell that there are no classes.", func() { w.Replace(nil) }, true, "", nil},
+		{"We should tell of a class.", func() { w.Put(read(gold("2", "gold"))) }, true, "gold", []string{"Gold/gold tier=gold"}},
+		{"We should not tell of a status.", func() { w.Put(read(gold("3", "gold"))) }, false, "", []string{"Gold/gold tier=gold"}},
+		{"We should tell of a label.", func() { w.Put(read(gold("4", "lead"))) }, true, "gold", []string{"Gold/gold tier=lead"}},
+		{"We should tell of all classes.", func() { w.Replace([]*seen[*selector.Class]{read(gold("5", "iron"))}) }, true, "", []string{"Gold/gold tier=iron"}},
+		{"We should tell that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, "gold", nil},
 	} {
-		news = nil
+		news, name = nil, ""
 		step.do()
 		assert.Equal(t, step.news, news != nil, step.reason)
+		assert.Equal(t, step.name, name, step.reason)
 		var has []string
 		for _, c := range w.objects.All() {
 			has = append(has, c.String()+" tier="+c.Labels.Get("tier"))
