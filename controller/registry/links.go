@@ -25,9 +25,9 @@ type registeredClaimKind struct {
 // register a new or changed claim kind. One that is the same stays, with what its strategy
 // remembers.
 func (r *Registration) register(k *v1alpha1.ClaimKind, kind *selector.ClaimKind) {
-	r.mu.Lock()
+	r.RelatedKinds.mu.Lock()
 	old := r.claimKinds[k.Name]
-	r.mu.Unlock()
+	r.RelatedKinds.mu.Unlock()
 	if old.kind != nil && old.kind.Same(kind) && sameFault(old.object, k) {
 		return
 	}
@@ -51,10 +51,10 @@ func (r *Registration) ClassKindsNaming(ctx context.Context, claimKind string) (
 }
 
 // claimKindsNamedBy are the ClaimKinds that a ClassKind names, and that are registered.
-func (r *Registration) claimKindsNamedBy(ctx context.Context, k *v1alpha1.ClassKind) (named []*v1alpha1.ClaimKind, err error) {
+func claimKindsNamedBy(ctx context.Context, cache client.Reader, k *v1alpha1.ClassKind) (named []*v1alpha1.ClaimKind, err error) {
 	for _, name := range k.Spec.ClaimKinds {
 		claimKind := &v1alpha1.ClaimKind{}
-		switch err := r.reader.Get(ctx, client.ObjectKey{Name: name}, claimKind); {
+		switch err := cache.Get(ctx, client.ObjectKey{Name: name}, claimKind); {
 		case err == nil:
 			named = append(named, claimKind)
 		case !apierrors.IsNotFound(err):

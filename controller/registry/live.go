@@ -6,21 +6,46 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fair"
 )
+
+// LiveReads asks the API server itself what a review needs to know as it is now.
+type LiveReads struct {
+	reader     client.Reader // from the cache
+	api        client.Reader // from the API server itself
+	resources  *Resources
+	classKinds *ClassKinds
+	related    *RelatedKinds
+	client     *classClient
+	reads      *reads
+	gets       *fair.Limiter
+	// deleted has the names of the claim kinds that this replica saw deleted.
+	deleted sync.Map
+}
+
+func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
+	l := &LiveReads{
+		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client, gets: newGets(),
+	}
+	l.reads = newReads(l.read)
+	return l
+}
 
 // Live returns a view of the classes that a claim asks for, read from the API server
 // now, of all class kinds that serve it. A kind that the API server refuses to list
 // keeps its last known classes, so that it blocks no claim. If the API server does not
 // answer, Live returns an error.
-func (r *Registration) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
 	classes := make([]*selector.Classes, len(view.Classes))
 	var keys []readKey
 	for i, known := range view.Classes {
@@ -30,16 +55,16 @@ func (r *Registration) Live(ctx context.Context, view *selector.View, claim sele
 			classes[i] = selector.NewClasses(known.Kind, nil)
 		}
 	}
-	asked, err := r.reads.ask(claim.Namespace, view.Kind.Asks(claim), view.Known, keys...) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := l.reads.ask(claim.Namespace, view.Kind.Asks(claim), view.Known, keys...) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
-	defer r.reads.leave(claim.Namespace, asked...)
+	defer l.reads.leave(claim.Namespace, asked...)
 	for i, known := range view.Classes {
 		if classes[i] != nil {
 			continue
 		}
-		if classes[i], err = r.reads.wait(ctx, asked[0]); r.refused(known.Kind.Name, err) {
+		if classes[i], err = l.reads.wait(ctx, asked[0]); l.refused(known.Kind.Name, err) {
 			classes[i], err = known, nil
 		}
 		if err != nil {
@@ -70,21 +95,21 @@ func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim
 
 // refused reports whether an error means that the API server refuses the classes of a
 // kind. Other faults may pass.
-func (r *Registration) refused(classKind string, err error) bool {
+func (l *LiveReads) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) ||
-		errors.As(err, &answered) && r.State(classKind).Reason != v1alpha1.ReasonServed
+		errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1alpha1.ReasonServed
 }
 
 // read returns the classes that a shared read asks for, or sets its object.
-func (r *Registration) read(ctx context.Context, s *sharedRead) (_ *selector.Classes, err error) {
+func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *selector.Classes, err error) {
 	if s.key.name != "" {
-		s.object, err = r.readRelated(ctx, s.key)
+		s.object, err = l.readRelated(ctx, s.key)
 		return nil, err
 	}
 	var found []*selector.Class
 	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
-		err := r.readNamespace(ctx, s, namespace, func(c *selector.Class) {
+		err := l.readNamespace(ctx, s, namespace, func(c *selector.Class) {
 			if s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels) {
 				found = append(found, c)
 			}
@@ -101,13 +126,13 @@ func (r *Registration) read(ctx context.Context, s *sharedRead) (_ *selector.Cla
 }
 
 // readNamespace visits the classes page by page, so that it holds only one page of whole objects.
-func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
+func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
 	o := metav1.ListOptions{Limit: v1alpha1.LiveReadPage}
 	if len(url.QueryEscape(s.key.selector)) <= v1alpha1.MaxPushedSelectorBytes {
 		o.LabelSelector = s.key.selector
 	}
 	for {
-		list, err := r.classes.list(ctx, s.key.kind, namespace, o)
+		list, err := l.client.list(ctx, s.key.kind, namespace, o)
 		if err != nil {
 			return err
 		}
@@ -132,10 +157,10 @@ func (r *Registration) readNamespace(ctx context.Context, s *sharedRead, namespa
 // deletes the registrations, our rights, our account, and last the entries by which we
 // are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
 // gone.
-func (r *Registration) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
+func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
 	k := &v1alpha1.ClaimKind{}
-	err := r.get(ctx, claimKind, k)
-	_, deleted := r.deleted.Load(claimKind)
+	err := l.get(ctx, claimKind, k)
+	_, deleted := l.deleted.Load(claimKind)
 	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 		return nil, nil
 	}
@@ -146,7 +171,7 @@ func (r *Registration) ClaimKind(ctx context.Context, claimKind string) (*v1alph
 }
 
 // Registered asks the API server itself whether there is a ClaimKind.
-func (r *Registration) Registered(ctx context.Context, claimKind string) (bool, error) {
-	k, err := r.ClaimKind(ctx, claimKind)
+func (l *LiveReads) Registered(ctx context.Context, claimKind string) (bool, error) {
+	k, err := l.ClaimKind(ctx, claimKind)
 	return k != nil, err
 }

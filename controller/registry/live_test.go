@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -307,11 +308,9 @@ func TestLive(t *testing.T) {
 			defer server.Close()
 			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
 			require.NoError(t, err)
-			r := &Registration{classes: client, kinds: map[string]*registered{
-				golds.Name:   watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true),
-				silvers.Name: tc.silvers,
-			}}
-			r.reads = newReads(r.read)
+			r := newRegistration(nil, nil, cluster.Resolver{}, client)
+			r.kinds[golds.Name] = watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true)
+			r.kinds[silvers.Name] = tc.silvers
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.ObjectReference}}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
@@ -428,8 +427,7 @@ func TestLiveAsks(t *testing.T) {
 			require.NoError(t, err)
 			golds := controllertest.NewClassKind("golds.example.org", "Gold")
 			golds.Namespaced = tc.namespaced
-			r := &Registration{classes: client, kinds: map[string]*registered{}}
-			r.reads = newReads(r.read)
+			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{
 				Reference: v1alpha1.Reference{Form: tc.format}, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
 			}})
@@ -461,8 +459,7 @@ func TestLiveSaysNoURL(t *testing.T) {
 	require.NoError(t, err)
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	golds.Namespaced = true
-	r := &Registration{classes: client, kinds: map[string]*registered{}}
-	r.reads = newReads(r.read)
+	r := newRegistration(nil, nil, cluster.Resolver{}, client)
 	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.LocalObjectReference}}})
 	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
 	require.NoError(t, err)
@@ -486,7 +483,7 @@ func (h *hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, 
 func TestRegisteredIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{}
-		r := &Registration{api: h, reader: &controllertest.Cached{}, gets: newGets()}
+		r := newRegistration(&controllertest.Cached{}, h, cluster.Resolver{}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var all sync.WaitGroup
@@ -563,7 +560,7 @@ func TestRegistered(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Registration{api: tc.api, reader: &controllertest.Cached{}, Inventory: selector.NewInventory(), gets: newGets()}
+			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
 			if tc.deleted {
 				_, err := r.reconcileClaimKind(t.Context(), "claims.example.org")
 				require.NoError(t, err)

@@ -74,9 +74,9 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(defaultClasses, float64(most), name)
 	}
-	m.mu.Lock()
+	m.ClassKinds.mu.Lock()
 	names := slices.Collect(maps.Keys(m.kinds))
-	m.mu.Unlock()
+	m.ClassKinds.mu.Unlock()
 	for _, name := range names {
 		state := m.State(name)
 		gauge(classKindReady, number(state.Reason == v1alpha1.ReasonServed), name)
@@ -119,7 +119,7 @@ type relatedNumbers struct {
 	objects int
 }
 
-func (r *Registration) relatedStates() map[string]relatedNumbers {
+func (r *RelatedKinds) relatedStates() map[string]relatedNumbers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := map[string]relatedNumbers{}

@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 func testMetrics(t *testing.T) {
 	golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
 	reader := &controllertest.Cached{}
-	r := &Registration{Inventory: selector.NewInventory(), reader: reader, kinds: map[string]*registered{}}
+	r := newRegistration(reader, nil, cluster.Resolver{}, nil)
 	unheard := controllertest.NewClassKind("irons.example.org", "Iron")
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(registrationMetrics{r}))
@@ -90,7 +90,7 @@ func (unfilled) List(context.Context, client.ObjectList, ...client.ListOption) e
 }
 
 func TestRegisterMetrics(t *testing.T) {
-	r := &Registration{Inventory: selector.NewInventory(), reader: &controllertest.Cached{}}
+	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
 	r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
 	r.Inventory.Open()
 	require.NoError(t, r.RegisterMetrics())

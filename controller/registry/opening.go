@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -28,31 +29,40 @@ const (
 	missingInterval = time.Second
 )
 
+// Opening opens the inventory.
+type Opening struct {
+	inventory  *selector.Inventory
+	reader     client.Reader // from the cache
+	classKinds *ClassKinds
+	related    *RelatedKinds
+	opened     chan struct{}
+}
+
 // openWhenComplete opens the inventory once no registered kind is missing from it, or
 // after StartPatience. In that case, the claims that a missing class kind serves are
 // not bound until it is there.
-func (r *Registration) openWhenComplete(ctx context.Context) error {
-	missing, ok := r.awaitComplete(ctx)
+func (o *Opening) openWhenComplete(ctx context.Context) error {
+	missing, ok := o.awaitComplete(ctx)
 	if !ok {
 		return nil // The process is stopping.
 	}
-	r.setMissing(missing, nil)
-	r.Inventory.Open()
+	o.setMissing(missing, nil)
+	o.inventory.Open()
 	debug.FreeOSMemory() // Listing the classes took several times the memory that holding them takes.
 	logf.FromContext(ctx).Info("Ready to bind claims")
-	close(r.opened)
-	r.followMissing(ctx, missing)
+	close(o.opened)
+	o.followMissing(ctx, missing)
 	<-ctx.Done()
 	return nil
 }
 
 // awaitComplete returns the class kinds that are missing after StartPatience. It
 // is false if the context has ended.
-func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind, ok bool) {
+func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok bool) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
 	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
-		a, err := r.awaited(ctx)
+		a, err := o.awaited(ctx)
 		if err != nil {
 			began = time.Time{} // Without the registrations, nobody knows what is missing.
 		} else if began.IsZero() {
@@ -86,52 +96,52 @@ func (r *Registration) awaitComplete(ctx context.Context) (missing []missingKind
 // followMissing updates the missing kinds until there are none. A kind whose classes arrive
 // stops being missing by itself. followMissing sees that a kind is refused for good or not
 // registered any more, which claim kinds it serves now, and why it is missing now.
-func (r *Registration) followMissing(ctx context.Context, missing []missingKind) {
+func (o *Opening) followMissing(ctx context.Context, missing []missingKind) {
 	for len(missing) > 0 {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(missingInterval):
 		}
-		a, err := r.awaited(ctx)
+		a, err := o.awaited(ctx)
 		if err != nil {
 			continue
 		}
 		// Kinds that were registered since are not waited for.
 		still := slices.DeleteFunc(a.classKinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
-		r.setMissing(still, missing)
+		o.setMissing(still, missing)
 		missing = still
 	}
 }
 
 // setMissing records the missing kinds in the inventory, and clears those that were missing before.
-func (r *Registration) setMissing(missing, before []missingKind) {
+func (o *Opening) setMissing(missing, before []missingKind) {
 	for _, k := range before {
 		if !slices.ContainsFunc(missing, k.sameName) {
-			r.Inventory.ClearMissing(k.Name)
-			if s := r.State(k.Name); s.Refused { // It is not served any more, and says so.
-				r.Inventory.SetUnread(k.Name, k.ClaimKinds, s.Reason)
+			o.inventory.ClearMissing(k.Name)
+			if s := o.classKinds.State(k.Name); s.Refused { // It is not served any more, and says so.
+				o.inventory.SetUnread(k.Name, k.ClaimKinds, s.Reason)
 			}
-			r.changed.Notify(k.ClassKind)
+			o.classKinds.changed.Notify(k.ClassKind)
 		}
 	}
 	for _, k := range missing {
-		r.Inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
+		o.inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
 		if !slices.ContainsFunc(before, k.equal) {
-			r.changed.Notify(k.ClassKind)
+			o.classKinds.changed.Notify(k.ClassKind)
 		}
 	}
 }
 
 // Opened is closed once the inventory is open.
-func (r *Registration) Opened() <-chan struct{} { return r.opened }
+func (o *Opening) Opened() <-chan struct{} { return o.opened }
 
 // Ready returns an error until the inventory is open.
-func (r *Registration) Ready(ctx context.Context) error {
-	if r.Inventory.Snapshot() != nil {
+func (o *Opening) Ready(ctx context.Context) error {
+	if o.inventory.Snapshot() != nil {
 		return nil
 	}
-	a, err := r.awaited(ctx)
+	a, err := o.awaited(ctx)
 	if err = errors.Join(err, a.problem()); err != nil {
 		return err
 	}
@@ -175,26 +185,26 @@ func (a awaited) problem() error {
 }
 
 // awaited compares the registrations in the cache with the inventory.
-func (r *Registration) awaited(ctx context.Context) (a awaited, err error) {
+func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
-	if err := r.reader.List(ctx, claimKinds); err != nil {
+	if err := o.reader.List(ctx, claimKinds); err != nil {
 		return a, fmt.Errorf("cannot list claim kinds: %w", brief.Error(err))
 	}
-	if err := r.reader.List(ctx, classKinds); err != nil {
+	if err := o.reader.List(ctx, classKinds); err != nil {
 		return a, fmt.Errorf("cannot list class kinds: %w", brief.Error(err))
 	}
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]
-		if !r.Inventory.HasClaimKind(k.Name) {
+		if !o.inventory.HasClaimKind(k.Name) {
 			a.claimKinds = append(a.claimKinds, k.Name)
 		}
-		if s := r.RelatedState(k.Name); s.pending() && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+		if s := o.related.RelatedState(k.Name); s.pending() && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
 			a.related = append(a.related, missingRelated{k.Name, s.Message})
 		}
 	}
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
-		if s := r.State(k.Name); s.Pending(k) {
+		if s := o.classKinds.State(k.Name); s.Pending(k) {
 			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.Message})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -93,9 +94,9 @@ func TestOpening(t *testing.T) {
 	}
 	found := func(r running, k *selector.ClassKind) {
 		entry := watchedKind(k, watching(nil), nil, false)
-		r.mu.Lock()
+		r.ClassKinds.mu.Lock()
 		r.kinds[k.Name] = entry
-		r.mu.Unlock()
+		r.ClassKinds.mu.Unlock()
 		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}), nil)
 	}
 	refuse := func(r running) { r.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
@@ -193,9 +194,9 @@ func TestOpening(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
-				r := running{&Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{}, opened: make(chan struct{})}, &exchanged{}}
-				r.Registration.reader = r.reader
-				r.reader.Store(tc.cache)
+				reader := &exchanged{}
+				reader.Store(tc.cache)
+				r := running{newRegistration(reader, nil, cluster.Resolver{}, nil), reader}
 				for _, name := range tc.known {
 					k := controllertest.NewClaimKind(name)
 					k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.Random, v1alpha1.ObjectReference
@@ -205,7 +206,7 @@ func TestOpening(t *testing.T) {
 					tc.before(r)
 				}
 				var notified atomic.Int32
-				r.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
+				r.ClassKinds.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {

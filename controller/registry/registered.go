@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -24,30 +28,82 @@ type registered struct {
 	offered bool
 }
 
+// ClassKinds watches the classes of each kind. It starts when its ClassKind appears or its resource
+// gets installed, and stops when either goes.
+type ClassKinds struct {
+	inventory *selector.Inventory
+	reader    client.Reader // from the cache
+	resources *Resources
+	client    *classClient
+
+	mu    sync.Mutex // guards kinds
+	kinds map[string]*registered
+
+	// changed listen for class kinds whose classes changed, and requeued for the names
+	// of class kinds to be reconciled again.
+	changed  loop.Listeners[*selector.ClassKind]
+	requeued loop.Listeners[string]
+}
+
+// OnChange calls a function with each class kind whose state or classes changed, until
+// the context ends.
+func (c *ClassKinds) OnChange(ctx context.Context, call func(*selector.ClassKind)) {
+	c.changed.Add(ctx, call)
+}
+
+func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
+	k := &v1alpha1.ClassKind{}
+	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if apierrors.IsNotFound(err) {
+		c.drop(name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
+	}
+	found, err := c.resources.LookUp(ctx, name, "list", "watch")
+	return Followed{
+		Withdraw:   func(why error) { c.withdraw(name, why) },
+		Unanswered: func(why error) { c.unanswered(name, k.Spec.ClaimKinds, why) },
+		Follow: func() (bool, error) {
+			claimKinds, err := claimKindsNamedBy(ctx, c.reader, k)
+			if err != nil {
+				return false, err
+			}
+			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+			if kind.Fault != nil {
+				c.reject(kind, WasServed(k))
+				return true, nil //nolint:nilerr // The status says so, until the registration changes.
+			}
+			return c.follow(ctx, kind), nil
+		},
+	}.LookedUp(err)
+}
+
 // follow watches the classes of a kind, and starts again if its registration changed.
 // It is false if the API server answers the watch with 404.
-func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (c *ClassKinds) follow(ctx context.Context, kind *selector.ClassKind) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	entry := &registered{kind: kind}
-	if old := r.kinds[kind.Name]; old != nil {
+	if old := c.kinds[kind.Name]; old != nil {
 		if old.watch != nil && old.kind.Same(kind) {
 			return old.served()
 		}
 		old.stop()
 		entry.objects, entry.offered = old.objects, old.offered
 	}
-	r.kinds[kind.Name] = entry
-	r.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
+	c.kinds[kind.Name] = entry
+	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
 	entry.watch = &classWatch{
-		name: kind.Name, kept: keptClasses{kind, r.classes.stored}, objects: selector.NewClasses(kind, nil),
-		publish: func(classes *selector.Classes, changed *seen[*selector.Class]) { r.publish(entry, classes, changed) },
+		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: selector.NewClasses(kind, nil),
+		publish: func(classes *selector.Classes, changed *seen[*selector.Class]) { c.publish(entry, classes, changed) },
 	}
-	entry.watch.start(ctx, r.classes, func(err error) {
-		r.answered(entry, kind, err)
-		r.changed.Notify(kind)
+	entry.watch.start(ctx, c.client, func(err error) {
+		c.answered(entry, kind, err)
+		c.changed.Notify(kind)
 		if apierrors.IsNotFound(err) {
-			r.requeued.Notify(kind.Name)
+			c.requeued.Notify(kind.Name)
 		}
 	})
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
@@ -56,54 +112,54 @@ func (r *Registration) follow(ctx context.Context, kind *selector.ClassKind) boo
 }
 
 // answered records why the classes of a kind cannot be read.
-func (r *Registration) answered(entry *registered, kind *selector.ClassKind, err error) {
+func (c *ClassKinds) answered(entry *registered, kind *selector.ClassKind, err error) {
 	reason := v1alpha1.ReasonNotSynced
 	if apierrors.IsForbidden(err) {
 		reason = v1alpha1.ReasonNotPermitted
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kinds[kind.Name] == entry {
-		r.setUnread(kind.Name, kind.ClaimKinds, entry, reason)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kinds[kind.Name] == entry {
+		c.setUnread(kind.Name, kind.ClaimKinds, entry, reason)
 	}
 }
 
 // setUnread records in the inventory that the classes of a kind are not read, unless some of
 // them are offered, or were. Its caller holds mu.
-func (r *Registration) setUnread(name string, claimKinds []string, entry *registered, reason string) {
+func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered, reason string) {
 	if entry.objects == nil && !entry.offered {
-		r.Inventory.SetUnread(name, claimKinds, reason)
+		c.inventory.SetUnread(name, claimKinds, reason)
 	}
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
-func (r *Registration) publish(from *registered, classes *selector.Classes, changed *seen[*selector.Class]) {
-	before, current := r.put(from, classes, changed)
+func (c *ClassKinds) publish(from *registered, classes *selector.Classes, changed *seen[*selector.Class]) {
+	before, current := c.put(from, classes, changed)
 	if !current || before != nil && before.SameSummary(classes) {
 		return // No listener would see a difference.
 	}
 	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
-		r.changed.Notify(before.Kind)
+		c.changed.Notify(before.Kind)
 	}
-	r.changed.Notify(classes.Kind)
+	c.changed.Notify(classes.Kind)
 }
 
 // put replaces the classes in the inventory. Its caller recovers from panics, so a
 // panic must not leave mu locked.
-func (r *Registration) put(
+func (c *ClassKinds) put(
 	from *registered, classes *selector.Classes, changed *seen[*selector.Class],
 ) (before *selector.Classes, current bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kinds[classes.Kind.Name] != from {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kinds[classes.Kind.Name] != from {
 		return nil, false
 	}
 	before = from.objects
 	from.objects, from.synced = classes, true
 	if changed == nil {
-		r.Inventory.SetClasses(classes)
+		c.inventory.SetClasses(classes)
 	} else {
-		r.Inventory.ChangeClass(classes, changed.Namespace, changed.Name)
+		c.inventory.ChangeClass(classes, changed.Namespace, changed.Name)
 	}
 	return before, true
 }
@@ -114,79 +170,79 @@ func unfollowed(why error) *registered {
 }
 
 // withdraw takes the classes of a kind out, because the API server does not serve them.
-func (r *Registration) withdraw(name string, why error) {
-	r.mu.Lock()
-	old := r.kinds[name]
-	r.kinds[name] = unfollowed(why)
-	r.mu.Unlock()
+func (c *ClassKinds) withdraw(name string, why error) {
+	c.mu.Lock()
+	old := c.kinds[name]
+	c.kinds[name] = unfollowed(why)
+	c.mu.Unlock()
 	if old == nil || old.err == nil || old.err.Error() != why.Error() {
-		r.remove(name, old)
+		c.remove(name, old)
 	}
 }
 
 // reject takes the classes of a kind out, because its registration is at fault. If they were
 // ever offered, no claim of its claim kinds is bound until that is mended, or they are not to
 // be offered any more.
-func (r *Registration) reject(kind *selector.ClassKind, served bool) {
-	r.mu.Lock()
-	old := r.kinds[kind.Name]
+func (c *ClassKinds) reject(kind *selector.ClassKind, served bool) {
+	c.mu.Lock()
+	old := c.kinds[kind.Name]
 	entry := unfollowed(kind.Fault)
 	entry.offered = served || old != nil && (old.objects != nil || old.offered)
-	r.kinds[kind.Name] = entry
+	c.kinds[kind.Name] = entry
 	if entry.offered {
-		r.Inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+		c.inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
 	} else {
-		r.setUnread(kind.Name, kind.ClaimKinds, entry, kind.Fault.Reason)
+		c.setUnread(kind.Name, kind.ClaimKinds, entry, kind.Fault.Reason)
 	}
-	r.mu.Unlock()
-	r.removed(kind.Name, old)
-	r.changed.Notify(kind)
+	c.mu.Unlock()
+	c.removed(kind.Name, old)
+	c.changed.Notify(kind)
 }
 
 // drop forgets a class kind that is not registered any more.
-func (r *Registration) drop(name string) {
-	r.mu.Lock()
-	old := r.kinds[name]
-	delete(r.kinds, name)
-	r.mu.Unlock()
+func (c *ClassKinds) drop(name string) {
+	c.mu.Lock()
+	old := c.kinds[name]
+	delete(c.kinds, name)
+	c.mu.Unlock()
 	if old != nil {
-		r.remove(name, old)
+		c.remove(name, old)
 	}
 }
 
-func (r *Registration) remove(name string, old *registered) {
-	r.Inventory.DeleteClasses(name)
-	r.removed(name, old)
+func (c *ClassKinds) remove(name string, old *registered) {
+	c.inventory.DeleteClasses(name)
+	c.removed(name, old)
 }
 
 // removed stops the watch of classes that the inventory does not have any more.
-func (r *Registration) removed(name string, old *registered) {
+func (c *ClassKinds) removed(name string, old *registered) {
 	kind := &selector.ClassKind{Name: name}
 	if old != nil && old.watch != nil {
 		old.stop()
 		kind = old.kind
 	}
 	if old != nil && old.objects != nil && old.objects.Kind != kind {
-		r.changed.Notify(old.objects.Kind)
+		c.changed.Notify(old.objects.Kind)
 	}
-	r.changed.Notify(kind)
+	c.changed.Notify(kind)
 }
 
 // unanswered records that the API server did not say what it serves. An existing watch
 // stays.
-func (r *Registration) unanswered(name string, claimKinds []string, why error) {
-	r.mu.Lock()
-	old := r.kinds[name]
+func (c *ClassKinds) unanswered(name string, claimKinds []string, why error) {
+	c.mu.Lock()
+	old := c.kinds[name]
 	if old == nil || old.watch == nil {
 		entry := unfollowed(why)
 		if old != nil {
 			entry.offered, entry.since = old.offered, old.sinceOf(why)
 		}
-		r.kinds[name] = entry
-		r.setUnread(name, claimKinds, entry, ReasonFor(why))
+		c.kinds[name] = entry
+		c.setUnread(name, claimKinds, entry, ReasonFor(why))
 	}
-	r.mu.Unlock()
-	r.changed.Notify(&selector.ClassKind{Name: name, ClaimKinds: claimKinds})
+	c.mu.Unlock()
+	c.changed.Notify(&selector.ClassKind{Name: name, ClaimKinds: claimKinds})
 }
 
 // Permit is what lets classbind read the classes of a kind.
@@ -214,10 +270,10 @@ type State struct {
 }
 
 // State returns what is known of a class kind.
-func (r *Registration) State(name string) State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.kinds[name]
+func (c *ClassKinds) State(name string) State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kinds[name]
 	if k == nil {
 		return State{Reason: v1alpha1.ReasonNotSynced, Message: "not looked up yet"}
 	}

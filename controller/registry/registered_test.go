@@ -130,7 +130,7 @@ func TestState(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Registration{kinds: map[string]*registered{}}
+			r := &ClassKinds{kinds: map[string]*registered{}}
 			if tc.kind != nil {
 				r.kinds[golds.Name] = tc.kind
 				if tc.kind.watch != nil {
@@ -146,7 +146,7 @@ func TestState(t *testing.T) {
 func TestPublishPanics(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	from := &registered{}
-	r := &Registration{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
+	r := &ClassKinds{kinds: map[string]*registered{golds.Name: from}} // Without its inventory.
 	require.Panics(t, func() { r.publish(from, controllertest.NewClasses(golds, nil), nil) })
 	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
 }
@@ -162,9 +162,7 @@ func TestFollow(t *testing.T) {
 		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
 		require.NoError(t, err)
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
-		r := &Registration{
-			Inventory: selector.NewInventory(), classes: client, kinds: map[string]*registered{},
-		}
+		r := newRegistration(nil, nil, cluster.Resolver{}, client)
 		r.requeued.Add(t.Context(), func(classKind string) { again <- classKind })
 		r.changed.Add(t.Context(), func(*selector.ClassKind) {
 			select {
@@ -325,7 +323,7 @@ func TestWithdraw(t *testing.T) {
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			got := want{}
-			r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{}}
+			r := newRegistration(nil, nil, cluster.Resolver{}, nil)
 			r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
 			r.Inventory.Open()
 			switch {
@@ -351,7 +349,8 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	before, after := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("golds.example.org", "Gold")
 	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
 	entry := watchedKind(after, nil, controllertest.NewClasses(before, nil), false)
-	r := &Registration{Inventory: selector.NewInventory(), kinds: map[string]*registered{after.Name: entry}}
+	r := newRegistration(nil, nil, cluster.Resolver{}, nil)
+	r.kinds[after.Name] = entry
 	var notified []string
 	r.changed.Add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 	r.publish(entry, controllertest.NewClasses(after, nil), nil)

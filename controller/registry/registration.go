@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +26,6 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/fair"
 )
 
 const (
@@ -48,36 +46,18 @@ const (
 // server starts to serve a new CRD, or a new version of one, a moment later.
 var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
 
-// Registration fills the inventory from the registrations. It starts to watch a class
-// kind when its ClassKind appears or its resource gets installed, and stops when either
-// goes. It runs on every replica.
+// Registration fills the inventory from the registrations. It runs on every replica. Each part
+// has what it knows, and the lock of it.
 type Registration struct {
 	Inventory *selector.Inventory
+	*Resources
+	*ClassKinds
+	*RelatedKinds
+	*Opening
+	*LiveReads
+	*Tallies
 
-	reader   client.Reader // from the cache
-	api      client.Reader // from the API server itself
-	resolver cluster.Resolver
-	classes  *classClient
-	reads    *reads
-	gets     *fair.Limiter
-	// deleted has the names of the claim kinds that this replica saw deleted.
-	deleted sync.Map
-
-	mu      sync.Mutex
-	kinds   map[string]*registered
-	opened  chan struct{}
-	tallies map[string]*selector.Tally
-	// claimKinds are in the inventory, and related is what they need.
-	claimKinds map[string]registeredClaimKind
-	related    map[selector.RelatedKey]*relatedKind
-
-	// changed listen for class kinds whose classes changed, and requeued for the names
-	// of class kinds to be reconciled again.
-	changed  loop.Listeners[*selector.ClassKind]
-	requeued loop.Listeners[string]
-	// relatedChanged listen for the names of claim kinds of which related objects became
-	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
-	relatedChanged, relatedRequeued loop.Listeners[string]
+	reader client.Reader // from the cache
 }
 
 // NewRegistration reads registrations from a cache, and classes from the API server. live
@@ -91,13 +71,21 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 	if err != nil {
 		return nil, err
 	}
-	r := &Registration{
-		Inventory: selector.NewInventory(), reader: cache, api: live,
-		resolver: resolver, classes: classes, kinds: map[string]*registered{}, opened: make(chan struct{}),
-		gets: newGets(), claimKinds: map[string]registeredClaimKind{}, related: map[selector.RelatedKey]*relatedKind{},
+	return newRegistration(cache, live, resolver, classes), nil
+}
+
+func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {
+	i, resources := selector.NewInventory(), &Resources{cache, resolver}
+	known := &ClassKinds{inventory: i, reader: cache, resources: resources, client: classes, kinds: map[string]*registered{}}
+	related := &RelatedKinds{
+		inventory: i, resources: resources, client: classes,
+		claimKinds: map[string]registeredClaimKind{}, related: map[selector.RelatedKey]*relatedKind{},
 	}
-	r.reads = newReads(r.read)
-	return r, nil
+	return &Registration{
+		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{},
+		Opening:   &Opening{inventory: i, reader: cache, classKinds: known, related: related, opened: make(chan struct{})},
+		LiveReads: newLiveReads(cache, live, resources, known, related),
+	}
 }
 
 // SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims
@@ -165,12 +153,6 @@ func sameFault(before, after *v1alpha1.ClaimKind) bool {
 		reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after))
 }
 
-// OnChange calls a function with each class kind whose state or classes changed, until
-// the context ends.
-func (r *Registration) OnChange(ctx context.Context, call func(*selector.ClassKind)) {
-	r.changed.Add(ctx, call)
-}
-
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1alpha1.ClaimKind{}
 	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
@@ -193,111 +175,4 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		r.register(k, kind)
 	}
 	return ctrl.Result{}, nil
-}
-
-func (r *Registration) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClassKind{}
-	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
-	if apierrors.IsNotFound(err) {
-		r.drop(name)
-		return ctrl.Result{}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
-	}
-	found, err := r.LookUp(ctx, name, "list", "watch")
-	return Followed{
-		Withdraw:   func(why error) { r.withdraw(name, why) },
-		Unanswered: func(why error) { r.unanswered(name, k.Spec.ClaimKinds, why) },
-		Follow: func() (bool, error) {
-			claimKinds, err := r.claimKindsNamedBy(ctx, k)
-			if err != nil {
-				return false, err
-			}
-			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
-			if kind.Fault != nil {
-				r.reject(kind, WasServed(k))
-				return true, nil //nolint:nilerr // The status says so, until the registration changes.
-			}
-			return r.follow(ctx, kind), nil
-		},
-	}.LookedUp(err)
-}
-
-// Followed is a resource that is followed while the API server serves it.
-type Followed struct {
-	// Withdraw what is known, because the API server does not serve the resource.
-	Withdraw func(why error)
-	// Unanswered means that the API server did not say what it serves. What is known stays.
-	Unanswered func(why error)
-	// Follow the resource that was found. It is false if the API server answers the watch
-	// with 404: it lists the resource, so one of the two is about to change.
-	Follow func() (served bool, err error)
-}
-
-// LookedUp goes on after a look-up of the resource, and returns when to look it up again.
-func (f Followed) LookedUp(err error) (ctrl.Result, error) {
-	switch {
-	case NotInstalledOrUnsuitable(err):
-		f.Withdraw(err)
-		return ctrl.Result{RequeueAfter: RetryAfter}, nil
-	case errors.Is(err, ErrCRDNotServed):
-		f.Unanswered(err)
-		return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
-	case err != nil:
-		f.Unanswered(err)
-		return ctrl.Result{}, err
-	}
-	if served, err := f.Follow(); err != nil || served {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: RetryCRDAfter}, nil
-}
-
-// LookUp resolves the resource of classes. It returns ErrNotInstalled only if there is no
-// CRD either.
-func (r *Registration) LookUp(ctx context.Context, classKind string, verbs ...string) (cluster.Resource, error) {
-	return r.lookUp(ctx, classKind, "", verbs...)
-}
-
-// LookUpClaims does the same for the resource of claims, in the version for which their
-// paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
-func (r *Registration) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
-	if err := cluster.Suited(k); err != nil {
-		return cluster.Resource{}, err
-	}
-	return r.lookUp(ctx, k.Resource(), k.ReadVersion(), verbs...)
-}
-
-func (r *Registration) lookUp(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error) {
-	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
-	defer cancel()
-	found, err := r.resolver.Resolve(ctx, name, version, verbs...)
-	if !errors.Is(err, cluster.ErrNotInstalled) {
-		return found, err
-	}
-	switch crdErr := r.reader.Get(ctx, client.ObjectKey{Name: name}, cluster.CRD()); {
-	case crdErr == nil:
-		return cluster.Resource{}, ErrCRDNotServed
-	case apierrors.IsNotFound(crdErr):
-		return cluster.Resource{}, err
-	default:
-		return cluster.Resource{}, fmt.Errorf("cannot get the CRD of %q: %w", name, crdErr)
-	}
-}
-
-// ReasonFor is the reason of a condition for an error of LookUp, or for a fault.
-func ReasonFor(err error) string {
-	fault := (*selector.Fault)(nil)
-	switch {
-	case errors.As(err, &fault):
-		return fault.Reason
-	case errors.Is(err, cluster.ErrNotInstalled):
-		return v1alpha1.ReasonNotInstalled
-	case errors.Is(err, cluster.ErrUnsuitable):
-		return v1alpha1.ReasonUnsuitable
-	case errors.Is(err, cluster.ErrVersionNotServed):
-		return v1alpha1.ReasonVersionNotServed
-	}
-	return v1alpha1.ReasonNotSynced
 }

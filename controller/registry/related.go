@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 )
@@ -35,9 +37,25 @@ func (k *relatedKind) has(needed *selector.RelatedKind) bool {
 	return k.objects != nil && k.objects.Kind.Fields.Covers(needed.Fields.Paths()...)
 }
 
+// RelatedKinds watches the objects that the claims of registered kinds name.
+type RelatedKinds struct {
+	inventory *selector.Inventory
+	resources *Resources
+	client    *classClient
+
+	mu sync.Mutex // guards both below
+	// claimKinds are in the inventory, and related is what they need.
+	claimKinds map[string]registeredClaimKind
+	related    map[selector.RelatedKey]*relatedKind
+
+	// relatedChanged listen for the names of claim kinds of which related objects became
+	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
+	relatedChanged, relatedRequeued loop.Listeners[string]
+}
+
 // needRelated has the related objects of a claim kind watched, and those that none needs any
 // more not. A claim kind that is gone is empty.
-func (r *Registration) needRelated(name string, k registeredClaimKind) {
+func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	for _, key := range r.setNeeds(name, k) {
 		r.relatedRequeued.Notify(key.String())
 	}
@@ -45,7 +63,7 @@ func (r *Registration) needRelated(name string, k registeredClaimKind) {
 
 // setNeeds returns the related kinds that are needed now, or not any more, or of which other
 // fields are needed.
-func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []selector.RelatedKey) {
+func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []selector.RelatedKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.kind != nil {
@@ -78,7 +96,7 @@ func (r *Registration) setNeeds(name string, k registeredClaimKind) (changed []s
 var errNotLookedUp = errors.New("not looked up yet")
 
 // requestRelated is the source of reconciliations of related kinds.
-func (r *Registration) requestRelated(ctx context.Context, request func(key string, after time.Duration)) {
+func (r *RelatedKinds) requestRelated(ctx context.Context, request func(key string, after time.Duration)) {
 	r.relatedRequeued.Add(ctx, func(key string) { request(key, 0) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +106,7 @@ func (r *Registration) requestRelated(ctx context.Context, request func(key stri
 }
 
 // relatedOfCRD requests the related kinds that a CRD defines.
-func (r *Registration) relatedOfCRD(_ context.Context, crd client.Object) (requests []ctrl.Request) {
+func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (requests []ctrl.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.related {
@@ -99,13 +117,13 @@ func (r *Registration) relatedOfCRD(_ context.Context, crd client.Object) (reque
 	return requests
 }
 
-func (r *Registration) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
+func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
 	resource, version, _ := strings.Cut(name, "/")
 	key := selector.RelatedKey{Resource: resource, Version: version}
 	if r.dropRelated(key) {
 		return ctrl.Result{}, nil
 	}
-	found, err := r.lookUp(ctx, resource, version, "list", "watch")
+	found, err := r.resources.lookUp(ctx, resource, version, "list", "watch")
 	return Followed{
 		Withdraw: func(why error) {
 			if errors.Is(why, cluster.ErrVersionNotServed) {
@@ -122,7 +140,7 @@ func (r *Registration) reconcileRelated(ctx context.Context, name string) (ctrl.
 var errRelatedVersion = errors.New("the API server does not serve this version")
 
 // dropRelated forgets a kind that no claim kind needs. It is false if one does.
-func (r *Registration) dropRelated(key selector.RelatedKey) bool {
+func (r *RelatedKinds) dropRelated(key selector.RelatedKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.related[key]
@@ -133,13 +151,13 @@ func (r *Registration) dropRelated(key selector.RelatedKey) bool {
 		old.stop()
 	}
 	delete(r.related, key)
-	r.Inventory.DeleteRelated(key)
+	r.inventory.DeleteRelated(key)
 	return true
 }
 
 // withdrawRelated stops the watch of a kind that the API server does not serve. If it serves
 // the resource in no way, there are no objects. Else nobody knows them.
-func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
+func (r *RelatedKinds) withdrawRelated(key selector.RelatedKey, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,31 +171,31 @@ func (r *Registration) withdrawRelated(key selector.RelatedKey, why error) {
 	if errors.Is(why, cluster.ErrNotInstalled) {
 		entry.objects = selector.NewObjects(entry.kind, false, nil)
 		if !old.known() || old.objects.Len() > 0 {
-			r.Inventory.SetRelated(entry.objects)
+			r.inventory.SetRelated(entry.objects)
 		}
 		return
 	}
 	if old.objects != nil {
-		r.Inventory.DeleteRelated(key)
+		r.inventory.DeleteRelated(key)
 	}
-	r.Inventory.SetRelatedMissing(key, why.Error())
+	r.inventory.SetRelatedMissing(key, why.Error())
 }
 
 // relatedUnanswered records that the API server did not say what it serves. An existing
 // watch stays, and so do the last known objects.
-func (r *Registration) relatedUnanswered(key selector.RelatedKey, why error) {
+func (r *RelatedKinds) relatedUnanswered(key selector.RelatedKey, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil && k.watch == nil {
 		k.err, k.since = why, k.sinceOf(why)
-		r.Inventory.SetRelatedMissing(key, why.Error())
+		r.inventory.SetRelatedMissing(key, why.Error())
 	}
 }
 
 // followRelated watches the objects of a kind, and starts again if other fields are needed.
 // It is false if the API server answers the watch with 404.
-func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKey, found cluster.Resource) bool {
+func (r *RelatedKinds) followRelated(ctx context.Context, key selector.RelatedKey, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.related[key]
@@ -197,14 +215,14 @@ func (r *Registration) followRelated(ctx context.Context, key selector.RelatedKe
 		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),
 		publish: func(objects *selector.Objects, _ *seen[*expression.Object]) { r.publishRelated(entry, objects) },
 	}
-	entry.watch.start(ctx, r.classes, func(err error) { r.relatedAnswered(entry, key, err) })
+	entry.watch.start(ctx, r.client, func(err error) { r.relatedAnswered(entry, key, err) })
 	logf.FromContext(ctx).Info("Watching objects that claims name",
 		"resource", key.Resource, "version", found.Version, "metadataOnly", entry.kind.MetadataOnly())
 	return true
 }
 
 // publishRelated puts objects into the inventory, unless their watch has been replaced.
-func (r *Registration) publishRelated(from *relatedKind, objects *selector.Objects) {
+func (r *RelatedKinds) publishRelated(from *relatedKind, objects *selector.Objects) {
 	key := objects.Kind.Key()
 	if r.putRelated(from, key, objects) {
 		r.notifyRelated(key)
@@ -213,7 +231,7 @@ func (r *Registration) publishRelated(from *relatedKind, objects *selector.Objec
 
 // putRelated reports whether the objects became known. Its caller recovers from panics, so a
 // panic must not leave mu locked.
-func (r *Registration) putRelated(from *relatedKind, key selector.RelatedKey, objects *selector.Objects) bool {
+func (r *RelatedKinds) putRelated(from *relatedKind, key selector.RelatedKey, objects *selector.Objects) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.related[key] != from {
@@ -221,12 +239,12 @@ func (r *Registration) putRelated(from *relatedKind, key selector.RelatedKey, ob
 	}
 	isNews := from.objects == nil || from.objects.Kind != objects.Kind
 	from.objects = objects
-	r.Inventory.SetRelated(objects)
+	r.inventory.SetRelated(objects)
 	return isNews
 }
 
 // relatedAnswered records the API server's answer to a watch.
-func (r *Registration) relatedAnswered(from *relatedKind, key selector.RelatedKey, err error) {
+func (r *RelatedKinds) relatedAnswered(from *relatedKind, key selector.RelatedKey, err error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,19 +253,19 @@ func (r *Registration) relatedAnswered(from *relatedKind, key selector.RelatedKe
 	case apierrors.IsNotFound(err):
 		r.relatedRequeued.Notify(key.String())
 	case !from.known():
-		r.Inventory.SetRelatedMissing(key, whyRefused(err))
+		r.inventory.SetRelatedMissing(key, whyRefused(err))
 	}
 }
 
 // notifyRelated tells that the state of a related kind changed.
-func (r *Registration) notifyRelated(key selector.RelatedKey) {
+func (r *RelatedKinds) notifyRelated(key selector.RelatedKey) {
 	for _, name := range r.claimKindsOf(key) {
 		r.relatedChanged.Notify(name)
 	}
 }
 
 // claimKindsOf are the names of the claim kinds that need a related kind.
-func (r *Registration) claimKindsOf(key selector.RelatedKey) (names []string) {
+func (r *RelatedKinds) claimKindsOf(key selector.RelatedKey) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, k := range r.claimKinds {
@@ -260,6 +278,6 @@ func (r *Registration) claimKindsOf(key selector.RelatedKey) (names []string) {
 
 // OnRelatedChange calls a function with the name of each claim kind whose RelatedState
 // changed, until the context ends.
-func (r *Registration) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
+func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
 	r.relatedChanged.Add(ctx, call)
 }

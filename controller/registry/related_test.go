@@ -159,6 +159,14 @@ type relatedWorld struct {
 
 func newRelatedWorld(t *testing.T) *relatedWorld {
 	t.Helper()
+	w := newStartingWorld(t)
+	w.Inventory.Open()
+	return w
+}
+
+// newStartingWorld is the same before its inventory is open.
+func newStartingWorld(t *testing.T) *relatedWorld {
+	t.Helper()
 	// They delay repeated errors by a clock that was read before the bubble began.
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil
@@ -167,7 +175,6 @@ func newRelatedWorld(t *testing.T) *relatedWorld {
 	r, err := NewRegistration(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: w.server}, w.cache, w.cache)
 	require.NoError(t, err)
 	w.Registration = r
-	r.Inventory.Open()
 	return w
 }
 
@@ -266,7 +273,7 @@ func (w *relatedWorld) end() {
 		w.forget(k.Name)
 	}
 	w.reconcile()
-	assert.Empty(w.t, w.related, "We should forget what nobody needs.")
+	assert.Empty(w.t, w.RelatedKinds.related, "We should forget what nobody needs.")
 	synctest.Wait()
 }
 
@@ -301,7 +308,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		synctest.Wait()
 		assert.Nil(t, w.tier("", "q"))
 
-		first := w.related[selector.RelatedKey{Resource: plansResource}]
+		first := w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}]
 		w.names(b, "", "spec.size")
 		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
 		assert.True(t, w.RelatedState(a).Known, "We should say so.")
@@ -313,9 +320,9 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
-		now := w.related[selector.RelatedKey{Resource: plansResource}]
+		now := w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}]
 		w.again(plansResource)
-		assert.Same(t, now, w.related[selector.RelatedKey{Resource: plansResource}], "We should not watch anew where nothing changed.")
+		assert.Same(t, now, w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}], "We should not watch anew where nothing changed.")
 
 		kind := w.Inventory.Snapshot()[a].Kind
 		_, err := w.reconcileClaimKind(t.Context(), a)
@@ -474,7 +481,7 @@ func TestRelatedObject(t *testing.T) {
 		})
 		_, err = read("team", "new")
 		require.ErrorContains(t, err, "Forbidden", "We should not take a plan for absent that we may watch, and may not get.")
-		w.related[selector.RelatedKey{Resource: plansResource}].watch.Observe(err)
+		w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}].watch.Observe(err)
 		got, err = read("team", "new")
 		require.NoError(t, err, "We should go by the last known objects where nothing else is to be had.")
 		assert.Nil(t, got)
@@ -524,8 +531,7 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const a = "as.example.org"
-				w := newRelatedWorld(t)
-				w.Inventory = selector.NewInventory()
+				w := newStartingWorld(t)
 				w.names(a, "", "spec.tier")
 				w.cache.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
 				w.run()

@@ -27,20 +27,20 @@ func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
 
 // RelatedObject asks the API server for an object that a claim of a namespace names, nil if
 // there is none. The object of a kind that is not namespaced has no namespace.
-func (r *Registration) RelatedObject(
+func (l *LiveReads) RelatedObject(
 	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
 ) (*expression.Object, error) {
-	watch, watched := r.watchOf(kind.Key())
+	watch, watched := l.related.watchOf(kind.Key())
 	if watch == nil || !validName(name) || watched.served.Namespaced != validName(namespace) {
 		return nil, nil
 	}
 	key := readKey{related: relatedResource{kind, watched.gvr}, namespaces: namespace, name: name}
-	asked, err := r.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	asked, err := l.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return nil, err
 	}
-	defer r.reads.leave(claimNamespace, asked...)
-	if _, err = r.reads.wait(ctx, asked[0]); err == nil {
+	defer l.reads.leave(claimNamespace, asked...)
+	if _, err = l.reads.wait(ctx, asked[0]); err == nil {
 		return asked[0].object, nil
 	}
 	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
@@ -50,7 +50,7 @@ func (r *Registration) RelatedObject(
 }
 
 // watchOf a related kind, nil if there is none: the API server does not serve it.
-func (r *Registration) watchOf(key selector.RelatedKey) (*relatedWatch, keptObjects) {
+func (r *RelatedKinds) watchOf(key selector.RelatedKey) (*relatedWatch, keptObjects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil {
@@ -65,8 +65,8 @@ func validName(name string) bool {
 }
 
 // readRelated reads the object of a shared read, nil if there is none.
-func (r *Registration) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
-	object, err := r.classes.get(ctx, key.related, key.namespaces, key.name)
+func (l *LiveReads) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
+	object, err := l.client.get(ctx, key.related, key.namespaces, key.name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil
 	}

@@ -32,7 +32,7 @@ func (s RelatedState) pending() bool {
 
 // RelatedState of a claim kind is that of the first RelatedKind which is not known, or else
 // not known as it is now.
-func (r *Registration) RelatedState(claimKind string) (state RelatedState) {
+func (r *RelatedKinds) RelatedState(claimKind string) (state RelatedState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.claimKinds[claimKind].kind

@@ -56,7 +56,7 @@ func TestSchema(t *testing.T) {
 			maps.Copy(answers, tc.answers)
 			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
 			require.NoError(t, err)
-			s, err := (&Registration{reader: &controllertest.Cached{}, resolver: resolver}).Schema(t.Context(), controllertest.NewClaimKind(name))
+			s, err := (&Resources{&controllertest.Cached{}, resolver}).Schema(t.Context(), controllertest.NewClaimKind(name))
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				return

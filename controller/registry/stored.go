@@ -20,33 +20,33 @@ import (
 
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered
 // or its resource is not installed.
-func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
+func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
 	k := &v1alpha1.ClassKind{}
-	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := l.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
-		if err = r.get(ctx, name, k); apierrors.IsNotFound(err) {
+		if err = l.get(ctx, name, k); apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
 	}
-	watched := r.Watched(name)
+	watched := l.classKinds.Watched(name)
 	if watched != nil && watched.Revision == selector.RevisionOf(k) { // To compile expressions takes milliseconds.
 		return watched, nil
 	}
-	claimKinds, err := r.claimKindsNamedBy(ctx, k)
+	claimKinds, err := claimKindsNamedBy(ctx, l.reader, k)
 	if err != nil {
 		return nil, err
 	}
 	if watched != nil && watched.Revision.UID == k.UID {
 		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
 	}
-	done, err := r.getInTurn(ctx)
+	done, err := l.getInTurn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
 	}
-	found, err := r.LookUp(ctx, name, "list")
+	found, err := l.resources.LookUp(ctx, name, "list")
 	done()
 	if errors.Is(err, cluster.ErrNotInstalled) {
 		return nil, nil
@@ -58,10 +58,10 @@ func (r *Registration) ClassKind(ctx context.Context, name string) (*selector.Cl
 }
 
 // Namespace asks the API server whether a namespace exists now.
-func (r *Registration) Namespace(ctx context.Context, name string) (bool, error) {
+func (l *LiveReads) Namespace(ctx context.Context, name string) (bool, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
-	err := r.get(ctx, name, namespace)
+	err := l.get(ctx, name, namespace)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -72,13 +72,13 @@ func (r *Registration) Namespace(ctx context.Context, name string) (bool, error)
 }
 
 // get reads an object that a review names, from the API server itself.
-func (r *Registration) get(ctx context.Context, name string, object client.Object) error {
-	done, err := r.getInTurn(ctx)
+func (l *LiveReads) get(ctx context.Context, name string, object client.Object) error {
+	done, err := l.getInTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return r.api.Get(ctx, client.ObjectKey{Name: name}, object)
+	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
 // newGets limits the reads that reviews cause. Anybody who reaches our port can cause
@@ -91,18 +91,18 @@ func newGets() *fair.Limiter {
 }
 
 // getInTurn waits for a turn, unless too many wait already. done ends the turn.
-func (r *Registration) getInTurn(ctx context.Context) (done func(), err error) {
-	if done, err = r.gets.Take(ctx, ""); err != nil {
+func (l *LiveReads) getInTurn(ctx context.Context) (done func(), err error) {
+	if done, err = l.gets.Take(ctx, ""); err != nil {
 		return nil, fmt.Errorf("other reads of the API server come first: %w", err)
 	}
 	return done, nil
 }
 
 // Watched returns a class kind as its classes are watched, nil if they are not.
-func (r *Registration) Watched(classKind string) *selector.ClassKind {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.kinds[classKind]; k != nil && k.watch != nil {
+func (c *ClassKinds) Watched(classKind string) *selector.ClassKind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.kinds[classKind]; k != nil && k.watch != nil {
 		return k.kind
 	}
 	return nil
@@ -111,10 +111,10 @@ func (r *Registration) Watched(classKind string) *selector.ClassKind {
 // Class returns a class as the API server has it now, nil if there is none. It fails if
 // the API server does not serve the resource in this version and scope: the class may
 // still exist, because each of them starts and stops being served at its own time.
-func (r *Registration) Class(
+func (l *LiveReads) Class(
 	ctx context.Context, kind *selector.ClassKind, namespace, name string,
 ) (metav1.Object, *selector.Class, error) {
-	object, err := r.classes.get(ctx, kind, namespace, name)
+	object, err := l.client.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil, nil
 	}
@@ -127,4 +127,4 @@ func (r *Registration) Class(
 
 // OnStored sets the function that is called with each default class that a watch shows,
 // and its uid. Call it before the start.
-func (r *Registration) OnStored(f func(*selector.Class, types.UID)) { r.classes.stored = f }
+func (c *ClassKinds) OnStored(f func(*selector.Class, types.UID)) { c.client.stored = f }

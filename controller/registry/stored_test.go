@@ -112,7 +112,7 @@ func TestClassKind(t *testing.T) {
 		t.Run(tcName, func(t *testing.T) {
 			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			r := &Registration{api: cmp.Or(tc.api, tc.client), reader: tc.client, resolver: resolver, kinds: map[string]*registered{}, gets: newGets()}
+			r := newRegistration(tc.client, cmp.Or(tc.api, tc.client), resolver, nil)
 			if tc.watched != nil {
 				r.kinds[name] = tc.watched
 			}
@@ -146,7 +146,7 @@ func TestNamespace(t *testing.T) {
 		"NotAnswered": {reason: "We should not say that there is none when we could not ask.", api: &controllertest.Cached{Err: errors.New("connection refused")}, err: `cannot get namespace "team": connection refused`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Registration{api: tc.api, gets: newGets()}
+			r := newRegistration(nil, tc.api, cluster.Resolver{}, nil)
 			there, err := r.Namespace(t.Context(), "team")
 			if tc.err != "" {
 				require.EqualError(t, err, tc.err, tc.reason)
@@ -252,7 +252,7 @@ func TestClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, err := newClassClient(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			object, class, err := (&Registration{classes: client}).Class(t.Context(), tc.kind, tc.namespace, "a")
+			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).Class(t.Context(), tc.kind, tc.namespace, "a")
 			if tc.want.err != "" {
 				require.EqualError(t, err, `cannot get the class "a" of "golds.example.org": `+tc.want.err, tc.reason)
 			} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -12,28 +13,34 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
+// Tallies has those of all claim kinds.
+type Tallies struct {
+	mu      sync.Mutex // guards tallies
+	tallies map[string]*selector.Tally
+}
+
 // Tally returns the tally of a claim kind, which outlives its watches and registrations.
-func (r *Registration) Tally(claimKind string) *selector.Tally {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tallies == nil {
-		r.tallies = map[string]*selector.Tally{}
+func (t *Tallies) Tally(claimKind string) *selector.Tally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tallies == nil {
+		t.tallies = map[string]*selector.Tally{}
 	}
-	if r.tallies[claimKind] == nil {
-		r.tallies[claimKind] = &selector.Tally{}
+	if t.tallies[claimKind] == nil {
+		t.tallies[claimKind] = &selector.Tally{}
 	}
-	return r.tallies[claimKind]
+	return t.tallies[claimKind]
 }
 
 // expireInFlight forgets claims in flight until the context ends.
-func (r *Registration) expireInFlight(ctx context.Context) error {
+func (t *Tallies) expireInFlight(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(context.Context) {
 		_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
-			r.mu.Lock()
-			tallies := slices.Collect(maps.Values(r.tallies))
-			r.mu.Unlock()
-			for _, t := range tallies {
-				t.Expire(time.Now())
+			t.mu.Lock()
+			tallies := slices.Collect(maps.Values(t.tallies))
+			t.mu.Unlock()
+			for _, tally := range tallies {
+				tally.Expire(time.Now())
 			}
 			return nil
 		})

@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+)
+
+// Resources looks up what the API server serves.
+type Resources struct {
+	reader   client.Reader // from the cache
+	resolver cluster.Resolver
+}
+
+// LookUp resolves the resource of classes. It returns ErrNotInstalled only if there is no
+// CRD either.
+func (r *Resources) LookUp(ctx context.Context, classKind string, verbs ...string) (cluster.Resource, error) {
+	return r.lookUp(ctx, classKind, "", verbs...)
+}
+
+// LookUpClaims does the same for the resource of claims, in the version for which their
+// paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
+func (r *Resources) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
+	if err := cluster.Suited(k); err != nil {
+		return cluster.Resource{}, err
+	}
+	return r.lookUp(ctx, k.Resource(), k.ReadVersion(), verbs...)
+}
+
+func (r *Resources) lookUp(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
+	defer cancel()
+	found, err := r.resolver.Resolve(ctx, name, version, verbs...)
+	if !errors.Is(err, cluster.ErrNotInstalled) {
+		return found, err
+	}
+	switch crdErr := r.reader.Get(ctx, client.ObjectKey{Name: name}, cluster.CRD()); {
+	case crdErr == nil:
+		return cluster.Resource{}, ErrCRDNotServed
+	case apierrors.IsNotFound(crdErr):
+		return cluster.Resource{}, err
+	default:
+		return cluster.Resource{}, fmt.Errorf("cannot get the CRD of %q: %w", name, crdErr)
+	}
+}
+
+// ReasonFor is the reason of a condition for an error of LookUp, or for a fault.
+func ReasonFor(err error) string {
+	fault := (*selector.Fault)(nil)
+	switch {
+	case errors.As(err, &fault):
+		return fault.Reason
+	case errors.Is(err, cluster.ErrNotInstalled):
+		return v1alpha1.ReasonNotInstalled
+	case errors.Is(err, cluster.ErrUnsuitable):
+		return v1alpha1.ReasonUnsuitable
+	case errors.Is(err, cluster.ErrVersionNotServed):
+		return v1alpha1.ReasonVersionNotServed
+	}
+	return v1alpha1.ReasonNotSynced
+}
+
+// Schema returns the schema of a kind of claim, in the version for which the paths of its
+// registration are written.
+func (r *Resources) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*selector.Schema, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
+	defer cancel()
+	found, err := r.LookUpClaims(ctx, k, "create")
+	if err != nil {
+		return nil, err
+	}
+	crd, err := r.resolver.CRD(ctx, k.Resource())
+	if err == nil {
+		return selector.SchemaOfCRD(crd, found.Version)
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("cannot read the CRD of %q: %w", k.Resource(), err)
+	}
+	document, err := r.resolver.OpenAPI(ctx, found.GroupVersion())
+	if apierrors.IsNotFound(err) {
+		return nil, selector.ErrNoSchema
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the schema of %q: %w", k.Resource(), err)
+	}
+	return selector.SchemaOfOpenAPI(document, found.GroupVersionKind)
+}
