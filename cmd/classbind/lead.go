@@ -94,12 +94,16 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	configurator := &webhookconfig.Configurator{
 		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
-		Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service,
+		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
 	}
 	if l.options.webhookURL == "" {
 		configurator.ServiceDelay = serviceDelay
 	}
 	if err := configurator.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &webhookconfig.Policies{Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	if err := policies.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	events, err := eventsclient.NewForConfig(l.cluster)
@@ -121,7 +125,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
-		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Policies: configurator.Policies(),
+		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Policies: policies,
 		Paths:  &status.Paths{Schema: l.registration.Schema, Client: mgr.GetClient()},
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}

@@ -187,13 +187,13 @@ func TestRulesInTime(t *testing.T) {
 // records.
 func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
-	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	w := Address{Namespace: "classbind-system", Service: "classbind"}
 	small := controllertest.NewClaimKind("claims.example.org")
 	large := largeClaimKind(strings.Repeat("a", 200)+".example.org", time.Time{})
 	large.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a", "tier": "gold"}}
 	for name, k := range map[string]*v1alpha1.ClaimKind{"Small": small, "Large": &large} {
 		for _, w.URL = range []string{"", "https://localhost:9443"} {
-			e := w.claimEntry(k, &rule{}, newCA(t))
+			e := w.claimEntry(k, &rule{}, newCA(t), "")
 			size, err := sizeOf(k.Name, e, e.MatchConditions)
 			require.NoError(t, err)
 			encoded, err := json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []any{e}})
@@ -217,14 +217,14 @@ func TestSizeOf(t *testing.T) {
 // code took to compile one of them, on a busy machine.
 func TestSizeOfDeep(t *testing.T) {
 	const writing = 34 * time.Second // The API server's limit for a write.
-	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	w := Address{Namespace: "classbind-system", Service: "classbind"}
 	claim := func(skip ...v1alpha1.FieldPath) (size int, err error) {
 		k := controllertest.NewClaimKind("claims.example.org")
 		k.Spec.SkipIfSet = nil
 		for _, p := range skip {
 			k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: p})
 		}
-		e := w.claimEntry(k, &rule{}, newCA(t))
+		e := w.claimEntry(k, &rule{}, newCA(t), "")
 		return sizeOf(k.Name, e, e.MatchConditions)
 	}
 	class := func(mark, weight v1alpha1.Source) (size int, err error) {

@@ -125,7 +125,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 			continue
 		}
 		k := &kinds.Items[i]
-		e := w.claimEntry(k, rules[i], ca)
+		e := w.claimEntry(k, rules[i], ca, w.refused[k.Name])
 		size, err := sizeOf(k.Name, e, e.MatchConditions)
 		if err != nil {
 			return err

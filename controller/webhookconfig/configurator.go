@@ -56,12 +56,7 @@ type Configurator struct {
 	Client       client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
-	// Namespace of classbind.
-	Namespace string
-	// URL of a webhook server outside the cluster; empty means that Service is called.
-	URL string
-	// Service in front of the webhook server, in Namespace.
-	Service string
+	Address
 	// Serving is an error until this replica serves a certificate that the CA verifies.
 	Serving func(ctx context.Context, ca []byte) error
 
@@ -69,7 +64,6 @@ type Configurator struct {
 	ServiceDelay time.Duration
 
 	claims, classes Entries
-	policies        Policies
 	// refused are the conditions of bindWhen that the API server did not take, by claim
 	// kind. Only rounds for claims use them. A new leader tries again.
 	refused map[string]string
@@ -90,8 +84,7 @@ type retryLater struct {
 
 func (w *retryLater) Error() string { return w.why }
 
-// SetupWithManager adds the controllers of the configurations of claims and of classes, and that
-// of the policies.
+// SetupWithManager adds the controllers of the configurations of claims and of classes.
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
@@ -99,8 +92,7 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 			registrations{&v1alpha1.ClaimKind{}: registry.FaultChanged, &v1alpha1.ClaimKind{}: servableChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}),
-		w.setUpPolicies(mgr))
+			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))
 }
 
 // registrations on which a configuration depends, and which of their changes matter.

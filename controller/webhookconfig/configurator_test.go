@@ -48,7 +48,7 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader,
 	}
 	return &Configurator{
 		Registration: registration,
-		Client:       c, Live: live, Namespace: "own", Service: "classbind",
+		Client:       c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},
 		Serving: func(_ context.Context, given []byte) error {
 			if len(given) == 0 {
 				return errors.New("no CA")

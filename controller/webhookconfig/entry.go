@@ -150,22 +150,34 @@ func ClassEntryOf(
 	return nil
 }
 
-func (w *Configurator) claimEntry(
-	k *v1alpha1.ClaimKind, r *rule, ca []byte,
+// Address is where the API server calls us.
+type Address struct {
+	// Namespace of classbind.
+	Namespace string
+	// URL of a webhook server outside the cluster; empty means that Service is called.
+	URL string
+	// Service in front of the webhook server, in Namespace.
+	Service string
+}
+
+// claimEntry is without the condition of bindWhen if that is the expression that the API server
+// refused.
+func (a Address) claimEntry(
+	k *v1alpha1.ClaimKind, r *rule, ca []byte, refused string,
 ) *admissionregistrationac.MutatingWebhookApplyConfiguration {
 	asked := *r
 	if restores(k) {
 		asked.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	}
 	conditions := slices.DeleteFunc(claimConditions(k), func(c *admissionregistrationac.MatchConditionApplyConfiguration) bool {
-		return isBindWhen(*c) && w.refused[k.Name] == *c.Expression
+		return isBindWhen(*c) && *c.Expression == refused
 	})
 	return admissionregistrationac.MutatingWebhook().
 		WithName(k.Name + v1alpha1.BindSuffix).
-		WithClientConfig(w.server(v1alpha1.BindPath+k.Name, ca)).
+		WithClientConfig(a.server(v1alpha1.BindPath+k.Name, ca)).
 		WithRules(&asked).
 		WithMatchConditions(conditions...).
-		WithNamespaceSelector(w.namespaceSelector(k.Spec.NamespaceSelector)).
+		WithNamespaceSelector(a.namespaceSelector(k.Spec.NamespaceSelector)).
 		WithFailurePolicy(failurePolicy(k)).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
 		WithReinvocationPolicy(admissionregistrationv1.NeverReinvocationPolicy).
@@ -185,15 +197,15 @@ func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyT
 
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
-func (w *Configurator) classEntry(
+func (a Address) classEntry(
 	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, r *rule, ca []byte,
 ) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.GuardSuffix).
-		WithClientConfig(w.server(v1alpha1.GuardPath, ca)).
+		WithClientConfig(a.server(v1alpha1.GuardPath, ca)).
 		WithRules(r).
 		WithMatchConditions(classConditions(k, claimKinds)...).
-		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithNamespaceSelector(a.namespaceSelector(v1alpha1.NamespaceSelector{})).
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
 		WithSideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun).
@@ -203,7 +215,7 @@ func (w *Configurator) classEntry(
 
 // deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
 // It is of all versions: to convert a class for us may fail, which Ignore does not cover.
-func (w *Configurator) deletionEntry(
+func (a Address) deletionEntry(
 	k *v1alpha1.ClassKind, r *rule, ca []byte,
 ) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
 	deletion := *r
@@ -211,10 +223,10 @@ func (w *Configurator) deletionEntry(
 	deletion.APIVersions = []string{"*"}
 	return admissionregistrationac.ValidatingWebhook().
 		WithName(k.Name + v1alpha1.DeletionSuffix).
-		WithClientConfig(w.server(v1alpha1.DeletionPath, ca)).
+		WithClientConfig(a.server(v1alpha1.DeletionPath, ca)).
 		WithRules(&deletion).
 		WithMatchConditions(admissionregistrationac.MatchCondition().WithName("is-not-by-a-controller").WithExpression(isByNoController)).
-		WithNamespaceSelector(w.namespaceSelector(v1alpha1.NamespaceSelector{})).
+		WithNamespaceSelector(a.namespaceSelector(v1alpha1.NamespaceSelector{})).
 		WithFailurePolicy(admissionregistrationv1.Ignore).
 		WithMatchPolicy(admissionregistrationv1.Equivalent).
 		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
@@ -235,19 +247,19 @@ func DeletionsReviewed(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) b
 	})
 }
 
-// server is where the API server calls us.
-func (w *Configurator) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
+// server is the address of a path.
+func (a Address) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
 	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
-	if w.URL != "" {
-		return server.WithURL(strings.TrimSuffix(w.URL, "/") + path)
+	if a.URL != "" {
+		return server.WithURL(strings.TrimSuffix(a.URL, "/") + path)
 	}
 	return server.WithService(admissionregistrationac.ServiceReference().
-		WithNamespace(w.Namespace).WithName(w.Service).WithPath(path).WithPort(443))
+		WithNamespace(a.Namespace).WithName(a.Service).WithPath(path).WithPort(443))
 }
 
 // namespaceSelector excludes the namespaces that the cluster and classbind itself depend on.
-func (w *Configurator) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
-	by := selector.NamespaceSelector(s, w.Namespace)
+func (a Address) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
+	by := selector.NamespaceSelector(s, a.Namespace)
 	applied := metaac.LabelSelector().WithMatchLabels(by.MatchLabels)
 	for _, e := range by.MatchExpressions {
 		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator).WithValues(e.Values...))

@@ -75,12 +75,12 @@ func TestClaimEntry(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &Configurator{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
+			w := Address{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
 			k := controllertest.NewClaimKind("claims.example.org")
 			k.Spec.FailurePolicy = tc.policy
 			rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create).
 				WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("claims").WithScope(admissionregistrationv1.NamespacedScope)
-			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM")))
+			got, err := json.Marshal(w.claimEntry(k, rule, []byte("PEM"), ""))
 			require.NoError(t, err)
 			policy := tc.policy
 			if policy == "Retry" {
@@ -165,7 +165,7 @@ func TestNamespaceSelector(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &Configurator{Namespace: "own"}
+			w := Address{Namespace: "own"}
 			got, err := json.Marshal(w.namespaceSelector(tc.selector))
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
@@ -201,7 +201,7 @@ func TestClassEntry(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &Configurator{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
+			w := Address{Namespace: "classbind-system", Service: "classbind", URL: tc.url}
 			k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{
 				Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
 			}}
@@ -217,7 +217,7 @@ func TestClassEntry(t *testing.T) {
 }
 
 func TestDeletionEntry(t *testing.T) {
-	w := &Configurator{Namespace: "classbind-system", Service: "classbind"}
+	w := Address{Namespace: "classbind-system", Service: "classbind"}
 	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
 	rule := admissionregistrationac.RuleWithOperations().WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update).
 		WithAPIGroups("example.org").WithAPIVersions("v1").WithResources("golds").WithScope(admissionregistrationv1.ClusterScope)

@@ -36,8 +36,14 @@ const (
 	crdSettles = 10 * time.Second
 )
 
-// Policies says which claim kinds have a policy, after the last round.
+// Policies writes the policies of the claim kinds that ask for one. It runs on the leader, and
+// says which kinds have one after the last round.
 type Policies struct {
+	Registration *registry.Registration
+	Client       client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
+
 	outcomes loop.Published[PolicyOutcome]
 	compared comparison
 }
@@ -86,12 +92,9 @@ type duePolicy struct {
 	binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
-// Policies are those of the claim kinds that ask for one.
-func (w *Configurator) Policies() *Policies { return &w.policies }
-
-// setUpPolicies adds the controller of the policies. It follows the entries, since only a kind
+// SetupWithManager adds the controller of the policies. It follows the entries, since only a kind
 // with an entry has a policy: what the policy does not bind comes to us.
-func (w *Configurator) setUpPolicies(mgr ctrl.Manager) error {
+func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	const name = "default-policies"
 	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
@@ -100,26 +103,25 @@ func (w *Configurator) setUpPolicies(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
 		Watches(&v1alpha1.ClaimKind{}, toRound, registry.FaultChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			w.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
+			p.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
 		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcilePolicies(ctx) }))
+		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return p.reconcile(ctx) }))
 	if err != nil {
 		return fmt.Errorf("cannot set up the %s: %w", name, err)
 	}
 	return nil
 }
 
-func (w *Configurator) reconcilePolicies(ctx context.Context) (ctrl.Result, error) {
+func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	due, err := w.duePolicies(ctx)
+	due, err := p.due(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := &w.policies
 	if !p.compared.covers(due) {
 		p.compared = comparison{} // If it fails, the next round tries again.
-		failed, err := w.writePolicies(ctx, due)
+		failed, err := p.write(ctx, due)
 		if err != nil {
 			return ctrl.Result{}, brief.Error(err)
 		}
@@ -145,25 +147,25 @@ type duePolicies struct {
 	soon bool
 }
 
-func (w *Configurator) duePolicies(ctx context.Context) (due duePolicies, err error) {
+func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	due = duePolicies{policies: map[string]duePolicy{}, outcomes: map[string]PolicyOutcome{}, kept: map[string][]string{}}
 	kinds := &v1alpha1.ClaimKindList{}
-	if err := w.Client.List(ctx, kinds); err != nil {
+	if err := p.Client.List(ctx, kinds); err != nil {
 		return due, fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	asks := func(k v1alpha1.ClaimKind) bool { return k.Spec.Defaulting == v1alpha1.DefaultingPolicy }
 	if !slices.ContainsFunc(kinds.Items, asks) {
 		return due, nil
 	}
-	configurations, err := ReadClaimConfigurations(ctx, w.Client)
+	configurations, err := ReadClaimConfigurations(ctx, p.Client)
 	if err != nil {
 		return due, err
 	}
 	classKinds := &v1alpha1.ClassKindList{}
-	if err := w.Client.List(ctx, classKinds); err != nil {
+	if err := p.Client.List(ctx, classKinds); err != nil {
 		return due, fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	snapshot := w.Registration.Inventory.Snapshot()
+	snapshot := p.Registration.Inventory.Snapshot()
 	for i := range kinds.Items {
 		k := &kinds.Items[i]
 		if !asks(*k) {
@@ -180,7 +182,7 @@ func (w *Configurator) duePolicies(ctx context.Context) (due duePolicies, err er
 		}
 		var class *selector.Class
 		if fault == nil {
-			class, fault, err = w.defaultOf(ctx, k, snapshot, configurations)
+			class, fault, err = p.defaultOf(ctx, k, snapshot, configurations)
 		}
 		if err != nil {
 			return due, err
@@ -197,7 +199,7 @@ func (w *Configurator) duePolicies(ctx context.Context) (due duePolicies, err er
 }
 
 // defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
-func (w *Configurator) defaultOf(
+func (p *Policies) defaultOf(
 	ctx context.Context, k *v1alpha1.ClaimKind, snapshot selector.Snapshot, configurations ClaimConfigurations,
 ) (*selector.Class, *selector.Fault, error) {
 	view := snapshot[k.Name]
@@ -208,7 +210,7 @@ func (w *Configurator) defaultOf(
 	if fault != nil {
 		return nil, fault, nil
 	}
-	fault, err := w.tooEarly(ctx, k, view.Kind, configurations)
+	fault, err := p.tooEarly(ctx, k, view.Kind, configurations)
 	return class, fault, err
 }
 
@@ -229,7 +231,7 @@ func registrationsText(claimKind selector.Revision, name string, classKind selec
 }
 
 // tooEarly says why a claim kind cannot have a policy yet, nil if it can.
-func (w *Configurator) tooEarly(
+func (p *Policies) tooEarly(
 	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, all ClaimConfigurations,
 ) (*selector.Fault, error) {
 	notYet := func(why string) (*selector.Fault, error) {
@@ -246,7 +248,7 @@ func (w *Configurator) tooEarly(
 		return notYet("its paths have not been compared with the schema yet")
 	}
 	crd := cluster.CRD()
-	err := w.Client.Get(ctx, client.ObjectKey{Name: k.Resource()}, crd)
+	err := p.Client.Get(ctx, client.ObjectKey{Name: k.Resource()}, crd)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("cannot get the CRD of %q: %w", k.Resource(), err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
@@ -102,7 +103,7 @@ func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.De
 // policyWorld has the claim kind claims.example.org with the defaulting Policy, and its entry.
 type policyWorld struct {
 	*policyServer
-	w         *Configurator
+	writer    *Policies
 	inventory *selector.Inventory
 	kind      *selector.ClassKind
 	notified  []string
@@ -141,9 +142,8 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 	world.inventory.SetClaimKind(selector.NewClaimKind(k))
 	world.inventory.SetClasses(controllertest.NewClasses(world.kind, map[string][]string{"gold": {"default", "true"}, "other": nil}))
 	world.inventory.Open()
-	world.w = newConfigurator(t, s.Cached, s, world.inventory, nil, nil)
-	world.w.Client = s
-	world.w.Policies().OnChange(t.Context(), func(claimKind string) { world.notified = append(world.notified, claimKind) })
+	world.writer = &Policies{Registration: newConfigurator(t, s.Cached, s, world.inventory, nil, nil).Registration, Client: s, Live: s}
+	world.writer.OnChange(t.Context(), func(claimKind string) { world.notified = append(world.notified, claimKind) })
 	return world
 }
 
@@ -162,17 +162,17 @@ func (p *policyWorld) incompleteRound(t *testing.T) {
 func (p *policyWorld) roundUntil(t *testing.T) time.Duration {
 	t.Helper()
 	p.did = nil
-	result, err := p.w.reconcilePolicies(t.Context())
+	result, err := p.writer.reconcile(t.Context())
 	require.NoError(t, err)
 	return result.RequeueAfter
 }
 
 // checkNow makes the next round compare the policies with those that are stored.
-func (p *policyWorld) checkNow() { p.w.policies.compared.at = time.Now().Add(-policyCheckEvery) }
+func (p *policyWorld) checkNow() { p.writer.compared.at = time.Now().Add(-policyCheckEvery) }
 
 func (p *policyWorld) outcome(t *testing.T) PolicyOutcome {
 	t.Helper()
-	o, known := p.w.Policies().Outcome("claims.example.org")
+	o, known := p.writer.Outcome("claims.example.org")
 	require.True(t, known)
 	return o
 }
@@ -253,9 +253,9 @@ func TestPoliciesOfOthers(t *testing.T) {
 			change(p)
 			p.round(t)
 			assert.Equal(t, removesBoth, p.did)
-			_, known := p.w.Policies().Outcome("claims.example.org")
+			_, known := p.writer.Outcome("claims.example.org")
 			assert.False(t, known)
-			p.w.policies.compared.at = time.Now().Add(-time.Hour)
+			p.writer.compared.at = time.Now().Add(-time.Hour)
 			lists := p.lists
 			p.round(t)
 			assert.Equal(t, lists, p.lists, "We should not ask again where nobody wants a policy.")
@@ -268,10 +268,10 @@ func TestPoliciesKept(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
 	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
-	p.w.policies = Policies{} // A new leader.
+	p.writer.outcomes, p.writer.compared = loop.Published[PolicyOutcome]{}, comparison{} // A new leader.
 	p.round(t)
 	assert.Empty(t, p.did, "We should keep what there is.")
-	_, known := p.w.Policies().Outcome("claims.example.org")
+	_, known := p.writer.Outcome("claims.example.org")
 	assert.False(t, known, "We should keep the condition of the last leader.")
 
 	p.ClaimKinds[0].Spec.WhenNoSelector = v1alpha1.NoSelectorAny
@@ -442,7 +442,7 @@ func TestPoliciesFail(t *testing.T) {
 			p := newPolicyWorld(t)
 			p.listErr, p.applyErr = tc.list, tc.apply
 			if tc.wantErr {
-				_, err := p.w.reconcilePolicies(t.Context())
+				_, err := p.writer.reconcile(t.Context())
 				require.Error(t, err, tc.reason)
 			} else {
 				p.round(t)

@@ -27,15 +27,15 @@ type storedPolicies struct {
 	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
-// readPolicies asks the API server itself.
-func (w *Configurator) readPolicies(ctx context.Context) (s storedPolicies, err error) {
+// read asks the API server itself.
+func (p *Policies) read(ctx context.Context) (s storedPolicies, err error) {
 	policies := &admissionregistrationv1.MutatingAdmissionPolicyList{}
 	bindings := &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
 	ours := client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}
-	if err := w.Live.List(ctx, policies, ours); err != nil {
+	if err := p.Live.List(ctx, policies, ours); err != nil {
 		return s, fmt.Errorf("cannot list the policies: %w", err)
 	}
-	if err := w.Live.List(ctx, bindings, ours); err != nil {
+	if err := p.Live.List(ctx, bindings, ours); err != nil {
 		return s, fmt.Errorf("cannot list the bindings of policies: %w", err)
 	}
 	return storedPolicies{policies: byName(policies.Items), bindings: byName(bindings.Items)}, nil
@@ -53,12 +53,12 @@ func byName[T any, P interface {
 	return all
 }
 
-// writePolicies writes those that are due, and removes all others. It returns what became of
+// write writes those that are due, and removes all others. It returns what became of
 // the claim kinds whose policy could not be written. An API server that serves no policies, or
 // does not let us write them, is no error: then classbind gives the default class.
-func (w *Configurator) writePolicies(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
+func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
-	stored, err := w.readPolicies(ctx)
+	stored, err := p.read(ctx)
 	if fault := policyFault(err); fault != nil {
 		for claimKind := range due.policies {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
@@ -68,11 +68,11 @@ func (w *Configurator) writePolicies(ctx context.Context, due duePolicies) (fail
 	if err != nil {
 		return nil, err
 	}
-	if err := w.removePolicies(ctx, stored, due); err != nil {
+	if err := p.remove(ctx, stored, due); err != nil {
 		return nil, err
 	}
 	for _, claimKind := range slices.Sorted(maps.Keys(due.policies)) {
-		err := w.writePolicy(ctx, stored, due.policies[claimKind])
+		err := p.writeOne(ctx, stored, due.policies[claimKind])
 		if fault := policyFault(err); fault != nil {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
 		} else if err != nil {
@@ -104,18 +104,18 @@ func policyFault(err error) *selector.Fault {
 	return nil
 }
 
-// writePolicy writes the policy before its binding: to name a parameter, one must be allowed
+// writeOne writes the policy before its binding: to name a parameter, one must be allowed
 // to read its kind, which the API server finds in the policy.
-func (w *Configurator) writePolicy(ctx context.Context, stored storedPolicies, due duePolicy) error {
+func (p *Policies) writeOne(ctx context.Context, stored storedPolicies, due duePolicy) error {
 	policy, binding := stored.policies[due.policy.Name], stored.bindings[due.policy.Name]
 	changed := policy == nil || !equality.Semantic.DeepEqual(due.policy.Spec, policy.Spec) || !sameAbout(due.policy, policy)
 	if changed {
-		if err := w.applyPolicy(ctx, "MutatingAdmissionPolicy", due.policy); err != nil {
+		if err := p.apply(ctx, "MutatingAdmissionPolicy", due.policy); err != nil {
 			return err
 		}
 	}
 	if changed || binding == nil || !equality.Semantic.DeepEqual(due.binding.Spec, binding.Spec) || !sameAbout(due.binding, binding) {
-		return w.applyPolicy(ctx, "MutatingAdmissionPolicyBinding", due.binding)
+		return p.apply(ctx, "MutatingAdmissionPolicyBinding", due.binding)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func sameAbout(due, stored metav1.Object) bool {
 		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
-func (w *Configurator) applyPolicy(ctx context.Context, kind string, object client.Object) error {
+func (p *Policies) apply(ctx context.Context, kind string, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return fmt.Errorf("cannot encode %q: %w", object.GetName(), err)
@@ -135,22 +135,22 @@ func (w *Configurator) applyPolicy(ctx context.Context, kind string, object clie
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
 	desired := client.ApplyConfigurationFromUnstructured(u)
-	if err := w.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+	if err := p.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("cannot write the %s %q: %w", kind, object.GetName(), err)
 	}
 	return nil
 }
 
-// removePolicies removes what is not due, the bindings first. Without one of the two, the API
+// remove removes what is not due, the bindings first. Without one of the two, the API
 // server asks us.
-func (w *Configurator) removePolicies(ctx context.Context, stored storedPolicies, due duePolicies) error {
+func (p *Policies) remove(ctx context.Context, stored storedPolicies, due duePolicies) error {
 	remove := func(o client.Object) error {
 		claimKind, ours := strings.CutSuffix(o.GetName(), v1alpha1.PolicySuffix)
 		_, isDue := due.policies[claimKind]
 		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1alpha1.RegistrationsAnnotation]) {
 			return nil
 		}
-		err := w.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err)
 		}
