@@ -134,7 +134,7 @@ func checkText(t *testing.T, raw []byte) {
 	require.NoError(t, err)
 	want := w.kind.Read("team-a", "x", object)
 	require.Empty(t, want.Problems)
-	ask, waits := w.judge(raw, &claimSeen{})
+	ask, waits := judge(w.kind, raw, &claimSeen{})
 	require.True(t, waits)
 	got, err := ask.Claim("team-a", "x")
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestRoom(t *testing.T) {
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.state.namespaces = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
+		w.state.room.selects = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
 		assert.Len(t, w.state.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")

@@ -2,29 +2,15 @@ package latebinding
 
 import (
 	"time"
-
-	"github.com/classbind/classbind/selector"
 )
 
-// namespaceOf returns the namespace of a waiting claim.
-func (s *claimState) namespaceOf(name string) *namespace {
-	n := s.room.namespaces[name]
-	if n == nil {
-		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
-		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.selected, n.checked = s.namespaces.Known(name)
-		s.room.namespaces[name] = n
-	}
-	return n
-}
-
 // checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,
-// or, with again, all whose labels matter. A namespace that cannot be read keeps its
+// or, with again or after an error, all whose labels matter. A namespace that cannot be read keeps its
 // last result until the next round. admits reads a cache, which takes microseconds, and
 // only admins create namespaces.
 func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
 	var names []string
-	w.own(func(s *claimState) { names = s.unchecked(again) })
+	w.own(func(s *claimState) { names = s.room.unchecked(again || s.namespaceErr != nil) })
 	selected := make(map[string]bool, len(names))
 	var err error
 	for _, name := range names {
@@ -39,18 +25,6 @@ func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, erro
 	if news {
 		w.changed()
 	}
-}
-
-// unchecked returns the namespaces whose labels matter and are not checked yet, or, with
-// again or after an error, all whose labels matter.
-func (s *claimState) unchecked(again bool) (names []string) {
-	again = again || s.namespaceErr != nil
-	for name, n := range s.room.namespaces {
-		if _, known := s.namespaces.Known(name); !known && (again || !n.checked) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // recordNamespaces records which namespaces are selected, and the error of the check.

@@ -66,34 +66,34 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 		return nil, err
 	}
 	seen := head.seen()
-	ask, waits := w.judge(raw, seen)
+	ask, waits := judge(w.kind, raw, seen)
 	if waits {
 		// At once, so that a list holds each selector once while it is read.
-		w.own(func(s *claimState) { seen.group = s.room.group(s.namespaceOf(seen.namespace), ask) })
+		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
 	}
 	return seen, nil
 }
 
 // judge reports whether a claim waits for a class, and returns what it asks for. A
 // claim that cannot be read waits, and an event tells its author.
-func (w *claimWatch) judge(raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
+func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
 	err := loop.Recovered(func() error {
-		object, err := w.kind.Decode(raw)
+		object, err := kind.Decode(raw)
 		if err != nil {
 			return err
 		}
-		if seen.classes, seen.bound = w.kind.BoundTo(seen.namespace, object); seen.bound || !w.kind.BindLater {
+		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
 			return nil
 		}
-		claim := w.kind.Read(seen.namespace, seen.name, object)
+		claim := kind.Read(seen.namespace, seen.name, object)
 		if waits = claim.LeftAlone == ""; waits {
 			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
-			ask = w.kind.Ask(claim)
+			ask = kind.Ask(claim)
 		}
 		return nil
 	})
 	if err != nil {
-		return selector.AskWith(textFor(err)), w.kind.BindLater
+		return selector.AskWith(textFor(err)), kind.BindLater
 	}
 	return ask, waits
 }

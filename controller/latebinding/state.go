@@ -13,12 +13,8 @@ import (
 // needed: of a waiting claim, what binding reads; of a bound claim, the counts that it
 // is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
-	namespaces *selector.Namespaces
-	// tally counts the bound claims by class. Nil counts none.
-	tally *selector.Tally
-
 	synced  bool
-	bound   map[types.UID]classCounts
+	bound   boundClaims
 	waiting map[types.UID]*waitingClaim
 	room    room
 	// selected is how many claims wait, without those of namespaces that are not selected.
@@ -44,20 +40,8 @@ type claimState struct {
 
 func newClaimState(namespaces *selector.Namespaces, tally *selector.Tally) *claimState {
 	return &claimState{
-		namespaces: namespaces, tally: tally,
-		bound: map[types.UID]classCounts{}, waiting: map[types.UID]*waitingClaim{},
-		room: room{limit: v1alpha1.DefaultLateMemory, namespaces: map[string]*namespace{}},
-	}
-}
-
-// classCounts are the counts that a bound claim is part of.
-type classCounts [2]*selector.Count
-
-func (c classCounts) unbind() {
-	for _, count := range c {
-		if count != nil {
-			count.Unbind()
-		}
+		bound: boundClaims{tally, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
+		room: room{limit: v1alpha1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
 	}
 }
 
@@ -70,9 +54,9 @@ func (s *claimState) replace(all []*claimSeen) {
 		there[seen.uid] = struct{}{}
 		s.put(seen)
 	}
-	for uid := range s.bound {
+	for uid := range s.bound.counts {
 		if _, ok := there[uid]; !ok {
-			s.unbind(uid)
+			s.bound.remove(uid)
 		}
 	}
 	for uid := range s.waiting {
@@ -82,7 +66,7 @@ func (s *claimState) replace(all []*claimSeen) {
 	}
 	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
 		for _, g := range n.groups {
-			s.disband(g)
+			s.room.disband(g)
 		}
 		s.room.vacate(n)
 	}
@@ -93,11 +77,11 @@ func (s *claimState) replace(all []*claimSeen) {
 // put stores a claim as bound or as waiting.
 func (s *claimState) put(seen *claimSeen) {
 	if seen.bound {
-		s.bind(seen)
+		s.bound.put(seen)
 		s.unwait(seen.uid)
 		return
 	}
-	s.unbind(seen.uid)
+	s.bound.remove(seen.uid)
 	if seen.group == nil {
 		s.unwait(seen.uid)
 		return
@@ -106,7 +90,7 @@ func (s *claimState) put(seen *claimSeen) {
 	if c != nil && c.version == seen.version {
 		return
 	}
-	n := s.namespaceOf(seen.namespace)
+	n := s.room.namespaceOf(seen.namespace)
 	if c == nil {
 		c = &waitingClaim{uid: seen.uid, name: seen.name, namespace: n}
 		s.count(n, 1)
@@ -122,7 +106,7 @@ func (s *claimState) put(seen *claimSeen) {
 
 // remove forgets a claim.
 func (s *claimState) remove(uid types.UID) {
-	s.unbind(uid)
+	s.bound.remove(uid)
 	s.unwait(uid)
 }
 
@@ -144,7 +128,7 @@ func (s *claimState) join(c *waitingClaim, g *group) {
 	if c.group != nil {
 		delete(c.group.claims, c)
 		if c.group != g {
-			s.disband(c.group)
+			s.room.disband(c.group)
 		}
 	}
 	c.group = g
@@ -164,26 +148,6 @@ func (s *claimState) offer(c *waitingClaim) {
 	s.dirty = true
 }
 
-// bind counts a bound claim.
-func (s *claimState) bind(seen *claimSeen) {
-	before, known := s.bound[seen.uid]
-	var counts classCounts
-	if s.tally != nil {
-		counts = classCounts{s.tally.Bind(seen.classes[0]), s.tally.Bind(seen.classes[1])}
-		if !known {
-			defer s.tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
-		}
-	}
-	before.unbind()
-	s.bound[seen.uid] = counts
-}
-
-// unbind takes a claim off the counts.
-func (s *claimState) unbind(uid types.UID) {
-	s.bound[uid].unbind()
-	delete(s.bound, uid)
-}
-
 // unwait forgets a waiting claim.
 func (s *claimState) unwait(uid types.UID) {
 	c := s.waiting[uid]
@@ -197,7 +161,7 @@ func (s *claimState) unwait(uid types.UID) {
 	delete(s.waiting, uid)
 	delete(c.group.claims, c)
 	s.count(c.namespace, -1)
-	s.disband(c.group)
+	s.room.disband(c.group)
 	s.room.vacate(c.namespace)
 }
 
@@ -206,13 +170,6 @@ func (s *claimState) count(n *namespace, more int) {
 	n.waiting += more
 	if n.selected || !n.checked {
 		s.selected += more
-	}
-}
-
-// disband forgets a group that has no claims.
-func (s *claimState) disband(g *group) {
-	if g.held && len(g.claims) == 0 {
-		s.room.forget(g)
 	}
 }
 

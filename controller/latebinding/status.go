@@ -77,20 +77,16 @@ type claimSummary struct {
 	late  error
 }
 
-// summary has only what is at hand, because it is made after each change.
+// summary has only what is at hand, because it is made after each change. Without waiting
+// claims, only unwritable is a reason why they are not bound.
 func (s *claimState) summary() *claimSummary {
+	late := s.unwritable
+	if len(s.waiting) > 0 {
+		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
+	}
 	return &claimSummary{
-		counts: ClaimCounts{Bound: len(s.bound), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: s.lateProblem(),
+		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,
 	}
-}
-
-// lateProblem is why waiting claims are not bound, nil if they are. Without waiting
-// claims, only unwritable is a problem.
-func (s *claimState) lateProblem() error {
-	if len(s.waiting) == 0 {
-		return s.unwritable
-	}
-	return cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 }
 
 // counts returns how many claims there are. synced reports whether that is known.

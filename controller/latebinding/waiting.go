@@ -146,7 +146,32 @@ func (n *namespace) each(visit func(*waitingClaim)) {
 // whose selector finds no room waits without it, and is read again when its turn comes.
 type room struct {
 	limit, used int64
-	namespaces  map[string]*namespace
+	// selects are the namespaces that the ClaimKind selects.
+	selects    *selector.Namespaces
+	namespaces map[string]*namespace
+}
+
+// namespaceOf returns the namespace of a waiting claim.
+func (r *room) namespaceOf(name string) *namespace {
+	n := r.namespaces[name]
+	if n == nil {
+		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
+		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
+		n.selected, n.checked = r.selects.Known(name)
+		r.namespaces[name] = n
+	}
+	return n
+}
+
+// unchecked returns the namespaces whose labels matter and are not checked yet, or, with
+// again, all whose labels matter.
+func (r *room) unchecked(again bool) (names []string) {
+	for name, n := range r.namespaces {
+		if _, known := r.selects.Known(name); !known && (again || !n.checked) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // group returns the group of a namespace with this ask. It returns overflow if there
@@ -231,6 +256,13 @@ func (r *room) forget(g *group) {
 	delete(g.namespace.groups, g.ask)
 	g.namespace.bytes -= groupCost(g.ask)
 	r.used -= groupCost(g.ask)
+}
+
+// disband forgets a group that has no claims.
+func (r *room) disband(g *group) {
+	if g.held && len(g.claims) == 0 {
+		r.forget(g)
+	}
 }
 
 // vacate forgets a namespace that has no claims any more.

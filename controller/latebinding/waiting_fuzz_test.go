@@ -80,8 +80,8 @@ func FuzzWaitingClaim(f *testing.F) {
 		w.Put(seen)
 		waits := len(w.state.waiting) > 0
 		w.Remove(seen)
-		if waits != (seen.group != nil) || len(w.state.waiting)+len(w.state.bound)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
-			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound), len(w.state.room.namespaces), w.state.room.used)
+		if waits != (seen.group != nil) || len(w.state.waiting)+len(w.state.bound.counts)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
+			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound.counts), len(w.state.room.namespaces), w.state.room.used)
 		}
 	})
 }

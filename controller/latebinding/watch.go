@@ -141,7 +141,8 @@ func (w *claimWatch) Remove(seen *claimSeen) { w.update(func(s *claimState) { s.
 func (w *claimWatch) Replace(all []*claimSeen) {
 	w.update(func(s *claimState) {
 		s.replace(all)
-		w.withdrawBefore()
+		w.before.withdraw()
+		w.before = nil
 	})
 }
 
@@ -151,21 +152,17 @@ func (w *claimWatch) update(change func(*claimState)) {
 	w.changed()
 }
 
-// withdraw stops the watch and takes its claims off the counts.
+// withdraw stops the watch, if there is one, and takes its claims off the counts.
 func (w *claimWatch) withdraw() {
+	if w == nil {
+		return
+	}
 	w.stop()
 	<-w.ended
-	for uid := range w.state.bound {
-		w.state.unbind(uid)
+	for uid := range w.state.bound.counts {
+		w.state.bound.remove(uid)
 	}
-	w.withdrawBefore()
-}
-
-func (w *claimWatch) withdrawBefore() {
-	if w.before != nil {
-		w.before.withdraw()
-		w.before = nil
-	}
+	w.before.withdraw()
 }
 
 // setUnwritable sets why claims cannot be written, nil if they can.

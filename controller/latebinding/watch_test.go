@@ -90,9 +90,9 @@ func TestOwner(t *testing.T) {
 		n, _ := first.counts()
 		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
 		second.before = first
-		assert.Len(t, first.state.bound, 1, "We should count its claims until the next watch has.")
+		assert.Len(t, first.state.bound.counts, 1, "We should count its claims until the next watch has.")
 		second.Replace(nil)
-		assert.Empty(t, first.state.bound, "We should count no claim twice.")
+		assert.Empty(t, first.state.bound.counts, "We should count no claim twice.")
 		second.withdraw()
 		second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
 	})

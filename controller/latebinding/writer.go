@@ -159,7 +159,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	case isUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
-		w.refuse()
+		l.refuse()
 		return lateFailed, registry.RetryAfter, nil
 	}
 	return lateFailed, 0, err
@@ -167,9 +167,9 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 
 // refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the
 // names of claims and namespaces.
-func (w *claimWatch) refuse() {
-	refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
-	w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
+func (l *lateWriter) refuse() {
+	refusal, until := apierrors.NewForbidden(l.watch.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
+	l.watch.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
 }
 
 // unmatched records that a claim has no class. If gates refused those that match, no
@@ -208,7 +208,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 		return a, false, err
 	}
 	seen := head.seen()
-	ask, waits := l.watch.judge(raw, seen)
+	ask, waits := judge(l.watch.kind, raw, seen)
 	if seen.uid != a.uid || !waits || ask.Problem() != "" {
 		return a, false, nil
 	}
