@@ -289,7 +289,7 @@ func TestClassChangesMeanwhile(t *testing.T) {
 		}
 	}()
 	decided := map[bool]int{}
-	for range 3000 {
+	for n := 0; n < 3000 || len(decided) < 2; n++ { // The other goroutine may start late.
 		view := i.Snapshot()[e.claims.Name]
 		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{"driver": "a", "zero": int64(0)})}
 		d, err := new(Decider).Decide(ctx, view, view.Kind.Read("team", "db", object), Admit)
@@ -297,6 +297,4 @@ func TestClassChangesMeanwhile(t *testing.T) {
 		require.Nil(t, d.Class, "We should not mix two versions of a class")
 		decided[d.DroppedText() == ""]++
 	}
-	assert.Positive(t, decided[true], "We should see the one version")
-	assert.Positive(t, decided[false], "We should see the other")
 }

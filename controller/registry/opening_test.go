@@ -206,7 +206,7 @@ func TestOpening(t *testing.T) {
 					tc.before(r)
 				}
 				var notified atomic.Int32
-				r.ClassKinds.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
+				r.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {
