@@ -249,7 +249,11 @@ func (i *Inventory) update(claimKinds ...string) {
 				classes = append(classes, s)
 			}
 		}
-		v := NewView(kind, classes)
+		before := i.views[name]
+		if before != nil && before.Kind != kind {
+			before = nil
+		}
+		v := viewAfter(kind, classes, before, false)
 		v.Missing, v.Unread = i.missingFault(name), i.unreadBy(name)
 		v.needs = kind.RelatedKinds()
 		v.RelatedMissing = i.relatedFault(v)

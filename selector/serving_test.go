@@ -268,6 +268,30 @@ func TestUnlinkedApart(t *testing.T) {
 	assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All())
 }
 
+// TestListedAgain proves that a list judges no class again that has not changed.
+func TestListedAgain(t *testing.T) {
+	e := newExpressive(fits("class.spec.size > 1"))
+	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+	class := func(name string) *Class {
+		return kind.NewClass(&metav1.ObjectMeta{Name: name}, map[string]any{"spec": map[string]any{"size": int64(2)}})
+	}
+	a, b := class("a"), class("b")
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
+	i.SetClasses(NewClasses(kind, []*Class{a, b}))
+	i.Open()
+	view := i.views[e.claims.Name]
+	require.Equal(t, 2, view.Classes[0].Len())
+	view.Classes = []*Classes{view.Classes[0].Without("", "a")} // As if it had been judged otherwise, which no judgement would repeat.
+	i.SetClasses(NewClasses(kind, []*Class{a, b, class("c")}))
+	got := i.Snapshot()[e.claims.Name].Classes[0]
+	assert.False(t, got.Has("", "a"), "We should not judge a class again that has not changed.")
+	assert.True(t, got.Has("", "b"))
+	assert.True(t, got.Has("", "c"), "We should judge a class that is new.")
+	i.SetClasses(NewClasses(kind, []*Class{class("a"), b}))
+	assert.True(t, i.Snapshot()[e.claims.Name].Classes[0].Has("", "a"), "We should judge a class that has changed.")
+}
+
 // TestClassChangesMeanwhile proves that a claim sees a class as it was at one moment.
 func TestClassChangesMeanwhile(t *testing.T) {
 	e := newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size + claim.spec.zero == 2"))

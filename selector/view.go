@@ -51,24 +51,26 @@ type UnreadKind struct{ Name, Reason string }
 // NewView puts the classes of several kinds together. It has no index, so the time to
 // choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*Classes) *View {
-	return viewAfter(kind, classes, nil)
+	return viewAfter(kind, classes, nil, false)
 }
 
 // With returns a view of the same claim kind with other classes, and no index. Those that the
 // view knows are not judged again.
 func (v *View) With(classes []*Classes) *View {
-	other := viewAfter(v.Kind, classes, v)
+	other := viewAfter(v.Kind, classes, v, true)
 	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
 	return other
 }
 
-func viewAfter(kind *ClaimKind, classes []*Classes, before *View) *View {
+// viewAfter another one of the same claim kind, if there is one: classes that it knows are not judged
+// again. A live view is made on a claim's way, and costs no more than one claim may.
+func viewAfter(kind *ClaimKind, classes []*Classes, before *View, live bool) *View {
 	slices.SortFunc(classes, byKind)
 	v := &View{Kind: kind, Classes: classes, Fault: kind.fault}
 	if kind.ConfusesKinds() && len(classes) > 1 {
 		v.leaveOut()
 	}
-	v.serve(before)
+	v.serve(before, live)
 	return v
 }
 
@@ -100,7 +102,7 @@ func (v *View) has(c *Class) bool {
 }
 
 // serve keeps the classes that can serve the claim kind.
-func (v *View) serve(before *View) {
+func (v *View) serve(before *View, live bool) {
 	v.known = v.Classes
 	v.derivation = v.newDerivation()
 	for i, s := range v.known {
@@ -108,7 +110,7 @@ func (v *View) serve(before *View) {
 			v.Fault = cmp.Or(v.Fault, fault)
 			continue
 		}
-		if serving := v.Kind.serving(s, before); serving != s {
+		if serving := v.Kind.serving(s, before, live); serving != s {
 			if &v.Classes[0] == &v.known[0] {
 				v.Classes = slices.Clone(v.known)
 			}
@@ -124,19 +126,18 @@ func (v *View) replace(place int, to *Classes, name className) {
 	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, to, name)
 }
 
-// serving are the classes that can serve the claim kind. If there was a view before, those that
-// it does not know are judged on a claim's way, and cost no more than one claim may.
-func (k *ClaimKind) serving(s *Classes, before *View) *Classes {
+// serving are the classes that can serve the claim kind. See viewAfter.
+func (k *ClaimKind) serving(s *Classes, before *View, live bool) *Classes {
 	if !k.sorts(s.Kind) {
 		return s
 	}
 	left := expression.Budget{Left: v1alpha1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
-		case before == nil:
-			return k.Serves(c)
-		case before.knows(c):
+		case before != nil && before.knows(c):
 			return before.has(c)
+		case !live:
+			return k.Serves(c)
 		}
 		part := expression.Budget{Left: min(left.Left, v1alpha1.MaxClassExpressionCost)}
 		left.Left -= part.Left
