@@ -141,7 +141,7 @@ const (
 	// one that does not exist.
 	ConditionClaimKindsRegistered = "ClaimKindsRegistered"
 	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
-	// have what the paths and the form of reference need, and Unknown if the schema is.
+	// have what the paths and the form of reference need, and Unknown without a schema.
 	ConditionPathsValid = "PathsValid"
 	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind names it whose classes
 	// have never been read. Claims are decided on without them.

@@ -74,7 +74,10 @@ func (c *clients) verify(state tls.ConnectionState) error {
 	if own, err := c.ownCertificate(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
 		return nil
 	}
-	options, _ := c.ca.VerifyOptions()
+	options, ok := c.ca.VerifyOptions()
+	if !ok { // Without roots, any CA of the system would do.
+		return errors.New("the CA of --client-ca-file is not read yet")
+	}
 	options.Intermediates = x509.NewCertPool()
 	for _, i := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(i)
