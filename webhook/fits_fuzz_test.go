@@ -95,9 +95,7 @@ func FuzzFits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, element, text []byte, times, which byte) {
 		body := fitReview(string(element), string(text), times, which)
 		meter.Measure(t, len(body), func() { asked.ask(body) }, element, text, times, which)
-		if asked.status != http.StatusServiceUnavailable || !strings.Contains(asked.answers.body.String(), "cost too much CPU for so many classes") {
-			asked.check(t, len(body))
-		}
+		asked.checkFit(t, len(body))
 		w.tally.Expire(time.Now().Add(time.Hour))
 	})
 }
@@ -110,4 +108,12 @@ func fitReview(element, text string, times, which byte) string {
 	return fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":%q,"version":"v1","kind":"Fit"},`+
 		`"resource":{"group":%q,"version":"v1","resource":%q},"name":"db","namespace":"team-a","operation":"CREATE","object":{"metadata":{"name":"db"},`+
 		`"spec":{"a":%s,"b":%s,"n":%d}}}}`, worldGroup, worldGroup, plural, a, text, times)
+}
+
+// checkFit does what check does, but takes it that one claim may be too much for 10,000 classes.
+func (a *post) checkFit(t *testing.T, length int) {
+	t.Helper()
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.answers.body.String(), "cost too much CPU for so many classes") {
+		a.check(t, length)
+	}
 }
