@@ -87,7 +87,8 @@ metadata: {name: gold, labels: {tier: gold}}
 		"Absent":       {"We should say that a claim is not there.", []string{"claims.explain.test/absent", "-n", "default"}, 2, `cannot get the claim "claims.explain.test/absent": there is none of this name`},
 		"WrongField":   {"We should read the schema that the API server publishes.", []string{"-f", claim("explain.test/v1", "Claim", "classselector")}, 2, "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		"WrongVersion": {"We should know which versions are served.", []string{"-f", claim("explain.test/v2", "Claim", "classSelector")}, 2, "the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1"},
-		"WrongKind":    {"We should name what is registered of the group.", []string{"-f", claim("explain.test/v1", "Clam", "classSelector")}, 0, "no ClaimKind registers this kind, but of the same group claims.explain.test"},
+		"WrongKind":    {"We should know which kinds are served.", []string{"-f", claim("explain.test/v1", "Clam", "classSelector")}, 2, "no ClaimKind registers this kind: did you mean Claim?"},
+		"NotServed":    {"We should refuse a kind of a registered group that is not served.", []string{"-f", claim("explain.test/v1", "Postgres", "classSelector")}, 2, "the API server does not serve Postgres of explain.test/v1"},
 		"BuiltIn":      {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, "PersistentVolumeClaim default/a: no class"},
 		"BuiltInField": {"We should know the fields that the ClaimKind reads of a kind without a CRD.", []string{"-f", volume("storageClassname: a"), "--with", volumes}, 2, "spec.storageClassname: did you mean spec.storageClassName?"},
 		"NotRegistered": {

@@ -36,30 +36,43 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 	if len(items) > 0 {
 		return items, nil
 	}
-	return []*Item{newItem(d).notRegistered(r, gvk)}, nil
+	return []*Item{newItem(d).notRegistered(ctx, r, gvk)}, nil
 }
 
 // notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the
-// files, the kind of a registered resource may be unknown.
-func (i *Item) notRegistered(r *registrations, kind schema.GroupVersionKind) *Item {
+// files, the kind of a registered resource may be unknown. A kind that is not served, or not known
+// and like a registered one, is a mistake.
+func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
-	var others, unknown []string
+	var others, kinds, unknown []string
 	for n := range r.claimKinds {
 		k := &r.claimKinds[n]
 		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
 			continue
 		}
 		others = append(others, k.Resource())
-		if found := r.resources[k.Name]; found.guessed && found.Kind == "" {
+		found := r.resources[k.Name]
+		switch {
+		case !found.guessed:
+			kinds = append(kinds, found.Kind)
+		case found.Kind == "":
 			unknown = append(unknown, k.Resource())
 		}
 	}
+	s, err := r.schemaOf(ctx, kind)
+	near := nearest(kind.Kind, slices.Values(kinds))
 	switch {
 	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)
+	case near != "" && s == nil && (err == nil || notServed(err)):
+		i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: fmt.Sprintf("%s: did you mean %s?", why, near)})
+		return i
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
+	case len(others) > 0 && notServed(err):
+		i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: fmt.Sprintf("%s, and %v", why, err)})
+		return i
 	case len(others) > 0 && kind.Group != "":
 		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
 	}

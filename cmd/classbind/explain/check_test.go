@@ -48,7 +48,11 @@ func TestCheck(t *testing.T) {
 		"RightWithoutSchema": {reason: "We should explain a claim without a mistake.", claim: goldClaim},
 		"Group":              {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
 		"OtherKind":          {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
-		"ClassKind":          {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
+		"Kind": {
+			reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true,
+			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?",
+		},
+		"ClassKind": {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
 		"Version": {
 			reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true,
 			outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`,

@@ -74,9 +74,10 @@ the plural, the scope, the versions and the schema of a kind. Without one, expla
 knows a kind by its plural, and takes its classes for namespaced if one of them has
 a namespace.
 
-explain refuses a claim of a file with a version that is not served, or with a
-field that the CRD does not have: the API server would drop a selector with a
-typing error. To check all else that the schema says, use kubectl-validate.
+explain refuses a claim of a file with a kind or version that is not served, or
+with a field that the CRD does not have. The API server would drop a misspelt
+selector without an error. To check all else that the schema says, use
+kubectl-validate.
 
 explain shows what each expression returned and saw. Namespaces and related objects
 come from the files or the cluster, where you need the right to get them.

@@ -111,7 +111,7 @@ type InvalidExpression struct {
 type FieldError struct {
 	// Field is empty if it is the whole claim.
 	Field string `json:"field"`
-	// Reason in one word: FieldUnknown, VersionUnknown, or the API server's own.
+	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
