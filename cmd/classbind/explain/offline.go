@@ -121,9 +121,12 @@ var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSche
 		if text, err = yaml.YAMLToJSON(text); err != nil {
 			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
 		}
-		if schemas[v1alpha1.GroupVersion.WithKind(kind)], err = schemaOfCRD(text, v1alpha1.GroupVersion.Version); err != nil {
+		s, err := schemaOfCRD(text, v1alpha1.GroupVersion.Version)
+		if err != nil {
 			return nil, err
 		}
+		s.compileRules()
+		schemas[v1alpha1.GroupVersion.WithKind(kind)] = s
 	}
 	return schemas, nil
 })

@@ -31,6 +31,8 @@ type objectSchema struct {
 	// fields and values are those of a CRD. They are nil for kinds whose schema refers to others, as Kubernetes' own do.
 	fields *structural.Structural
 	values validation.SchemaValidator
+	// rules are those of our own kinds. They take far longer to compile than to apply.
+	rules *cel.Validator
 	// paths is the same schema, with which the paths of registrations are compared.
 	paths *selector.Schema
 	// unconverted says that a CRD has its objects alike in all versions.
@@ -148,13 +150,17 @@ func (s *objectSchema) noSuchField(path string) string {
 	return "the schema has no such field, and the API server does not store it: correct or remove it"
 }
 
-// validate an object as the API server does when it creates it.
+// compileRules once, for validate.
+func (s *objectSchema) compileRules() {
+	s.rules = cel.NewValidator(s.fields, true, celconfig.PerCallLimit)
+}
+
+// validate an object of our own kinds as the API server does when it creates it.
 func (s *objectSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {
 	if errs := validation.ValidateCustomResource(nil, object, s.values); len(errs) > 0 {
 		return errs
 	}
-	rules := cel.NewValidator(s.fields, true, celconfig.PerCallLimit)
-	errs, _ := rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
+	errs, _ := s.rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }
 
