@@ -51,7 +51,7 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 		c := &all[n]
 		text := fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
 		switch {
-		case c.Status == metav1.ConditionFalse && follows(c.Type, all):
+		case c.Status == metav1.ConditionFalse && follows(c, all):
 		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
 			s.note("%s: %s", where, text) // Claims are bound all the same.
 		case c.Status == metav1.ConditionFalse, c.Reason == v1alpha1.ReasonDefaultCordoned:
@@ -64,18 +64,22 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 }
 
 // follows reports whether a condition is False because another one is.
-func follows(condition string, all []metav1.Condition) bool {
-	isFalse := func(condition string) bool { return meta.IsStatusConditionFalse(all, condition) }
-	switch condition {
-	case v1alpha1.ConditionReady:
-		return slices.ContainsFunc([]string{
-			v1alpha1.ConditionPathsValid, v1alpha1.ConditionExpressionsValid,
-			v1alpha1.ConditionRelatedKnown, v1alpha1.ConditionClassKindsRead,
-		}, isFalse)
-	case v1alpha1.ConditionGuarded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted:
-		return isFalse(v1alpha1.ConditionReady)
+func follows(c *metav1.Condition, all []metav1.Condition) bool {
+	because := ""
+	switch {
+	case c.Type == v1alpha1.ConditionGuarded, c.Type == v1alpha1.ConditionLateBinding, c.Type == v1alpha1.ConditionClaimsCounted:
+		because = v1alpha1.ConditionReady
+	case c.Type != v1alpha1.ConditionReady:
+	case selector.OfPaths(c.Reason):
+		because = v1alpha1.ConditionPathsValid
+	case c.Reason == v1alpha1.ReasonInvalidExpression:
+		because = v1alpha1.ConditionExpressionsValid
+	case c.Reason == v1alpha1.ReasonRelatedMissing:
+		because = v1alpha1.ConditionRelatedKnown
+	case c.Reason == v1alpha1.ReasonNoClassKind:
+		because = v1alpha1.ConditionClassKindsRead
 	}
-	return false
+	return meta.IsStatusConditionFalse(all, because)
 }
 
 // weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.

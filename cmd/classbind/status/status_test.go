@@ -78,6 +78,19 @@ func TestStatus(t *testing.T) {
 				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
 			},
 		},
+		"NotReadyForAnotherReason": {
+			reason: "We should not take for a consequence what has a cause of its own.",
+			change: func(w *world) {
+				w.claimKind.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooLarge, Message: "no room"},
+					{Type: v1alpha1.ConditionClassKindsRead, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no right"},
+				}
+			},
+			want: []string{
+				"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room",
+				"kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right",
+			},
+		},
 		"Conditions": {
 			reason: "We should find each condition that is not met, once.",
 			change: func(w *world) {
