@@ -40,6 +40,7 @@ func attacks() []attack {
 		ok, created, malformed, forbidden = http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusForbidden
 		missing, conflict, tooLarge       = http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge
 		invalid, failed, unavailable      = http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable
+		tooMany                           = http.StatusTooManyRequests
 		method, media, header             = http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge
 	)
 	return []attack{
@@ -59,7 +60,7 @@ func attacks() []attack {
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", (*besieged).escapedClaim, []int{created}},
-		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid}},
+		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
 		{"CostlyClasses", "We should judge a class when it changes, at little cost.", (*besieged).costlyClasses, []int{ok, created, forbidden, conflict}},
 		{"MovedClasses", "We should let the honest tenant set a default while another moves his through any number of partitions.", (*besieged).movedClasses, []int{ok, created, failed, unavailable}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},

@@ -98,7 +98,10 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	if isDryRun(request) {
 		mode = selector.DryRun
 	}
-	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); err != nil {
+	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); errors.Is(err, errTooManyOfNamespace) {
+		// Not 503: who asks for much could pass Deny by it.
+		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
+	} else if err != nil {
 		return nil, err
 	}
 	return answer(request, &v.decision), nil

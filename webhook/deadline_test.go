@@ -70,12 +70,7 @@ func TestReviewsEndInTime(t *testing.T) {
 			}
 		},
 		"Costly": func(b *Binder, i *selector.Inventory) {
-			costly := func(s *v1alpha1.ClaimKindSpec) {
-				const letters = "'abcdefghijklmnopqrstuvw'.split('')"
-				s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
-			}
-			i.SetClaimKind(newClaimKind(costly))
-			i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))
+			setCostly(i)
 			b.Decider.Costly = func(ctx context.Context, _ string) (func(), error) { return nil, unanswered(ctx) }
 		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
@@ -166,4 +161,14 @@ func asking(of reflect.Type) (names []string) {
 		}
 	}
 	return names
+}
+
+// setCostly makes it costly to decide on claims of gold.
+func setCostly(i *selector.Inventory) {
+	costly := func(s *v1alpha1.ClaimKindSpec) {
+		const letters = "'abcdefghijklmnopqrstuvw'.split('')"
+		s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
+	}
+	i.SetClaimKind(newClaimKind(costly))
+	i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))
 }

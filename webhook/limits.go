@@ -9,9 +9,10 @@ import (
 )
 
 var (
-	// errTooManyDefaults and errTooManyDecisions say that other reviews come first.
-	errTooManyDefaults  = errors.New("too many classes are being made default; try again in a moment")
-	errTooManyDecisions = errors.New("too many claims take long to decide on; try again in a moment")
+	// errTooManyDefaults, errTooManyDecisions and errTooManyOfNamespace say that other reviews come first.
+	errTooManyDefaults    = errors.New("too many classes are being made default; try again in a moment")
+	errTooManyDecisions   = errors.New("too many claims take long to decide on; try again in a moment")
+	errTooManyOfNamespace = errors.New("too many claims of this namespace take long to decide on; try again in a moment")
 )
 
 var (
@@ -25,6 +26,7 @@ var (
 	decisionLimits = fair.Limits{
 		Running: v1alpha1.MaxCostlyDecisions, RunningOfKey: v1alpha1.MaxCostlyDecisionsOfNamespace,
 		Waiting: v1alpha1.MaxWaitingCostlyDecisions, WaitingOfKey: v1alpha1.MaxWaitingCostlyDecisionsOfNamespace,
+		Rest: v1alpha1.CostlyDecisionRest, MaxRest: v1alpha1.MaxCostlyDecisionRest,
 	}
 )
 
@@ -33,7 +35,10 @@ func CostlyDecisions() func(ctx context.Context, namespace string) (done func(),
 	limiter := fair.NewLimiter(decisionLimits)
 	return func(ctx context.Context, namespace string) (func(), error) {
 		done, err := limiter.Take(ctx, namespace)
-		if err != nil {
+		switch {
+		case errors.Is(err, fair.ErrKeyFull):
+			return nil, errTooManyOfNamespace
+		case err != nil:
 			return nil, errTooManyDecisions
 		}
 		return done, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -139,7 +140,7 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 						if err == nil {
 							<-ctx.Done()
 							done()
-						} else if errors.Is(err, fair.ErrFull) && assert.Zero(t, time.Since(begin)) {
+						} else if !errors.Is(err, context.DeadlineExceeded) && assert.Zero(t, time.Since(begin)) {
 							refused.Add(1)
 						}
 					})
@@ -194,5 +195,38 @@ func TestGuardReviewsThatWait(t *testing.T) {
 		assert.Equal(t, v1alpha1.MaxGuardReviews, leases.most, "We should ask for those who have a turn.")
 		assert.EqualValues(t, 200, failed.Load(), "We should admit nothing that we cannot judge.")
 		assert.Positive(t, late.Load(), "We should say why we cannot answer the others.")
+	})
+}
+
+// TestCostlyDecisions of a namespace that has more than its share: to answer that we cannot
+// would let its claims pass without a class under Ignore.
+func TestCostlyDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inventory := newInventory(newClaimKind(), index(sqlClasses))
+		setCostly(inventory)
+		b := newBinder(t, inventory)
+		b.Metrics = NewMetrics(inventory.Snapshot)
+		b.Decider.Live, b.Decider.Costly = nil, CostlyDecisions()
+		request := newRequest(wantsGold)
+		done, err := b.Decider.Costly(t.Context(), request.Namespace)
+		require.NoError(t, err)
+		response, afterwards, err := b.Review(t.Context(), claimKindName, request)
+		require.NoError(t, err)
+		afterwards()
+		assert.False(t, response.Allowed)
+		assert.EqualValues(t, http.StatusTooManyRequests, response.Result.Code)
+		assert.EqualValues(t, 1, response.Result.Details.RetryAfterSeconds, "We should have clients try again.")
+		assert.Contains(t, response.Result.Message, "too many claims of this namespace")
+		assert.Contains(t, counted(t, b.Metrics), fmt.Sprintf(decided, "unavailable"), "We should count it as what it is.")
+		request.Namespace = "other"
+		response, _, err = b.Review(t.Context(), claimKindName, request)
+		require.NoError(t, err)
+		assert.True(t, response.Allowed, "We should decide on the claims of others.")
+		done()
+		time.Sleep(time.Second)
+		request.Namespace = newRequest(wantsGold).Namespace
+		response, _, err = b.Review(t.Context(), claimKindName, request)
+		require.NoError(t, err)
+		assert.True(t, response.Allowed)
 	})
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -207,7 +208,7 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 
 func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
 	switch {
-	case err != nil:
+	case err != nil, response.Result != nil && response.Result.Code == http.StatusTooManyRequests:
 		return unavailableForClaim
 	case d.View == nil && response.Patch != nil:
 		return restoredReference

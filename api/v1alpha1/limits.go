@@ -64,14 +64,22 @@ const (
 	// CPU of a replica. Beyond it, a claim waits its turn until its deadline, and gets 503.
 	MaxCostlyDecisions = 2
 	// MaxCostlyDecisionsOfNamespace limits them for the claims of one namespace. It protects
-	// the claims of other namespaces. Beyond it, a claim waits as above.
+	// the claims of other namespaces. Beyond it, a claim waits its turn until its deadline, and
+	// is refused (429), which its client tries again.
 	MaxCostlyDecisionsOfNamespace = 1
+	// CostlyDecisionRest is how many times as long as such a decision took the next one of its
+	// namespace waits. It protects the CPU: one namespace gets at most an eighth of one CPU of a
+	// replica.
+	CostlyDecisionRest = 7
+	// MaxCostlyDecisionRest limits that wait, because a decision may wait for an API server.
+	MaxCostlyDecisionRest = 100 * time.Millisecond
 	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
 	// It protects the connections: a connection with a waiting review is not closed for
 	// another. Beyond it, a claim gets 503 at once.
 	MaxWaitingCostlyDecisions = MaxConnections / 4
 	// MaxWaitingCostlyDecisionsOfNamespace is the same limit for the claims of one
-	// namespace. It protects the claims of other namespaces.
+	// namespace. It protects the claims of other namespaces. Beyond it, a claim is refused (429)
+	// at once.
 	MaxWaitingCostlyDecisionsOfNamespace = MaxWaitingCostlyDecisions / 4
 	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
 	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a

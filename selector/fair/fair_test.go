@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,7 @@ func TestLimiter(t *testing.T) {
 		assert.True(t, l.Wanted("a"), "We should say that another waits.")
 		assert.False(t, l.Wanted("b"), "We should not say so to a key that takes nothing from the one that waits.")
 		take(t.Context(), "a")
-		require.ErrorIs(t, <-take(t.Context(), "a"), ErrFull, "We should have few of one key wait.")
+		require.ErrorIs(t, <-take(t.Context(), "a"), ErrKeyFull, "We should have few of one key wait.")
 		for range 3 {
 			take(t.Context(), "b")
 		}
@@ -75,7 +76,7 @@ func TestLimiter(t *testing.T) {
 		assert.True(t, l.Wanted("b"), "We should say that another waits.")
 		require.ErrorIs(t, <-take(t.Context(), "b"), ErrFull, "We should have few wait.")
 		stop()
-		require.ErrorIs(t, <-last, context.Canceled, "We should have nobody wait who has gone.")
+		require.ErrorIs(t, <-last, ErrKeyFull, "We should have nobody wait who has gone.")
 		ends["a"] <- struct{}{}
 		synctest.Wait()
 		ends["b"] <- struct{}{}
@@ -91,5 +92,42 @@ func TestLimiter(t *testing.T) {
 		done, err := l.Take(ctx, "a")
 		require.NoError(t, err, "We should let one run that may, though its time is over.")
 		done()
+	})
+}
+
+func TestLimiterRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(Limits{Running: 1, RunningOfKey: 1, Waiting: 10, WaitingOfKey: 5, Rest: 7, MaxRest: time.Second})
+		run := func(key string, d time.Duration) {
+			done, err := l.Take(t.Context(), key)
+			require.NoError(t, err)
+			time.Sleep(d)
+			done()
+		}
+		waits := func(key string) time.Duration {
+			began := time.Now()
+			run(key, 0)
+			return time.Since(began)
+		}
+		run("a", time.Millisecond)
+		assert.Zero(t, waits("b"), "We should let others have the place.")
+		assert.Equal(t, 7*time.Millisecond, waits("a"), "We should let a key rest for as long as it owes.")
+		run("a", time.Minute)
+		assert.Equal(t, time.Second, waits("a"), "We should let no key rest for longer than this.")
+		run("a", time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := l.Take(ctx, "a")
+		require.ErrorIs(t, err, ErrKeyFull, "We should say whose requests it waited for.")
+		run("b", time.Minute)
+		go run("a", time.Minute)
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = l.Take(ctx, "b")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "We should not blame a key for the requests of others.")
+		time.Sleep(time.Hour)
+		assert.Empty(t, l.resting.of, "We should remember no key that is gone.")
 	})
 }

@@ -3,15 +3,28 @@ package fair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 )
 
-// ErrFull says that as many requests run or wait as may.
-var ErrFull = errors.New("too many wait; try again in a moment")
+var (
+	// ErrFull says that as many requests run or wait as may.
+	ErrFull = errors.New("too many wait; try again in a moment")
+	// ErrKeyFull says so of the requests of one key. It is also in the error of one that waited
+	// for these until ctx ended.
+	ErrKeyFull = errors.New("too many wait; try again in a moment")
+)
 
 // Limits are how many requests may run at once, and how many may run or wait, of all keys
 // and of one.
-type Limits struct{ Running, RunningOfKey, Waiting, WaitingOfKey int }
+type Limits struct {
+	Running, RunningOfKey, Waiting, WaitingOfKey int
+	// Rest is how many times as long as a request ran its place stays taken for others of its
+	// key, and MaxRest the longest time.
+	Rest    int
+	MaxRest time.Duration
+}
 
 // Limiter lets few requests run at once, and of these a part of one key. Others wait, and
 // keys take turns.
@@ -20,18 +33,19 @@ type Limiter struct {
 
 	mu      sync.Mutex // guards all below
 	running Counts
+	resting Counts
 	waiting Queue[chan struct{}]
 }
 
 // NewLimiter returns a Limiter with these limits.
 func NewLimiter(limits Limits) *Limiter { return &Limiter{limits: limits} }
 
-// Take waits until a request of a key may run, until done is called. It fails with ErrFull,
-// or when ctx ends. One that may run at once does so even after ctx has ended.
+// Take waits until a request of a key may run, until done is called. It fails with ErrFull or
+// ErrKeyFull, or when ctx ends. One that may run at once does so even after ctx has ended.
 func (l *Limiter) Take(ctx context.Context, key string) (done func(), err error) {
 	begun := make(chan struct{})
-	if !l.enter(key, begun) {
-		return nil, ErrFull
+	if err := l.enter(key, begun); err != nil {
+		return nil, err
 	}
 	select {
 	case <-begun:
@@ -41,39 +55,66 @@ func (l *Limiter) Take(ctx context.Context, key string) (done func(), err error)
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
-			l.leave(key, begun)
-			return nil, ctx.Err()
+			return nil, l.giveUp(ctx, key, begun)
 		}
 	}
-	return func() { l.leave(key, begun) }, nil
+	began := time.Now()
+	return func() { l.leave(key, min(time.Duration(l.limits.Rest)*time.Since(began), l.limits.MaxRest)) }, nil
 }
 
-func (l *Limiter) enter(key string, begun chan struct{}) bool {
+func (l *Limiter) enter(key string, begun chan struct{}) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running.All()+l.waiting.Len() >= l.limits.Waiting || l.running.Of(key)+l.waiting.LenOf(key) >= l.limits.WaitingOfKey {
-		return false
+	if l.running.Of(key)+l.waiting.LenOf(key) >= l.limits.WaitingOfKey {
+		return ErrKeyFull
+	}
+	if l.running.All()+l.waiting.Len() >= l.limits.Waiting {
+		return ErrFull
 	}
 	l.waiting.Push(key, begun)
 	l.begin()
-	return true
+	return nil
 }
 
-// leave ends a request, which may not have begun.
-func (l *Limiter) leave(key string, begun chan struct{}) {
+// giveUp ends a request that nobody waits for any more.
+func (l *Limiter) giveUp(ctx context.Context, key string, begun chan struct{}) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.waiting.Remove(key, begun) {
 		l.running.Add(key, -1)
 		l.begin()
 	}
+	if !l.mayRun(key, nil) {
+		return fmt.Errorf("%w: %w", ctx.Err(), ErrKeyFull)
+	}
+	return ctx.Err()
+}
+
+// leave ends a request, whose place stays taken for others of its key.
+func (l *Limiter) leave(key string, rest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running.Add(key, -1)
+	if rest > 0 {
+		l.resting.Add(key, 1)
+		time.AfterFunc(rest, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.resting.Add(key, -1)
+			l.begin()
+		})
+	}
+	l.begin()
+}
+
+func (l *Limiter) mayRun(key string, _ chan struct{}) bool {
+	return l.running.Of(key)+l.resting.Of(key) < l.limits.RunningOfKey
 }
 
 // begin lets those run that may. The caller holds mu.
 func (l *Limiter) begin() {
-	mayRun := func(key string, _ chan struct{}) bool { return l.running.Of(key) < l.limits.RunningOfKey }
 	for l.running.All() < l.limits.Running {
-		key, begun, ok := l.waiting.Pop(mayRun)
+		key, begun, ok := l.waiting.Pop(l.mayRun)
 		if !ok {
 			return
 		}
