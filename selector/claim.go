@@ -35,6 +35,9 @@ type ClaimKind struct {
 	Watched bool
 	// Strategy chooses among several candidates.
 	Strategy Strategy
+	// Serial is another one once claims are read or bound in another way: the ClaimKind changed,
+	// or the fits of a ClassKind that names it, and not only the status.
+	Serial uint64
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
 
@@ -146,12 +149,6 @@ func (k *ClaimKind) compileRules(of *v1alpha1.ClaimKind, classKinds []*v1alpha1.
 	}
 	k.looksAt = expression.NewFields(paths...)
 	k.compileUnsettling()
-}
-
-// Same reports whether claims of both kinds are read and bound in the same way.
-func (k *ClaimKind) Same(o *ClaimKind) bool {
-	return k.Revision == o.Revision && slices.Equal(k.linkedFits, o.linkedFits) &&
-		k.looksAt.Covers(o.looksAt.Paths()...) && o.looksAt.Covers(k.looksAt.Paths()...)
 }
 
 // UsesRequest says that expressions see who asks.

@@ -82,12 +82,6 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	return c
 }
 
-// Same reports whether classes of both kinds are read and offered in the same way.
-func (k *ClassKind) Same(o *ClassKind) bool {
-	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
-		k.holds(o.fields.Paths()) && o.holds(k.fields.Paths())
-}
-
 // holds reports whether these fields are held of each class.
 func (k *ClassKind) holds(paths []expression.Path) bool { return k.fields.Covers(paths...) }
 

@@ -312,58 +312,6 @@ func TestClassKind(t *testing.T) {
 	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
 }
 
-func TestClassKindSame(t *testing.T) {
-	gvk := schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1beta1", Kind: "RDSInstanceClass"}
-	newer := gvk
-	newer.Version = "v1"
-	other := gvk
-	other.Kind = "RDSClass"
-	registration := func(change ...func(*v1alpha1.ClassKind)) *v1alpha1.ClassKind {
-		k := &v1alpha1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: "rdsinstanceclasses.database.aws.crossplane.io", UID: "5e1f", Generation: 7, ResourceVersion: "1000"},
-			Spec:       crossplaneClassKind(),
-		}
-		for _, f := range change {
-			f(k)
-		}
-		return k
-	}
-	kind := NewClassKind(registration(), gvk, false)
-	assert.Equal(t, Revision{UID: "5e1f", Generation: 7}, kind.Revision, "We should tell from which revision it was compiled")
-	cases := map[string]struct {
-		reason string
-		other  *ClassKind
-		want   bool
-	}{
-		"Again": {
-			reason: "We should go on with what is compiled again from the same", other: NewClassKind(registration(), gvk, false), want: true,
-		},
-		"StatusOrMetadata": {
-			reason: "We should go on when only status or metadata changed", want: true,
-			other: NewClassKind(registration(func(k *v1alpha1.ClassKind) {
-				k.ResourceVersion, k.Labels, k.Status.Classes = "1001", map[string]string{"a": "b"}, 3
-			}), gvk, false),
-		},
-		"Generation": {
-			reason: "We should notice a change of the spec",
-			other:  NewClassKind(registration(func(k *v1alpha1.ClassKind) { k.Generation = 8 }), gvk, false),
-		},
-		"UID": {
-			reason: "We should notice another registration of the same name, whose generations begin anew",
-			other:  NewClassKind(registration(func(k *v1alpha1.ClassKind) { k.UID = "c0ffee" }), gvk, false),
-		},
-		"Version": {reason: "We should notice another preferred version", other: NewClassKind(registration(), newer, false)},
-		"Kind":    {reason: "We should notice another kind of the same plural", other: NewClassKind(registration(), other, false)},
-		"Scope":   {reason: "We should notice another scope", other: NewClassKind(registration(), gvk, true)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, kind.Same(tc.other), tc.reason)
-			assert.Equal(t, tc.want, tc.other.Same(kind), tc.reason)
-		})
-	}
-}
-
 // newKind is a cluster-scoped ClassKind with the CRD's defaults.
 func newKind(name, kind string, claimKinds ...string) *ClassKind {
 	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}

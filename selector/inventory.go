@@ -77,11 +77,11 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	i.update(append(i.rivals(before), i.rivals(k)...)...)
 }
 
-// HasClaimKind reports whether a claim kind is registered.
-func (i *Inventory) HasClaimKind(name string) bool {
+// ClaimKind returns a claim kind, nil if it is not registered.
+func (i *Inventory) ClaimKind(name string) *ClaimKind {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.claimKinds[name] != nil
+	return i.claimKinds[name]
 }
 
 // DeleteClaimKind forgets a claim kind.

@@ -144,7 +144,7 @@ func TestInventory(t *testing.T) {
 			closed.Open()
 			assert.Equal(t, tc.want, shown(closed.Snapshot()), tc.reason)
 			for _, k := range []string{databases, queues, topics} {
-				assert.Equal(t, tc.want[k] != nil, closed.HasClaimKind(k), tc.reason)
+				assert.Equal(t, tc.want[k] != nil, closed.ClaimKind(k) != nil, tc.reason)
 			}
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
@@ -210,18 +209,17 @@ func TestFitsOfClassKinds(t *testing.T) {
 	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{
 		ClaimKinds: []string{lateKind}, Fits: []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size < 5"}},
 	}}
-	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(k, golds))
+	linked := r.recompiled(k, golds)
+	r.registration.Inventory.SetClaimKind(linked)
 	kind := selector.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
 	r.registration.Inventory.SetClasses(labelled(kind, "gold tier=gold"))
 	assert.Nil(t, r.binder.view(r.claims.watches()[lateKind]), "We should bind no claim of which we do not know enough.")
-	r.reader.ClassKinds = []v1alpha1.ClassKind{*golds}
 	for range 2 {
 		before := r.claims.watches()[lateKind]
-		_, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
-		require.NoError(t, err)
+		r.follow(t, k, linked)
 		r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
 		assert.Equal(t, map[string]string{"team-a/small": "gold", "team-a/large": ""}, s.classes())
-		if before.kind.Same(selector.NewClaimKind(k, golds)) {
+		if before.kind == linked {
 			assert.Same(t, before, r.claims.watches()[lateKind], "We should list the claims only once.")
 		}
 	}

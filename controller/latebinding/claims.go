@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -82,9 +81,9 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
 		For(&v1alpha1.ClaimKind{}, registry.FaultChanged).
-		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(registry.ClaimKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
+		WatchesRawSource(loop.RequestsFrom(c.registration.OnRegistered, 0)).
 		Complete(loop.ByName(c.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the watches of claims: %w", err)
@@ -107,6 +106,10 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}
+	kind := c.registration.Inventory.ClaimKind(name)
+	if kind == nil || kind.Revision != selector.RevisionOf(k) {
+		return ctrl.Result{}, nil // It is about to be registered, and comes here again.
+	}
 	found, err := c.registration.LookUpClaims(ctx, k, verbs...)
 	var unwritable error
 	if later && errors.Is(err, cluster.ErrUnsuitable) {
@@ -121,7 +124,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		},
 		Unanswered: func(why error) { c.unwatched(name, why) },
 		Follow: func() (bool, error) {
-			served, err := c.follow(ctx, k, found)
+			served, err := c.follow(ctx, k, kind, found)
 			if w := c.watches()[name]; w != nil && err == nil {
 				w.setUnwritable(unwritable)
 			}
@@ -136,19 +139,15 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 
 // follow watches the claims of a kind, and starts again if its registration changed.
 // served is false if the API server answers the watch with 404.
-func (c *Claims) follow(ctx context.Context, k *v1alpha1.ClaimKind, found cluster.Resource) (served bool, err error) {
+func (c *Claims) follow(
+	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, found cluster.Resource,
+) (served bool, err error) {
 	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, c.own)
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
-	classKinds, err := c.registration.ClassKindsNaming(ctx, k.Name)
-	if err != nil {
-		return false, err
-	}
-	kind := selector.NewClaimKind(k, classKinds...)
-	kind.Tally = c.registration.Tally(k.Name)
 	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
-	if old != nil && old.kind.Same(kind) && old.resource.GroupVersion() == found.GroupVersion() {
+	if old != nil && old.kind.Serial == kind.Serial && old.resource.GroupVersion() == found.GroupVersion() {
 		_, err := old.LastError()
 		return !apierrors.IsNotFound(err), nil
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -99,8 +98,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 
 	again := *r.kind
 	again.Generation = 2
-	_, err = r.claims.follow(t.Context(), &again, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
-	require.NoError(t, err)
+	r.follow(t, &again, r.recompiled(&again))
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
 	choose("gold-2", "We should count no claim twice after a change of the registration.")
 	r.claims.drop(lateKind)

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -65,8 +64,7 @@ func TestClassCounts(t *testing.T) {
 			again.Generation = 2
 			s.refuse("list", 503)
 			s.refuse("watch", 503) // A Reflector lists by a watch, where it can.
-			_, err := r.claims.follow(t.Context(), &again, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
-			require.NoError(t, err)
+			r.follow(t, &again, r.recompiled(&again))
 			assert.False(t, r.claims.countsFor(r.golds).known(), "We should not take what was counted before a change for what is now.")
 		})
 	}

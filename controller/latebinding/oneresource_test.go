@@ -5,13 +5,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -26,10 +23,9 @@ func TestKindsOfOneResource(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	register := func(k *v1alpha1.ClaimKind) {
 		k.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)) // After that of the replica.
-		r.registration.Inventory.SetClaimKind(selector.NewClaimKind(k))
-		served, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
-		require.NoError(t, err)
-		require.True(t, served)
+		compiled := r.recompiled(k)
+		r.registration.Inventory.SetClaimKind(compiled)
+		r.follow(t, k, compiled)
 		t.Cleanup(func() { r.claims.drop(k.Name) })
 	}
 	register(lateClaimKind(func(k *v1alpha1.ClaimKind) {

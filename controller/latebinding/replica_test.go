@@ -110,9 +110,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
-	if compiled.Strategy.Counted {
-		compiled.Tally = registration.Tally(k.Name)
-	}
+	compiled.Tally = registration.Tally(k.Name)
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
@@ -120,11 +118,24 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 	for _, f := range change {
 		f(r.binder)
 	}
-	served, err := r.claims.follow(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
-	require.NoError(t, err)
-	require.True(t, served)
+	r.follow(t, k, compiled)
 	t.Cleanup(func() { r.claims.drop(k.Name) })
 	return r
+}
+
+// follow watches the claims of a kind as it was compiled.
+func (r *lateReplica) follow(t testing.TB, k *v1alpha1.ClaimKind, compiled *selector.ClaimKind) {
+	t.Helper()
+	served, err := r.claims.follow(t.Context(), k, compiled, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+	require.NoError(t, err)
+	require.True(t, served)
+}
+
+// recompiled is a claim kind as it is compiled after a change.
+func (r *lateReplica) recompiled(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *selector.ClaimKind {
+	compiled := selector.NewClaimKind(k, classKinds...)
+	compiled.Serial, compiled.Tally = 1, r.registration.Tally(k.Name)
+	return compiled
 }
 
 // lead leads for a term, which ends with the test or before.

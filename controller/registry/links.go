@@ -3,12 +3,15 @@ package registry
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -19,20 +22,36 @@ import (
 // registeredClaimKind is a ClaimKind, and what it was compiled to.
 type registeredClaimKind struct {
 	object *v1alpha1.ClaimKind
+	linked map[string][]v1alpha1.Fit // of the class kinds that name it
 	kind   *selector.ClaimKind
 }
 
-// register a new or changed claim kind. One that is the same stays, with what its strategy
-// remembers.
-func (r *Registration) register(k *v1alpha1.ClaimKind, kind *selector.ClaimKind) {
-	r.RelatedKinds.mu.Lock()
-	old := r.claimKinds[k.Name]
-	r.RelatedKinds.mu.Unlock()
-	if old.kind != nil && old.kind.Same(kind) && sameFault(old.object, k) {
+// register a new or changed claim kind, compiled with the class kinds that name it. One that is
+// the same stays, with what its strategy remembers. It keeps its serial if only the status differs.
+func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) {
+	next := registeredClaimKind{object: k, linked: map[string][]v1alpha1.Fit{}}
+	for _, c := range classKinds {
+		if len(c.Spec.Fits) > 0 {
+			next.linked[c.Name] = c.Spec.Fits
+		}
+	}
+	old := r.claimKind(k.Name)
+	same := old.kind != nil && old.kind.Revision == selector.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
+	if same && sameFault(old.object, k) {
 		return
 	}
-	r.Inventory.SetClaimKind(kind)
-	r.needRelated(k.Name, registeredClaimKind{k, kind})
+	next.kind = selector.NewClaimKind(k, classKinds...)
+	if next.kind.Watched {
+		next.kind.Tally = r.Tally(k.Name)
+	}
+	if same {
+		next.kind.Serial = old.kind.Serial
+	} else {
+		next.kind.Serial = r.serial.Add(1)
+	}
+	r.Inventory.SetClaimKind(next.kind)
+	r.needRelated(k.Name, next)
+	r.registered.Notify(k.Name)
 }
 
 // unregister a claim kind that is gone.
@@ -41,13 +60,53 @@ func (r *Registration) unregister(name string) {
 	r.needRelated(name, registeredClaimKind{})
 }
 
-// ClassKindsNaming are the ClassKinds that name a ClaimKind.
-func (r *Registration) ClassKindsNaming(ctx context.Context, claimKind string) ([]*v1alpha1.ClassKind, error) {
+// OnRegistered calls a function with the name of each claim kind that is compiled, until the
+// context ends.
+func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind string)) {
+	r.registered.Add(ctx, call)
+}
+
+// classKindsNaming are the ClassKinds that name a ClaimKind.
+func classKindsNaming(ctx context.Context, cache client.Reader, claimKind string) ([]*v1alpha1.ClassKind, error) {
 	all := &v1alpha1.ClassKindList{}
-	if err := r.reader.List(ctx, all); err != nil {
+	if err := cache.List(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
 	return selector.Naming(claimKind, all.Items), nil
+}
+
+// classSource is what a class kind is compiled from.
+type classSource struct {
+	object     *v1alpha1.ClassKind
+	found      cluster.Resource
+	claimKinds []*v1alpha1.ClaimKind // that it names
+}
+
+func (s classSource) compile() *selector.ClassKind {
+	return selector.NewClassKind(s.object, s.found.GroupVersionKind, s.found.Namespaced, s.claimKinds...)
+}
+
+// same reports whether classes of both are read and offered in the same way.
+func (s classSource) same(o classSource) bool {
+	return selector.RevisionOf(s.object) == selector.RevisionOf(o.object) && s.found == o.found &&
+		slices.EqualFunc(s.claimKinds, o.claimKinds, func(a, b *v1alpha1.ClaimKind) bool {
+			return a.Name == b.Name && reflect.DeepEqual(looksOf(a), looksOf(b))
+		})
+}
+
+// looksOf has what decides which fields of classes a claim kind looks at.
+func looksOf(k *v1alpha1.ClaimKind) v1alpha1.ClaimKindSpec {
+	s := k.Spec
+	if !looksAtClasses(k) {
+		return v1alpha1.ClaimKindSpec{}
+	}
+	return v1alpha1.ClaimKindSpec{
+		Fits: s.Fits, Partition: s.Partition, Score: s.Score, Related: s.Related, WhenUnmatched: s.WhenUnmatched,
+	}
+}
+
+func looksAtClasses(k *v1alpha1.ClaimKind) bool {
+	return len(k.Spec.Fits) > 0 || k.Spec.Partition != nil || k.Spec.Score != ""
 }
 
 // claimKindsNamedBy are the ClaimKinds that a ClassKind names, and that are registered.
@@ -64,8 +123,8 @@ func claimKindsNamedBy(ctx context.Context, cache client.Reader, k *v1alpha1.Cla
 	return named, nil
 }
 
-// ClaimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
-func ClaimKindsLookedAt(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
+// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
+func claimKindsLookedAt(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
 	if k, ok := classKind.(*v1alpha1.ClassKind); ok && len(k.Spec.Fits) > 0 {
 		for _, name := range k.Spec.ClaimKinds {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -77,10 +136,10 @@ func ClaimKindsLookedAt(_ context.Context, classKind client.Object) (requests []
 // classKindsLookedAt requests the ClassKinds whose classes a ClaimKind may look at.
 func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.Object) (requests []ctrl.Request) {
 	k, ok := claimKind.(*v1alpha1.ClaimKind)
-	if !ok || len(k.Spec.Fits) == 0 && k.Spec.Partition == nil && k.Spec.Score == "" {
+	if !ok || !looksAtClasses(k) {
 		return nil
 	}
-	naming, _ := r.ClassKindsNaming(ctx, k.Name) // From the cache; what fails here fails in the reconciliation, too.
+	naming, _ := classKindsNaming(ctx, r.reader, k.Name) // From the cache; what fails here fails in the reconciliation, too.
 	for _, k := range naming {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
 	}

@@ -195,7 +195,7 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 	}
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]
-		if !o.inventory.HasClaimKind(k.Name) {
+		if o.inventory.ClaimKind(k.Name) == nil {
 			a.claimKinds = append(a.claimKinds, k.Name)
 		}
 		if s := o.related.RelatedState(k.Name); s.pending() && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {

@@ -20,8 +20,9 @@ import (
 // registered is what is known of one ClassKind.
 type registered struct {
 	followed[*selector.Classes, *selector.Class]
-	// kind whose classes are watched; nil while there is no watch.
+	// kind whose classes are watched, and what it was compiled from; nil while there is no watch.
 	kind   *selector.ClassKind
+	source classSource
 	synced bool
 	// offered says that the classes were offered before a fault of the registration took them
 	// out of the inventory.
@@ -70,26 +71,26 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 			if err != nil {
 				return false, err
 			}
-			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
-			if kind.Fault != nil {
-				c.reject(kind, WasServed(k))
-				return true, nil //nolint:nilerr // The status says so, until the registration changes.
-			}
-			return c.follow(ctx, kind), nil
+			return c.follow(ctx, classSource{k, found, claimKinds}), nil
 		},
 	}.LookedUp(err)
 }
 
 // follow watches the classes of a kind, and starts again if its registration changed.
 // It is false if the API server answers the watch with 404.
-func (c *ClassKinds) follow(ctx context.Context, kind *selector.ClassKind) bool {
+func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
+	if old := c.watched(source.object.Name); old != nil && old.source.same(source) {
+		return old.served()
+	}
+	kind := source.compile()
+	if kind.Fault != nil { // The status says so, until the registration changes.
+		c.reject(kind, WasServed(source.object))
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry := &registered{kind: kind}
+	entry := &registered{source: source, kind: kind}
 	if old := c.kinds[kind.Name]; old != nil {
-		if old.watch != nil && old.kind.Same(kind) {
-			return old.served()
-		}
 		old.stop()
 		entry.objects, entry.offered = old.objects, old.offered
 	}

@@ -151,6 +151,70 @@ func TestPublishPanics(t *testing.T) {
 	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
 }
 
+func TestClassSource(t *testing.T) {
+	source := func(change func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec)) classSource {
+		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}}
+		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
+		claimKind := controllertest.NewClaimKind("claims.example.org")
+		change(k, &found, &claimKind.Spec)
+		return classSource{k, found, []*v1alpha1.ClaimKind{claimKind}}
+	}
+	as := source(func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec) {})
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec)
+		want   bool
+	}{
+		"StatusOrMetadata": {"We should go on when only status or metadata changed.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) {
+			k.ResourceVersion, k.Labels, k.Status.Classes = "1001", map[string]string{"a": "b"}, 3
+		}, true},
+		"Generation": {"We should notice a change of the spec.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { k.Generation = 8 }, false},
+		"UID":        {"We should notice another registration of the same name.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
+		"Version":    {"We should notice another preferred version.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Version = "v2" }, false},
+		"Kind":       {"We should notice another kind of the same plural.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Kind = "Au" }, false},
+		"Scope":      {"We should notice another scope.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Namespaced = true }, false},
+		"Fits": {"We should notice that claims look at other fields.", func(_ *v1alpha1.ClassKind, _ *cluster.Resource, s *v1alpha1.ClaimKindSpec) {
+			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size > 1"}}
+		}, false},
+		"ClaimKind": {"We should go on where the claim kind looks at no class.", func(_ *v1alpha1.ClassKind, _ *cluster.Resource, s *v1alpha1.ClaimKindSpec) {
+			s.WhenUnmatched = v1alpha1.BindLater
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, as.same(source(tc.change)), tc.reason)
+			assert.Equal(t, tc.want, source(tc.change).same(as), tc.reason)
+		})
+	}
+}
+
+// TestSerial registers a claim kind again and again.
+func TestSerial(t *testing.T) {
+	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
+	k := controllertest.NewClaimKind("claims.example.org")
+	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	compiled := 0
+	r.OnRegistered(t.Context(), func(string) { compiled++ })
+	for i, step := range []struct {
+		reason   string
+		change   func()
+		serial   uint64
+		compiled int
+	}{
+		{"We should begin.", func() {}, 1, 1},
+		{"We should compile nothing again that is the same.", func() { golds.Generation++ }, 1, 1},
+		{"We should go on with the claims where only the status changed.", func() { k.Status.Version = "v1" }, 1, 2},
+		{"We should read the claims again where a class kind looks at other fields.", func() {
+			golds.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
+		}, 2, 3},
+		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 4},
+	} {
+		step.change()
+		r.register(k.DeepCopy(), []*v1alpha1.ClassKind{golds.DeepCopy()})
+		assert.Equal(t, step.serial, r.Inventory.ClaimKind(k.Name).Serial, "%s (%d)", step.reason, i)
+		assert.Equal(t, step.compiled, compiled, "%s (%d)", step.reason, i)
+	}
+}
+
 // TestFollow changes a registration while the API server answers, refuses and denies.
 func TestFollow(t *testing.T) {
 	// They delay repeated errors by a clock that was read before the bubble began.
@@ -203,7 +267,7 @@ func TestFollow(t *testing.T) {
 		}
 
 		follow := func() bool {
-			return r.follow(t.Context(), selector.NewClassKind(golds, found.GroupVersionKind, found.Namespaced))
+			return r.follow(t.Context(), classSource{golds.DeepCopy(), found, nil})
 		}
 		server.Serves("old")
 		require.True(t, follow(), "We should begin to watch.")

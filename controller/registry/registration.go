@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,10 @@ type Registration struct {
 	*Tallies
 
 	reader client.Reader // from the cache
+	// serial is the last one that a claim kind got, and registered listen for the names of those
+	// that are compiled.
+	serial     atomic.Uint64
+	registered loop.Listeners[string]
 }
 
 // NewRegistration reads registrations from a cache, and classes from the API server. live
@@ -94,7 +99,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
 		For(&v1alpha1.ClaimKind{}, FaultChanged).
-		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(ClaimKindsLookedAt), loop.RevisionChanged).
+		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -164,15 +169,11 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
 		r.deleted.Delete(name)
-		classKinds, err := r.ClassKindsNaming(ctx, name)
+		classKinds, err := classKindsNaming(ctx, r.reader, name)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		kind := selector.NewClaimKind(k, classKinds...)
-		if kind.Strategy.Counted {
-			kind.Tally = r.Tally(name)
-		}
-		r.register(k, kind)
+		r.register(k, classKinds)
 	}
 	return ctrl.Result{}, nil
 }

@@ -53,6 +53,13 @@ type RelatedKinds struct {
 	relatedChanged, relatedRequeued loop.Listeners[string]
 }
 
+// claimKind returns a claim kind as it was registered; empty if it was not.
+func (r *RelatedKinds) claimKind(name string) registeredClaimKind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claimKinds[name]
+}
+
 // needRelated has the related objects of a claim kind watched, and those that none needs any
 // more not. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {

@@ -98,11 +98,19 @@ func (l *LiveReads) getInTurn(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// Watched returns a class kind as its classes are watched, nil if they are not.
-func (c *ClassKinds) Watched(classKind string) *selector.ClassKind {
+// watched is a kind whose classes are watched, nil if they are not.
+func (c *ClassKinds) watched(classKind string) *registered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.kinds[classKind]; k != nil && k.watch != nil {
+		return k
+	}
+	return nil
+}
+
+// Watched returns a class kind as its classes are watched, nil if they are not.
+func (c *ClassKinds) Watched(classKind string) *selector.ClassKind {
+	if k := c.watched(classKind); k != nil {
 		return k.kind
 	}
 	return nil

@@ -35,7 +35,7 @@ func IsOfAnyVersion(e *admissionregistrationv1.MutatingWebhook) bool {
 func (w *Configurator) claimRule(
 	ctx context.Context, k *v1alpha1.ClaimKind, current ClaimConfigurations,
 ) (*rule, error) {
-	if !w.Registration.Inventory.HasClaimKind(k.Name) {
+	if w.Registration.Inventory.ClaimKind(k.Name) == nil {
 		return nil, errNotRegisteredYet
 	}
 	var before []admissionregistrationv1.RuleWithOperations
