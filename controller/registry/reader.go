@@ -28,10 +28,7 @@ func NewReader(config *rest.Config) (*Reader, error) {
 		return nil, err
 	}
 	resolver, err := cluster.NewResolver(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{resolver: resolver, classes: classes}, nil
+	return &Reader{resolver: resolver, classes: classes}, err
 }
 
 // Resolve finds a resource by its name, <plural>.<group>, in a version, or, if that is

@@ -68,15 +68,11 @@ type Registration struct {
 // NewRegistration reads registrations from a cache, and classes from the API server. live
 // reads registrations from the API server itself.
 func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registration, error) {
-	classes, err := newClassClient(config)
+	r, err := NewReader(config)
 	if err != nil {
 		return nil, err
 	}
-	resolver, err := cluster.NewResolver(config)
-	if err != nil {
-		return nil, err
-	}
-	return newRegistration(cache, live, resolver, classes), nil
+	return newRegistration(cache, live, r.resolver, r.classes), nil
 }
 
 func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {

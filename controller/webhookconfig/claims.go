@@ -108,7 +108,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
 	names := namesOf(kinds.Items, func(k *v1alpha1.ClaimKind) string { return k.Name })
-	w.forgetRefused(names)
+	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
 		if selector.ConflictOf(k, kinds.Items) != nil {
@@ -168,14 +168,6 @@ var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e 
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
 	return ok && also && servable(before) != servable(after)
 }})
-
-// forgetRefused forgets what the API server refused of claim kinds that are gone.
-func (w *Configurator) forgetRefused(names []string) {
-	if w.refused == nil {
-		w.refused = map[string]string{}
-	}
-	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
-}
 
 // writeClaimEntries writes those that are due in a configuration. It keeps one that is due
 // in the other configuration until that has it, so that claims are bound while the order
@@ -246,6 +238,9 @@ func (w *Configurator) withoutRefused(
 	}
 	if len(refused) == 0 {
 		return err
+	}
+	if w.refused == nil {
+		w.refused = map[string]string{}
 	}
 	maps.Copy(w.refused, refused)
 	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, so it calls classbind for each claim",
