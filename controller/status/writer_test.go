@@ -207,78 +207,62 @@ func TestSetDefaultsOfPartitions(t *testing.T) {
 	}
 }
 
-func TestLabelsHeld(t *testing.T) {
+func TestClassConditions(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	over := func(name string) *selector.Class {
-		return golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": strings.Repeat("x", v1alpha1.MaxClassLabelBytes)}}, nil)
+	var over []*selector.Class
+	for _, name := range []string{"f", "e", "d", "c", "b", "a"} {
+		labels := map[string]string{"a": strings.Repeat("x", v1alpha1.MaxClassLabelBytes)}
+		over = append(over, golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: labels}, nil))
 	}
+	annotated := func(classes map[string][]string) *selector.Classes { return controllertest.NewClasses(golds, classes) }
 	for name, tc := range map[string]struct {
-		reason  string
-		classes []*selector.Class
-		want    metav1.Condition
+		reason    string
+		condition func(*selector.Classes) metav1.Condition
+		classes   *selector.Classes
+		want      metav1.Condition
 	}{
-		"Held": {
-			reason: "We should complain of nothing where all labels are held.", classes: []*selector.Class{golds.NewClass(&metav1.ObjectMeta{Name: "a"}, nil)},
-			want: metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"},
+		"LabelsHeld": {
+			"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}),
+			metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"},
 		},
-		"TooMany": {
-			reason: "We should name a few of the classes, whoever makes how many of them.", classes: []*selector.Class{over("f"), over("e"), over("d"), over("c"), over("b"), over("a")},
-			want: metav1.Condition{
+		"TooManyLabels": {
+			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, selector.NewClasses(golds, over),
+			metav1.Condition{
 				Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
 				Message: "6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, labelsHeld(selector.NewClasses(golds, tc.classes)), tc.reason)
-		})
-	}
-}
-
-func TestWeightsValid(t *testing.T) {
-	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	for name, tc := range map[string]struct {
-		reason  string
-		classes map[string][]string
-		want    metav1.Condition
-	}{
-		"NoClasses": {
-			reason: "We should complain of nothing where there is nothing.",
-			want:   metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+		"NoWeights": {
+			"We should complain of nothing where there is nothing.", weightsValid, annotated(nil),
+			metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
 		},
-		"Valid": {
-			reason:  "We should take a weight that is absent for a valid one.",
-			classes: map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}},
-			want:    metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+		"Weights": {
+			"We should take a weight that is absent for a valid one.", weightsValid, annotated(map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}}),
+			metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
 		},
-		"Malformed": {
-			reason:  "We should say what malformed weights count as, and what is wrong with the first.",
-			classes: map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}},
-			want: metav1.Condition{
+		"MalformedWeights": {
+			"We should say what malformed weights count as, and what is wrong with the first.", weightsValid,
+			annotated(map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}}),
+			metav1.Condition{
 				Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
 				Message: `3 classes have a malformed weight: Gold/b counts as 1, Gold/c counts as 0, Gold/d counts as 1; the first: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
 			},
 		},
+		"Marks": {
+			"We should complain of nothing where every mark can be read.", marksValid, annotated(map[string][]string{"a": nil, "b": {"default", "false"}}),
+			metav1.Condition{Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid, Message: "every mark is true or false"},
+		},
+		"MalformedMarks": {
+			"We should count and name the classes, and say what is wrong with the first.", marksValid,
+			annotated(map[string][]string{"b": {"default", "1"}, "a": {v1alpha1.CordonedAnnotation, "yes"}, "c": {v1alpha1.CordonedAnnotation, "true"}}),
+			metav1.Condition{
+				Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedMark,
+				Message: `2 classes have a mark that is neither true nor false: Gold/a, Gold/b; the first: metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
+			},
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, weightsValid(controllertest.NewClasses(golds, tc.classes)), tc.reason)
-		})
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, tc.condition(tc.classes), tc.reason) })
 	}
-}
-
-func TestMarksValid(t *testing.T) {
-	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	condition := marksValid(controllertest.NewClasses(golds, map[string][]string{"a": nil, "b": {"default", "false"}}))
-	assert.Equal(t, metav1.Condition{
-		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid, Message: "every mark is true or false",
-	}, condition, "We should complain of nothing where every mark can be read.")
-	condition = marksValid(controllertest.NewClasses(golds, map[string][]string{
-		"b": {"default", "1"}, "a": {v1alpha1.CordonedAnnotation, "yes"}, "c": {v1alpha1.CordonedAnnotation, "true"},
-	}))
-	assert.Equal(t, metav1.Condition{
-		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedMark,
-		Message: `2 classes have a mark that is neither true nor false: Gold/a, Gold/b; the first: metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
-	}, condition, "We should count and name the classes, and say what is wrong with the first.")
 }
 
 func TestSetCondition(t *testing.T) {
