@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Ask is what a claim asks for beside its identity, as a short text that can be kept
@@ -22,13 +23,13 @@ import (
 type Ask string
 
 // Ask of a claim of this kind, unless it is left alone.
-func (k *ClaimKind) Ask(in Intake) Ask {
+func (r *Reader) Ask(in Intake) Ask {
 	if len(in.Problems) > 0 {
 		return AskWith(problemText(in.Problems))
 	}
 	text := in.Given.text()
 	if in.Facts != nil {
-		facts, err := k.factsText(in.Facts.Claim)
+		facts, err := r.factsText(in.Facts.Claim)
 		if err != nil {
 			return AskWith(err.Error())
 		}
@@ -41,10 +42,10 @@ func (k *ClaimKind) Ask(in Intake) Ask {
 }
 
 // factsText is the JSON of the fields that expressions look at: equal fields are equal texts.
-func (k *ClaimKind) factsText(object map[string]any) (string, error) {
+func (r *Reader) factsText(object map[string]any) (string, error) {
 	facts := map[string]any{}
-	for _, p := range k.looksAt.Paths() {
-		copyField(facts, object, path(p))
+	for _, p := range r.looksAt.Paths() {
+		fields.CopyField(facts, object, p)
 	}
 	text, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))
 	if err != nil {
@@ -72,8 +73,7 @@ func parseFacts(text string) (facts *Facts, rest string, err error) {
 	if err != nil { // factsText wrote it.
 		return nil, "", fmt.Errorf("cannot parse the fields of a claim: %w", err)
 	}
-	whole := scan{json: raw}
-	object, _ := whole.readAll(1, len(raw)).(map[string]any)
+	object, _ := fields.ReadWhole(raw, len(raw)).(map[string]any)
 	return newFacts(object), text[len(raw):], nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
@@ -100,7 +101,7 @@ func TestDeepFieldsAreTooLong(t *testing.T) {
 	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
 		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
 	})
-	for depth, problems := range map[int]int{maxExpressionDepth - 1: 0, maxExpressionDepth: 1} {
+	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
 		object, err := kind.Decode([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
 		require.NoError(t, err)
 		in := kind.Read("team", "db", object)

@@ -20,39 +20,14 @@ func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bo
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
 		condition = e.Rename(map[string]string{expression.Claim: claim})
 	}
-	rules := claimRules{bindWhen: e}
-	return condition, rules.decidesOnReference(k.Spec.Reference.Place().Names())
-}
-
-// compileUnsettling finds what tells, of a claim with a reference, that bindWhen may ask for
-// another: the terms that need nothing else.
-func (k *ClaimKind) compileUnsettling() {
-	if !k.decides {
-		return
-	}
-	for _, t := range k.rules.bindWhen.Terms() {
-		if readsClaimAlone(t) {
-			k.unsettling = append(k.unsettling, t)
-		}
-	}
-}
-
-// unsettled says that the reference of a claim may count as none: bindWhen decides on it, and
-// may be true. An expression that fails asks for nothing.
-func (k *ClaimKind) unsettled(object map[string]any) bool {
-	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1alpha1.MaxExpressionCost}
-	for _, t := range k.unsettling {
-		if ok, err := t.Bool(&in, &budget); err != nil || !ok {
-			return false
-		}
-	}
-	return k.decides
+	reference := newClassReference(k, e)
+	return condition, reference.decides
 }
 
 // AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not
 // show whether it is to be bound now.
-func (k *ClaimKind) AsksOthers() bool {
-	return k.rules.bindWhen != nil && !readsClaimAlone(k.rules.bindWhen)
+func (r *Reader) AsksOthers() bool {
+	return r.bindWhen != nil && !readsClaimAlone(r.bindWhen)
 }
 
 // Given says that the claim refers to its class already, so there is nothing to write. That

@@ -12,7 +12,7 @@ import (
 )
 
 // each visits the classes that a claim asks for and is offered, before the filters.
-func (v *View) each(claim Claim, visit func(*Class)) {
+func (v *offer) each(claim Claim, visit func(*Class)) {
 	asked := v.Kind.Asks(claim)
 	if asked == nil {
 		v.eachDefault(claim, visit)
@@ -44,7 +44,7 @@ func (v *View) each(claim Claim, visit func(*Class)) {
 
 // eachIndexed does the same with the index. It visits none, and returns false, if the
 // index saves no work.
-func (v *View) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
+func (v *offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
 	if !v.partly() {
 		return v.index.each(q, math.MaxInt, visit)
 	}
@@ -173,7 +173,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 
 // equals reports whether a class meets the equality terms that the index answers, with or without
 // an index: a class that does not is not asked for, as if the selector said so.
-func (v *View) equals(facts *Facts, c *Class) bool {
+func (v *offer) equals(facts *Facts, c *Class) bool {
 	for _, fits := range [...][]*fit{v.Kind.rules.fits, c.Kind.rules.fits} {
 		for _, f := range fits {
 			for _, e := range f.equal {
@@ -187,7 +187,7 @@ func (v *View) equals(facts *Facts, c *Class) bool {
 }
 
 // visitEqual visits the classes that meet the equality terms.
-func (v *View) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
+func (v *offer) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
 	return func(c *Class) {
 		if v.equals(facts, c) {
 			visit(c)
@@ -197,7 +197,7 @@ func (v *View) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
 
 // withEqualities adds the equality terms of the claim kind that the index can answer. Those of
 // a class kind select only where no other kind serves the claim kind.
-func (v *View) withEqualities(q query, facts *Facts) query {
+func (v *offer) withEqualities(q query, facts *Facts) query {
 	if v.index == nil {
 		return q
 	}

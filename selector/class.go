@@ -18,6 +18,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const (
@@ -45,8 +46,8 @@ type ClassKind struct {
 	WeightFrom v1alpha1.Source
 
 	isDefault, weight source
-	plan              *readPlan // of the fields that lead to these
-	lookPlan          *readPlan // of the fields that expressions look at
+	plan              *fields.Plan // of the fields that lead to these
+	lookPlan          *fields.Plan // of the fields that expressions look at
 
 	rules *classRules
 	// fields are held of each class, and reads are all that is read of one for expressions.
@@ -74,7 +75,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	c.Fault = c.rules.faultOf("class kind", k.Name)
 	held := fitLooks(c.rules.fits)
 	for _, claimKind := range claimKinds {
-		held = append(held, newClaimRules(claimKind).class...)
+		held = append(held, compileClaimRules(claimKind).class...)
 	}
 	c.fields = expression.NewFields(held...)
 	c.reads = expression.NewFields(append(held, c.rules.class...)...)
@@ -83,7 +84,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 }
 
 // holds reports whether these fields are held of each class.
-func (k *ClassKind) holds(paths []expression.Path) bool { return k.fields.Covers(paths...) }
+func (k *ClassKind) holds(paths []fields.Path) bool { return k.fields.Covers(paths...) }
 
 // DefaultExpression says which classes are default, nil if a mark does.
 func (k *ClassKind) DefaultExpression() *expression.Expression { return k.rules.isDefault }
@@ -99,7 +100,7 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 
 // MetadataOnly says that nothing but metadata is read from the kind's classes.
 func (k *ClassKind) MetadataOnly() bool {
-	needsMore := func(p expression.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
+	needsMore := func(p fields.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
 	return k.isDefault.path == nil && k.weight.path == nil && !slices.ContainsFunc(k.reads.Paths(), needsMore)
 }
 
@@ -309,7 +310,7 @@ var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 // source is where a value of a class is found.
 type source struct {
 	annotation string
-	path       path
+	path       fields.Path
 	// isExpression says that it has neither: see ClassKind.evaluate.
 	isExpression bool
 }
@@ -321,7 +322,7 @@ func newSource(s v1alpha1.Source) source {
 	if s.Path == "" {
 		return source{annotation: string(s.Annotation), isExpression: s.Expression != ""}
 	}
-	return source{path: newPath(s.Path)}
+	return source{path: fields.Path(s.Path.Names())}
 }
 
 // value is nil if the class has none.
@@ -335,7 +336,7 @@ func (s source) value(annotations map[string]string, content map[string]any) any
 		}
 		return nil
 	}
-	v, _ := s.path.lookup(content) // A path through something that is not an object leads nowhere: no value.
+	v, _ := s.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
 	return v
 }
 
@@ -358,5 +359,11 @@ func (s source) field() *field.Path {
 	if s.path == nil {
 		return field.NewPath("metadata", "annotations").Key(s.annotation)
 	}
-	return s.path.field()
+	return s.path.Field()
+}
+
+// named is what a reference can say of the class.
+func (c *Class) named() named {
+	kind := &c.Kind.GroupVersionKind
+	return named{kind.Group, kind.Version, kind.Kind, c.Namespace, c.Name}
 }

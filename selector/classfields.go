@@ -9,54 +9,55 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // identityFields are the metadata that is read of every class, beside what its kind
 // reads.
 var identityFields = []string{"namespace", "name", "uid", "resourceVersion"}
 
-func (k *ClassKind) newReadPlan() *readPlan {
-	const maxBytes = escapeFactor*v1alpha1.MaxNameBytes + 2
-	r := &readPlan{}
+func (k *ClassKind) newReadPlan() *fields.Plan {
+	const maxBytes = fields.EscapeFactor*v1alpha1.MaxNameBytes + 2
+	r := &fields.Plan{}
 	for _, name := range identityFields {
-		r.add(path{"metadata", name}, asScalar, maxBytes)
+		r.Add(fields.Path{"metadata", name}, fields.AsScalar, maxBytes)
 	}
-	r.add(deletionTimestamp, asSet, 0)
+	r.Add(deletionTimestamp, fields.AsSet, 0)
 	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
 		if s.isExpression {
 			continue
 		}
 		p := s.path
 		if p == nil {
-			p = path{"metadata", "annotations", s.annotation}
+			p = fields.Path{"metadata", "annotations", s.annotation}
 		}
-		r.add(p, asScalar, maxBytes)
+		r.Add(p, fields.AsScalar, maxBytes)
 	}
-	return r.compiled(0)
+	return r.Compile(0)
 }
 
 // newLookPlan reads all that Fields.Project may keep, however it is escaped, so that
 // expressions see the same of a class that is reviewed as of one that is stored. The plan is
 // apart from the other, because a field that is too long may have the mark in it. It is nil
 // if expressions look at nothing.
-func (k *ClassKind) newLookPlan() *readPlan {
+func (k *ClassKind) newLookPlan() *fields.Plan {
 	paths := k.reads.Paths()
 	if len(paths) == 0 {
 		return nil
 	}
-	r := &readPlan{}
-	const maxBytes = escapeFactor * v1alpha1.MaxExpressionValueBytes
+	r := &fields.Plan{}
+	const maxBytes = fields.EscapeFactor * v1alpha1.MaxExpressionValueBytes
 	for _, p := range paths {
-		r.look(path(p), maxBytes, math.MaxInt)
+		r.AddForExpressions(p, maxBytes, math.MaxInt)
 	}
-	return r.compiled(0)
+	return r.Compile(0)
 }
 
 // DecodeValid reads a class of this kind from valid JSON, without its labels: the
 // guard does not choose a class. It returns the metadata that identifies the class.
 // A value that is longer than any meaningful one counts as malformed.
 func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) {
-	object, err := k.plan.decodeValid(raw)
+	object, err := k.plan.DecodeValid(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +89,7 @@ func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) 
 	}
 	var seen map[string]any
 	if k.lookPlan != nil {
-		if seen, err = k.lookPlan.decodeValid(raw); err != nil {
+		if seen, err = k.lookPlan.DecodeValid(raw); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import "cmp"
 // of a volume that exists, may name a class that never was, so it misses none.
 func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
 	to, bound := k.refersTo(object)
-	if !bound || k.unsettled(object) || to.name == "" {
+	if !bound || k.mayRebind(object) || to.name == "" {
 		return nil, ""
 	}
 	for _, s := range classes {
@@ -20,7 +20,7 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 		}
 		in := ""
 		if s.Kind.Namespaced {
-			in = cmp.Or(to.namespace, k.looksIn(namespace))
+			in = cmp.Or(to.namespace, k.classNamespace, namespace)
 		}
 		if class := s.find(className{in, to.name}); class != nil {
 			return class, ""
@@ -31,10 +31,20 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 		}
 		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
 	}
-	for _, p := range k.settledBy[1:] { // The first is the reference.
-		if value, _ := p.lookup(object); value != nil {
-			return nil, ""
-		}
+	if value, _ := firstSet(object, k.skipIfSet); value != nil {
+		return nil, ""
 	}
 	return nil, missing
+}
+
+// countedAs is the value that BoundTo returns for a class.
+func (k *ClaimKind) countedAs(c *Class) uint64 {
+	switch k.form.namesKind {
+	case groupAndKind:
+		return c.place
+	case kindAlone:
+		return c.groupless
+	default:
+		return c.kindless
+	}
 }

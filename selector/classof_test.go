@@ -19,7 +19,7 @@ func TestClassOf(t *testing.T) {
 	type object = map[string]any
 	for name, tc := range map[string]struct {
 		reason    string
-		form      v1alpha1.ReferenceForm
+		As        v1alpha1.ReferenceForm
 		names     []v1alpha1.NamespaceName
 		reference any
 		want      string
@@ -43,7 +43,7 @@ func TestClassOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Reference.Form = tc.form
+			k.Spec.Reference.Form = tc.As
 			if tc.names != nil {
 				k.Spec.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: tc.names}
 			}

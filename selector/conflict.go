@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of
@@ -36,7 +37,7 @@ func (r *reserved) conflict(oldest *reserved) *Fault {
 	return &Fault{v1alpha1.ReasonConflict, fmt.Sprintf(
 		"claim kind %q binds no claim: %q, which was registered before it, binds claims of %q by the same reference, %s: "+
 			"set another spec.reference, or delete one of the two",
-		r.by, oldest.by, r.resource, path(r.place.Names()))}
+		r.by, oldest.by, r.resource, fields.Path(r.place.Names()))}
 }
 
 // ConflictOf a ClaimKind is its fault if one of these is older and has the same resource
@@ -55,11 +56,14 @@ func ConflictOf(k *v1alpha1.ClaimKind, all []v1alpha1.ClaimKind) *Fault {
 	return own.conflict(&oldest)
 }
 
-// resolve does the same for the view of a claim kind of the inventory.
-func (i *Inventory) resolve(v *View) {
+// claimKinds of an Inventory, by name.
+type claimKinds map[string]*ClaimKind
+
+// resolve does the same for the view of one of them.
+func (all claimKinds) resolve(v *View) {
 	k := v.Kind
 	oldest := k
-	for _, other := range i.claimKinds {
+	for _, other := range all {
 		if other.sameAs(&k.reserved) && oldest.after(&other.reserved) {
 			oldest = other
 		}
@@ -71,11 +75,11 @@ func (i *Inventory) resolve(v *View) {
 
 // rivals are the names of the claim kinds with the same resource and reference as this one,
 // nil for nil.
-func (i *Inventory) rivals(k *ClaimKind) (names []string) {
+func (all claimKinds) rivals(k *ClaimKind) (names []string) {
 	if k == nil {
 		return nil
 	}
-	for name, other := range i.claimKinds {
+	for name, other := range all {
 		if other.sameAs(&k.reserved) {
 			names = append(names, name)
 		}

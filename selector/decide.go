@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Decider decides on claims. It alone knows the order of a decision:
@@ -303,6 +304,11 @@ func (d *Decision) Drawn() bool {
 // so, or the API server would refuse it with less to say.
 func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && (d.View.Kind.Deny || d.Lacks != "")
+}
+
+// Patch gives the claim its class, after these tests.
+func (d *Decision) Patch(tests ...fields.Operation) []byte {
+	return d.View.Kind.patch(&d.Claim, d.Class.named(), tests)
 }
 
 // asks is what the claim asks for: nil is the default class.

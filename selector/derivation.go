@@ -4,7 +4,7 @@ import (
 	"slices"
 	"unique"
 
-	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // derivation gives classes further keys in the index of a view, beside their labels: the
@@ -17,13 +17,13 @@ type derivation struct {
 
 type derivedPath struct {
 	key  keyed // without a label
-	path expression.Path
+	path fields.Path
 }
 
 // partitionKey is the key of the partition of a default class.
 const partitionKey text = "="
 
-func (v *View) newDerivation() *derivation {
+func (v *offer) newDerivation() *derivation {
 	d := &derivation{}
 	add := func(fits []*fit) {
 		for _, f := range fits {

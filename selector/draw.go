@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"math"
@@ -39,7 +40,7 @@ var filters = [...]filter{
 		}
 	}},
 	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
-		if !k.classRef.isKey() || k.classRef[1] != "labels" {
+		if !k.classRef.IsKey() || k.classRef[1] != "labels" {
 			return nil
 		}
 		return func(_ Claim, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
@@ -83,6 +84,36 @@ var _ [maxFilters - len(filters)]struct{}
 // because a claim allocates no memory for what it does not get.
 type Dropped [maxFilters]int32
 
+// policy says how one of the classes for a claim is chosen, and what becomes of it without.
+type policy struct {
+	// Deny refuses a claim if no class matches.
+	Deny bool
+	// BindLater binds a claim later if no class matches now.
+	BindLater bool
+	// cannotBindLater reports whether the leader could not bind claims later when it last tried.
+	cannotBindLater bool
+	// Strategy chooses among several candidates.
+	Strategy   Strategy
+	memory     memory // nil if the strategy has none
+	freshSeeds bool
+	// filters, of which so many are free: they evaluate no expression.
+	filters []compiledFilter
+	free    int
+}
+
+func newPolicy(k *v1alpha1.ClaimKind) policy {
+	p := policy{
+		Deny: k.Spec.WhenUnmatched == v1alpha1.Deny, BindLater: k.Spec.WhenUnmatched == v1alpha1.BindLater,
+		cannotBindLater: CannotBindLater(k), freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+	}
+	name := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
+	p.Strategy = strategies[name]
+	p.Strategy.Name = name
+	return p
+}
+
+func (p *policy) drawsAfresh(c Claim) bool { return p.freshSeeds || c.Name == "" }
+
 // compileFilters for the claims of a kind.
 func (k *ClaimKind) compileFilters() {
 	for _, f := range filters {
@@ -90,20 +121,21 @@ func (k *ClaimKind) compileFilters() {
 			k.filters = append(k.filters, compiledFilter{f.reason, f.text, drops})
 		}
 	}
+	k.compileFits()
 }
 
-// dropping returns the index of the first filter that drops a candidate, -1 if none does.
-func (k *ClaimKind) dropping(claim Claim, c *Class) (filter int, err error) {
-	if filter, err = k.droppingFreely(claim, c); filter < 0 && k.judges() {
+// firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
+func (k *ClaimKind) firstDrop(claim Claim, c *Class) (filter int, err error) {
+	if filter, err = k.firstFreeDrop(claim, c); filter < 0 && k.judges() {
 		filter, err = k.judge(claim, c)
 	}
 	return filter, err
 }
 
-// droppingFreely does the same with the filters that evaluate nothing.
-func (k *ClaimKind) droppingFreely(claim Claim, c *Class) (filter int, err error) {
-	for i := range k.filters[:k.free] {
-		if dropped, err := k.filters[i].drops(claim, c); dropped || err != nil {
+// firstFreeDrop does the same with the filters that evaluate nothing.
+func (p *policy) firstFreeDrop(claim Claim, c *Class) (filter int, err error) {
+	for i := range p.filters[:p.free] {
+		if dropped, err := p.filters[i].drops(claim, c); dropped || err != nil {
 			return i, err
 		}
 	}
@@ -203,7 +235,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 	o.view.each(o.claim, func(c *Class) {
 		switch {
 		case kind.judges() && facts != nil && facts.budget.Left < v1alpha1.MaxExpressionCost/2: // The rest is for those that matter.
-			if filter, err := kind.droppingFreely(o.claim, c); filter < 0 {
+			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
 				unjudged = append(unjudged, o.place(c))
 			} else {
 				decision.drop(filter, c, err)
@@ -220,7 +252,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 
 // better is a class, if it is a candidate and the draw prefers it to the best.
 func (o *order) better(decision *Decision, best candidate, c *Class) candidate {
-	if filter, err := o.view.Kind.dropping(o.claim, c); filter >= 0 {
+	if filter, err := o.view.Kind.firstDrop(o.claim, c); filter >= 0 {
 		decision.drop(filter, c, err)
 		return best
 	}
@@ -237,7 +269,7 @@ func (o *order) next(candidates int, refused *Class) candidate {
 		rest := make(candidateHeap, 0, candidates)
 		o.rest = &rest
 		o.view.each(o.claim, func(c *Class) {
-			if i, _ := o.view.Kind.dropping(o.claim, c); i < 0 && c != refused {
+			if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 && c != refused {
 				*o.rest = append(*o.rest, o.place(c))
 			}
 		})

@@ -170,7 +170,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 
 // drops says why the claim may not get a class, nil if it may.
 func (d *Decision) drops(c *Class) *Drop {
-	if i, err := d.View.Kind.dropping(d.Claim.Claim, c); i >= 0 {
+	if i, err := d.View.Kind.firstDrop(d.Claim.Claim, c); i >= 0 {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {

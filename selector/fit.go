@@ -7,6 +7,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // fit is a condition for a class to be given to a claim, taken apart at its conjunction. What
@@ -15,7 +16,7 @@ type fit struct {
 	name, text string
 	field      string
 	// looks is what it looks at in a class.
-	looks []expression.Path
+	looks []fields.Path
 	// ofClass terms look at the class alone, and not at its status: a class for which one is
 	// false serves no claim.
 	ofClass []*expression.Expression
@@ -30,7 +31,7 @@ type fit struct {
 // equality is a term class.PATH == VALUE.
 type equality struct {
 	term  *expression.Expression
-	path  expression.Path
+	path  fields.Path
 	key   text // in the index
 	value *expression.Expression
 }
@@ -123,32 +124,23 @@ func rowOf(reason, text string, names ...string) compiledFilter {
 const otherFit = "OtherFit"
 
 // compileFits adds the filters for the fits of the kind and of its class kinds.
-func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
+func (k *ClaimKind) compileFits() {
 	k.free = len(k.filters)
-	for _, f := range k.rules.fits {
+	for _, f := range k.fits {
 		k.addJudges(f.row())
 	}
-	var names []string
-	classKinds = slices.Clone(classKinds)
-	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
-	for _, ck := range classKinds {
-		rules := newClassRules(ck)
-		k.linked = append(k.linked, rules.claim...)
-		for _, f := range rules.fits {
-			if !slices.Contains(names, f.name) {
-				k.linkedFits, names = append(k.linkedFits, linkedFit{f.name, f.text}), append(names, f.name)
-			}
-		}
-	}
-	k.hasFacts = k.hasFacts || len(names) > 0
-	room := min(len(names), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
+	room := min(len(k.linkedFits), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
 	for _, f := range k.linkedFits[:room] {
 		k.addJudges(rowOf(f.name, f.text, f.name))
 	}
-	if others := names[room:]; len(others) > 0 {
+	var others []string
+	for _, f := range k.linkedFits[room:] {
+		others = append(others, f.name)
+	}
+	if len(others) > 0 {
 		k.addJudges(rowOf(otherFit, "unfit", others...))
 	}
-	if k.rules.score != nil {
+	if k.score != nil {
 		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
 			_, err := claim.Facts.rank(k, c)
 			return err != nil, err
@@ -158,12 +150,12 @@ func (k *ClaimKind) compileFits(classKinds []*v1alpha1.ClassKind) {
 
 // serves reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
-func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
-	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
+func (r *rules) serves(c *Class) (by *fit, term *expression.Expression, why error) {
+	return r.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
 }
 
-func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, term *expression.Expression, why error) {
-	for _, fits := range [...][]*fit{k.rules.fits, c.Kind.rules.fits} {
+func (r *rules) servesWithin(c *Class, budget *expression.Budget) (by *fit, term *expression.Expression, why error) {
+	for _, fits := range [...][]*fit{r.fits, c.Kind.rules.fits} {
 		for _, f := range fits {
 			if term, why = f.servedBy(c, budget); term != nil {
 				return f, term, why
@@ -174,15 +166,15 @@ func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, 
 }
 
 // Serves reports whether a class can serve claims of the kind.
-func (k *ClaimKind) Serves(c *Class) bool {
-	by, _, _ := k.serves(c)
+func (r *rules) Serves(c *Class) bool {
+	by, _, _ := r.serves(c)
 	return by == nil
 }
 
-// sorts reports whether some classes of a kind may not serve the claims.
-func (k *ClaimKind) sorts(classes *ClassKind) bool {
+// mayExclude reports whether some classes of a kind may not serve the claims.
+func (r *rules) mayExclude(classes *ClassKind) bool {
 	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
-	return slices.ContainsFunc(k.rules.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
+	return slices.ContainsFunc(r.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
 }
 
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
@@ -201,7 +193,7 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 }
 
 // derivedKey is the key of a field in the index. No label has it.
-func derivedKey(p expression.Path) text { return text("=" + strings.Join(p, "\x00")) }
+func derivedKey(p fields.Path) text { return text("=" + strings.Join(p, "\x00")) }
 
 // derivedValue is the text of a value in the index, so that equal values have the same; false
 // if the index does not have such values.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // expressive is a world with expressions: one claim kind, one class kind and its classes.
@@ -209,7 +210,7 @@ func fitCases() map[string]fitCase {
 		"TooLong": {
 			reason: "We should refuse a claim with a field that is too long",
 			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim:  all(map[string]any{"driver": longText{1 << 20}}), problem: "spec.driver: Too long",
+			claim:  all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long",
 		},
 	}
 }
@@ -384,7 +385,7 @@ func TestInvalidExpressions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
-			invalid := slices.Concat(newClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind))
+			invalid := slices.Concat(compileClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind))
 			require.Len(t, invalid, 1, tc.reason)
 			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
 			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)

@@ -240,9 +240,9 @@ func TestDeciderGuards(t *testing.T) {
 		reason string
 		err    error
 	}{
-		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{Kind: kind, Fault: fault}, in: Intake{LeftAlone: Settled}, err: fault},
-		"LeftAlone": {why: "We should leave it alone.", view: &View{Kind: kind}, in: Intake{LeftAlone: Settled}, reason: Settled},
-		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{Kind: kind}, in: invalid, reason: "MalformedClaim"},
+		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{offer: offer{Kind: kind}, Fault: fault}, in: Intake{LeftAlone: Settled}, err: fault},
+		"LeftAlone": {why: "We should leave it alone.", view: &View{offer: offer{Kind: kind}}, in: Intake{LeftAlone: Settled}, reason: Settled},
+		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{offer: offer{Kind: kind}}, in: invalid, reason: "MalformedClaim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := d.Decide(t.Context(), tc.view, tc.in, Admit)

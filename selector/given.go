@@ -2,13 +2,8 @@ package selector
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 )
 
 // Given is what an author has set of a class reference, without the name: the claim gets a
@@ -65,99 +60,4 @@ func parseGiven(ask string) (given *Given, rest string, err error) {
 		*part, _ = strconv.Unquote(quoted) // It is valid.
 	}
 	return given, rest, nil
-}
-
-// HasReference reports whether a claim has a class reference. One on which bindWhen decides
-// counts as none if bindWhen may be true.
-func (k *ClaimKind) HasReference(object map[string]any) bool {
-	value, _ := k.reference(k.classRef.lookup(object))
-	return value != nil && !k.unsettled(object)
-}
-
-// reference returns what was found at the place of the class reference, nil if it is none. An
-// object without a name is none if it has some of the other fields of its form, and nothing else:
-// its author, or a server-side apply that took the name out, leaves the class open. Without
-// emptyIsUnset, one that says nothing asks for no class, and one that says more may refer in
-// another way.
-func (k *ClaimKind) reference(found any, err *field.Error) (any, *field.Error) {
-	if object, ok := found.(map[string]any); ok && !k.emptyIsUnset && !k.isBegun(object) {
-		return found, nil
-	}
-	return k.named(found, err)
-}
-
-// isBegun reports whether a reference has some of the fields of its form, and no other.
-func (k *ClaimKind) isBegun(reference map[string]any) (begun bool) {
-	for name, value := range reference {
-		if !slices.Contains(k.form.fields, name) {
-			return false
-		}
-		begun = begun || value != nil && value != ""
-	}
-	return begun
-}
-
-// isNamed reports whether a claim names its class. One on which bindWhen decides counts as none
-// if bindWhen may be true.
-func (k *ClaimKind) isNamed(object map[string]any) bool {
-	value, _ := k.named(k.classRef.lookup(object))
-	return value != nil && !k.unsettled(object)
-}
-
-// named returns what was found at the place of the class reference, nil if it has no name. A
-// name that is not a string is an error of the author.
-func (k *ClaimKind) named(found any, err *field.Error) (any, *field.Error) {
-	if found == nil || err != nil {
-		return found, err
-	}
-	object, ok := found.(map[string]any)
-	switch {
-	case len(k.form.fields) == 0 && found == "" && k.emptyIsUnset:
-		return nil, nil
-	case len(k.form.fields) == 0, !ok: // What is no text or no object, the schema refuses.
-		return found, nil
-	}
-	if _, isLong := object["name"].(longText); isLong {
-		return found, nil
-	}
-	name, isText := orZero[string](object["name"])
-	switch {
-	case !isText:
-		return nil, wrongType(k.classRef.below("name").field(), object["name"], "a string")
-	case name == "":
-		return nil, nil
-	}
-	return found, nil
-}
-
-// given reads what the author has set of a reference that counts as none.
-func (k *ClaimKind) given(object map[string]any) (*Given, field.ErrorList) {
-	value, _ := k.classRef.lookup(object)
-	reference, _ := value.(map[string]any)
-	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
-		return nil, nil // One with a name counts as none by bindWhen, and is replaced whole.
-	}
-	texts, hasGroup := map[string]any{}, false
-	for _, name := range k.form.fields {
-		at := func() *field.Path { return k.classRef.below(name).field() }
-		_, isLong := reference[name].(longText)
-		text, isText := orZero[string](reference[name])
-		switch {
-		case isLong, len(text) > v1alpha1.MaxNameBytes:
-			return nil, field.ErrorList{{
-				Type: field.ErrorTypeTooLong, Field: at().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
-			}}
-		case !isText:
-			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}
-		case text != "":
-			texts[name] = text
-			hasGroup = hasGroup || name != "kind" && name != "namespace"
-		}
-	}
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	of := k.form.read(texts)
-	return &Given{hasGroup: hasGroup, group: of.group, kind: of.kind, namespace: of.namespace}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const (
@@ -146,7 +147,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 }
 
 func TestPointer(t *testing.T) {
-	assert.Equal(t, "/a~1b/c~0d/~01", path{"a/b", "c~d", "~1"}.pointer(), "We should escape as RFC 6901 says.")
+	assert.Equal(t, "/a~1b/c~0d/~01", fields.Path{"a/b", "c~d", "~1"}.Pointer(), "We should escape as RFC 6901 says.")
 }
 
 // TestPatchOfReference applies the patches with the library that the API server uses.

@@ -2,13 +2,13 @@ package selector
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Reasons to leave a claim alone.
@@ -18,6 +18,27 @@ const (
 	ParentAbsent = "ParentAbsent"
 	NoSelector   = "NoSelector"
 )
+
+// Claim is the identity of a claim, and what it asks for.
+type Claim struct {
+	// Name is empty until the API server generates it from GenerateName.
+	Namespace, Name, GenerateName string
+	// Selector is nil for a claim without one: see Reader.Asks.
+	Selector labels.Selector
+	// Given is what its author has set of the class reference, nil if that is nothing.
+	Given *Given
+	// Facts for the expressions of its kind, nil for a kind without.
+	Facts *Facts
+}
+
+// Asks returns the selector of a claim. Of a claim without one, it is that of everything
+// where such claims get any class, and nil where they get the default class.
+func (r *Reader) Asks(c Claim) labels.Selector {
+	if c.Selector == nil && r.whenNoSelector == v1alpha1.NoSelectorAny {
+		return labels.Everything()
+	}
+	return c.Selector
+}
 
 // Intake is a claim as it was read, once, for whoever decides on it or explains it.
 type Intake struct {
@@ -41,77 +62,62 @@ type Intake struct {
 // for. Of a value that is too long, it keeps the length. It fails if the claim is not an
 // object. Of several fields of one name the last counts, as it does for the API server,
 // which never sends them.
-func (k *ClaimKind) Decode(raw []byte) (map[string]any, error) {
-	return k.plan.decode(raw)
+func (r *Reader) Decode(raw []byte) (map[string]any, error) {
+	return r.plan.Decode(raw)
 }
 
 // DecodeValid does the same for JSON that is known to be valid, such as the object of
 // a decoded review. For invalid JSON, its result means nothing.
-func (k *ClaimKind) DecodeValid(raw []byte) (map[string]any, error) {
-	return k.plan.decodeValid(raw)
+func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
+	return r.plan.DecodeValid(raw)
 }
 
 // Read a claim of this kind from an object that any decoder may have made. A claim
 // that is left alone is read no further.
-func (k *ClaimKind) Read(namespace, name string, object map[string]any) Intake {
+func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in := Intake{Claim: Claim{Namespace: namespace, Name: name}}
+	reason, by, wrong := r.leaveAloneReason(object, nil)
+	if reason != "" {
+		in.LeftAlone = reason
+		if reason == Settled {
+			in.SettledBy = by.String()
+		}
+		return in
+	}
+	if wrong != nil {
+		in.Problems = field.ErrorList{wrong}
+		return in
+	}
+	if r.hasFacts && !r.readFacts(object, &in) {
+		return in
+	}
 	metadata, _ := object["metadata"].(map[string]any)
-	if metadata["deletionTimestamp"] != nil {
-		in.LeftAlone = BeingDeleted
-		return in
-	}
-	for i, p := range k.settledBy {
-		value, err := p.lookup(object)
-		if i == 0 {
-			value, err = k.reference(value, err)
-			if k.decides && err == nil { // See bindsNow.
-				value = nil
-			}
-		}
-		if value != nil {
-			in.LeftAlone, in.SettledBy, in.Problems = Settled, p.String(), nil
-			return in
-		}
-		if err != nil && len(in.Problems) == 0 {
-			in.Problems = field.ErrorList{err}
-		}
-	}
-	if in.LeftAlone = k.without(object); in.LeftAlone != "" {
-		in.Problems = nil
-		return in
-	}
-	if len(in.Problems) > 0 {
-		return in
-	}
-	if k.hasFacts && !k.readFacts(object, &in) {
-		return in
-	}
 	in.GenerateName, _ = metadata["generateName"].(string)
-	if in.Given, in.Problems = k.given(object); len(in.Problems) > 0 {
+	if in.Given, in.Problems = r.given(object); len(in.Problems) > 0 {
 		return in
 	}
-	in.Selector, in.Problems = k.classSelector(object)
-	in.Parents = k.parents(object)
+	in.Selector, in.Problems = r.classSelector(object)
+	in.Parents = r.parents(object)
 	return in
 }
 
 // readFacts reads what expressions look at, and evaluates bindWhen if it looks at nothing
 // else. It is false if that says all there is to say.
-func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
-	for _, p := range k.looksAt.Paths() {
-		at := path(p)
-		if value, _ := at.lookup(object); !isRead(value) || expression.TooManyElements(value) {
+func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
+	for _, p := range r.looksAt.Paths() {
+		at := p
+		if value, _ := at.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
 			in.Problems = append(in.Problems, &field.Error{
-				Type: field.ErrorTypeTooLong, Field: at.field().String(),
+				Type: field.ErrorTypeTooLong, Field: at.Field().String(),
 				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
 					"because an expression of claim kind %q looks at it",
-					v1alpha1.MaxExpressionValueBytes, v1alpha1.MaxExpressionElements, maxExpressionDepth, k.Name),
+					v1alpha1.MaxExpressionValueBytes, v1alpha1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),
 			})
 			return false
 		}
 	}
 	in.Facts = newFacts(object)
-	bindWhen := k.rules.bindWhen
+	bindWhen := r.bindWhen
 	if bindWhen == nil || !readsClaimAlone(bindWhen) {
 		return true
 	}
@@ -119,65 +125,29 @@ func (k *ClaimKind) readFacts(object map[string]any, in *Intake) bool {
 	ok, err := in.Facts.bool(bindWhen)
 	switch {
 	case err != nil:
-		in.Problems = append(in.Problems, failure(k, "spec.bindWhen", bindWhen, err))
+		in.Problems = append(in.Problems, failure(r.Name, "spec.bindWhen", bindWhen, err))
 	case !ok:
 		in.LeftAlone = NotYet
 	}
 	return ok && err == nil
 }
 
-// isRead reports whether Decode read all of a value.
-func isRead(value any) bool {
-	isUnread := func(value any) bool { return !isRead(value) }
-	switch v := value.(type) {
-	case unread, longText:
-		return false
-	case []any:
-		return !slices.ContainsFunc(v, isUnread)
-	case map[string]any:
-		for _, child := range v {
-			if isUnread(child) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// without says why a claim is left alone for what it does not have; empty, it is not. A
-// field in something that is not an object is absent.
-func (k *ClaimKind) without(object map[string]any) (why string) {
-	if k.needsParent {
-		if parent, _ := k.classRef[:len(k.classRef)-1].lookup(object); parent == nil {
-			return ParentAbsent
-		}
-	}
-	if k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone && k.rules.selectorFrom == nil {
-		value, _ := k.selector.lookup(object)
-		text, _ := k.annotation.lookup(object)
-		if value == nil && text == nil {
-			return NoSelector
-		}
-	}
-	return ""
-}
-
-func (k *ClaimKind) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
-	value, err := k.selector.lookup(object)
+func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
+	value, err := r.selector.Lookup(object)
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	text, err := k.annotation.lookup(object)
+	text, err := r.annotation.Lookup(object)
 	switch {
 	case err != nil:
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
-		detail := "give either the annotation or the field " + k.selector.String() + ", not both"
-		return nil, field.ErrorList{field.Forbidden(k.annotationField, detail)}
+		detail := "give either the annotation or the field " + r.selector.String() + ", not both"
+		return nil, field.ErrorList{field.Forbidden(r.annotationField, detail)}
 	case value != nil:
-		return parseSelector(value, k.selectorField)
+		return parseSelector(value, r.selectorField)
 	case text != nil:
-		return parseSelectorText(text, k.annotationField)
+		return parseSelectorText(text, r.annotationField)
 	}
 	return nil, nil
 }

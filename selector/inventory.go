@@ -22,11 +22,17 @@ type Inventory struct {
 	mu         sync.Mutex // guards all below
 	open       bool
 	views      Snapshot
-	claimKinds map[string]*ClaimKind
+	claimKinds claimKinds
 	classes    map[string]*Classes
-	missing    map[string]missing   // by class kind; none of them is among classes
-	unread     map[string]neverRead // by class kind; none of them is among classes or missing
-	related    map[RelatedKey]knownRelated
+	unknownKinds
+	related relatedObjects
+}
+
+// unknownKinds are the class kinds whose classes are not known, by name. None of them is among the
+// classes of the inventory.
+type unknownKinds struct {
+	missing map[string]missing
+	unread  map[string]neverRead // none of them is among missing
 }
 
 // missing is a class kind whose classes were offered before and are not known now.
@@ -46,8 +52,8 @@ type neverRead struct {
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
-		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*Classes{}, missing: map[string]missing{},
-		unread: map[string]neverRead{}, related: map[RelatedKey]knownRelated{},
+		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*Classes{},
+		unknownKinds: unknownKinds{missing: map[string]missing{}, unread: map[string]neverRead{}}, related: relatedObjects{},
 	}
 }
 
@@ -74,7 +80,7 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	defer i.mu.Unlock()
 	before := i.claimKinds[k.Name]
 	i.claimKinds[k.Name] = k
-	i.update(append(i.rivals(before), i.rivals(k)...)...)
+	i.update(append(i.claimKinds.rivals(before), i.claimKinds.rivals(k)...)...)
 }
 
 // ClaimKind returns a claim kind, nil if it is not registered.
@@ -90,7 +96,7 @@ func (i *Inventory) DeleteClaimKind(name string) {
 	defer i.mu.Unlock()
 	if k := i.claimKinds[name]; k != nil {
 		delete(i.claimKinds, name)
-		i.update(append(i.rivals(k), name)...)
+		i.update(append(i.claimKinds.rivals(k), name)...)
 	}
 }
 
@@ -169,10 +175,10 @@ func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason stri
 
 // forgetUnknown forgets that a class kind is missing or unread, and returns the claim kinds
 // that were told so.
-func (i *Inventory) forgetUnknown(classKind string) []string {
-	touched := slices.Concat(i.missing[classKind].claimKinds, i.unread[classKind].claimKinds)
-	delete(i.missing, classKind)
-	delete(i.unread, classKind)
+func (u *unknownKinds) forgetUnknown(classKind string) []string {
+	touched := slices.Concat(u.missing[classKind].claimKinds, u.unread[classKind].claimKinds)
+	delete(u.missing, classKind)
+	delete(u.unread, classKind)
 	return touched
 }
 
@@ -216,7 +222,7 @@ func (i *Inventory) change(from, to *Classes, name className) {
 		}
 		next := *old
 		v := &next
-		judges := old.Kind.sorts(to.Kind) // An unlinked view may share the index, and not the next.
+		judges := old.Kind.mayExclude(to.Kind) // An unlinked view may share the index, and not the next.
 		if twin := changed[old.index]; twin != nil && !judges {
 			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
 		} else {
@@ -256,9 +262,9 @@ func (i *Inventory) update(claimKinds ...string) {
 		v := viewAfter(kind, classes, before, false)
 		v.Missing, v.Unread = i.missingFault(name), i.unreadBy(name)
 		v.needs = kind.RelatedKinds()
-		v.RelatedMissing = i.relatedFault(v)
+		v.RelatedMissing = i.related.give(v)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
-		i.resolve(v)
+		i.claimKinds.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
 			v.index = i.indexOf(v)
 		}
@@ -269,9 +275,9 @@ func (i *Inventory) update(claimKinds ...string) {
 
 // missingFault is the fault of a claim kind that a missing class kind serves, nil if
 // none does.
-func (i *Inventory) missingFault(claimKind string) *Fault {
-	for _, classKind := range slices.Sorted(maps.Keys(i.missing)) {
-		if m := i.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
+func (u *unknownKinds) missingFault(claimKind string) *Fault {
+	for _, classKind := range slices.Sorted(maps.Keys(u.missing)) {
+		if m := u.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
 			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf(
 				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
 					"to bind claims without these classes, delete the ClassKind",
@@ -282,9 +288,9 @@ func (i *Inventory) missingFault(claimKind string) *Fault {
 }
 
 // unreadBy are the class kinds that name a claim kind and whose classes have never been known.
-func (i *Inventory) unreadBy(claimKind string) (kinds []UnreadKind) {
-	for _, name := range slices.Sorted(maps.Keys(i.unread)) {
-		if u := i.unread[name]; slices.Contains(u.claimKinds, claimKind) {
+func (u *unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
+	for _, name := range slices.Sorted(maps.Keys(u.unread)) {
+		if u := u.unread[name]; slices.Contains(u.claimKinds, claimKind) {
 			kinds = append(kinds, UnreadKind{name, u.reason})
 		}
 	}

@@ -25,16 +25,16 @@ const reasonCostly = "TooCostly"
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
 
 // judges reports whether there are filters that evaluate expressions.
-func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
+func (p *policy) judges() bool { return p.free < len(p.filters) }
 
 // addJudges adds the filters that evaluate expressions, after all others. The first of them
 // drops nothing: it counts the classes that cost too much.
-func (k *ClaimKind) addJudges(filters ...compiledFilter) {
-	if len(filters) > 0 && !k.judges() {
+func (p *policy) addJudges(filters ...compiledFilter) {
+	if len(filters) > 0 && !p.judges() {
 		none := func(Claim, *Class) (bool, error) { return false, nil }
-		k.filters = append(k.filters, compiledFilter{reasonCostly, "too costly to judge", none})
+		p.filters = append(p.filters, compiledFilter{reasonCostly, "too costly to judge", none})
 	}
-	k.filters = append(k.filters, filters...)
+	p.filters = append(p.filters, filters...)
 }
 
 // judge returns the index of the first filter with an expression that drops a class, -1 if none
@@ -51,7 +51,7 @@ func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
 		dropped, err := k.filters[i].drops(claim, c)
 		switch {
 		case errors.Is(err, expression.ErrBudget) && left > v1alpha1.MaxClassExpressionCost:
-			f.blame(k, c)
+			f.blame(k.Reader, c)
 			return costly, errCostly
 		case errors.Is(err, expression.ErrBudget):
 			return costly, err
@@ -72,21 +72,21 @@ func (f *Facts) goOn() error {
 }
 
 // blame the claim, if it has longer fields than a class that costs too much.
-func (f *Facts) blame(k *ClaimKind, c *Class) {
-	if length, problem := f.longest(k); f.costly == nil && length >= c.Fields.Length() {
+func (f *Facts) blame(r *Reader, c *Class) {
+	if length, problem := f.longest(r); f.costly == nil && length >= c.Fields.Length() {
 		f.costly = problem
 	}
 }
 
 // longest returns what it costs to go through all that expressions look at beside the class,
 // and an error for the longest field of the claim.
-func (f *Facts) longest(k *ClaimKind) (all uint64, _ *field.Error) {
+func (f *Facts) longest(r *Reader) (all uint64, _ *field.Error) {
 	at, most := field.NewPath("metadata"), uint64(0)
-	for _, p := range k.looksAt.Paths() {
-		value, _ := path(p).lookup(f.Claim)
+	for _, p := range r.looksAt.Paths() {
+		value, _ := p.Lookup(f.Claim)
 		length := expression.Length(value)
 		if all += length; length > most {
-			at, most = path(p).field(), length
+			at, most = p.Field(), length
 		}
 	}
 	for _, o := range f.input.Related {
@@ -96,7 +96,7 @@ func (f *Facts) longest(k *ClaimKind) (all uint64, _ *field.Error) {
 	}
 	all += expression.Length(f.Request)
 	return all, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(
-		"the expressions of claim kind %q cost too much CPU with what they look at in this claim: make it shorter", k.Name))
+		"the expressions of claim kind %q cost too much CPU with what they look at in this claim: make it shorter", r.Name))
 }
 
 // judgeRest judges the candidates that may be drawn before the best so far, within what is left.
@@ -155,7 +155,7 @@ func (d *Decision) settle(found bool) error {
 	case d.Unjudged == 0 && (found || f.costly == nil):
 		return nil
 	case f.costly == nil:
-		length, problem := f.longest(d.View.Kind)
+		length, problem := f.longest(d.View.Kind.Reader)
 		if length <= v1alpha1.LongExpressionCost {
 			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
 				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)

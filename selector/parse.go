@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const (
@@ -29,8 +30,8 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	switch v := value.(type) {
 	case map[string]any:
 		object = v
-	case unread:
-		return nil, field.ErrorList{tooLong(at, strconv.FormatInt(v.length, 10))}
+	case fields.Unread:
+		return nil, field.ErrorList{tooLong(at, strconv.Itoa(v.Length))}
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be an object, a label selector")}
 	}
@@ -267,7 +268,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	switch v := value.(type) {
 	case string:
 		text = v
-	case unread, longText:
+	case fields.Unread, fields.LongText:
 		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))}
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be a string")}

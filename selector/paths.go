@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
@@ -60,12 +61,19 @@ func (c *PathsCheck) problem(text string) {
 	}
 }
 
+// pathsChecker compares a registration with the schema of its claims.
+type pathsChecker struct {
+	*Reader
+	*reach
+}
+
 // CheckPaths compares a registration with the schema of its claims.
 func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
-	k.checkReference(s, &c)
-	k.checkSelector(s, &c)
-	for _, p := range k.settledBy[1:] {
+	check := pathsChecker{k.Reader, &k.reach}
+	check.checkReference(s, &c)
+	check.checkSelector(s, &c)
+	for _, p := range k.skipIfSet {
 		f := s.at(p)
 		if errors.Is(f.err, errMissing) && slices.Equal(p, defaultSkipIfSet) {
 			c.Absent = append(c.Absent, "."+p.String())
@@ -79,14 +87,20 @@ func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
 // The defaults of a registration, which need not be fields of a claim: there may be
 // nothing to skip by, and any claim can have its selector in the annotation.
 var (
-	defaultSelector  = path{"spec", "classSelector"}
-	defaultSkipIfSet = path{"spec", "resourceRef"}
+	defaultSelector  = fields.Path{"spec", "classSelector"}
+	defaultSkipIfSet = fields.Path{"spec", "resourceRef"}
+)
+
+// Limits of a FieldPath, as its schema has them.
+const (
+	maxPathNames = 10
+	maxPathBytes = 256
 )
 
 // checkReference reports whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
-func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
-	if k.classRef.isKey() {
+func (k pathsChecker) checkReference(s *Schema, c *PathsCheck) {
+	if k.classRef.IsKey() {
 		if len(k.form.fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
 			c.problem(fmt.Sprintf(text, k.form.name, v1alpha1.Name))
@@ -108,14 +122,14 @@ func (k *ClaimKind) checkReference(s *Schema, c *PathsCheck) {
 		k.require(s, k.classRef[:i+1], c)
 	}
 	for _, name := range c.required {
-		k.require(s, k.classRef.below(name), c)
+		k.require(s, k.classRef.Below(name), c)
 	}
 }
 
 // require the field at a path, if the schema does. The status takes no path that a
 // registration does not. Where an empty text counts as no reference, the API server may
 // store a claim with one.
-func (k *ClaimKind) require(s *Schema, p path, c *PathsCheck) {
+func (k pathsChecker) require(s *Schema, p fields.Path, c *PathsCheck) {
 	f := s.at(p).schema
 	if k.emptyIsUnset && f.Type == "string" && f.allows("") {
 		return
@@ -128,7 +142,7 @@ func (k *ClaimKind) require(s *Schema, p path, c *PathsCheck) {
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
+func (k pathsChecker) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 	setting := fmt.Sprintf("reference.form %s", form.name)
 	if len(form.fields) == 0 {
 		c.add(setting, s.at(k.classRef).is("string"))
@@ -136,7 +150,7 @@ func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 	}
 	for _, name := range s.at(k.classRef).schema.Required {
 		switch {
-		case !s.requires(k.classRef.below(name)):
+		case !s.requires(k.classRef.Below(name)):
 		case slices.Contains(form.fields, name):
 			c.required = append(c.required, name)
 		default:
@@ -144,7 +158,7 @@ func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 		}
 	}
 	for _, name := range form.fields {
-		f, pruned := s.stores(k.classRef.below(name))
+		f, pruned := s.stores(k.classRef.Below(name))
 		if name == "namespace" && k.own() && (pruned || errors.Is(f.err, errMissing)) {
 			continue
 		}
@@ -162,7 +176,7 @@ func (k *ClaimKind) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 
 // fittingForm says which form of reference fits the schema, as what would help: of those
 // that do, the one that says the most, and asks for the least beside that.
-func (k *ClaimKind) fittingForm(s *Schema) string {
+func (k pathsChecker) fittingForm(s *Schema) string {
 	best, most := (*referenceForm)(nil), 0
 	for i := range referenceForms {
 		form, c := &referenceForms[i], PathsCheck{}
@@ -174,7 +188,7 @@ func (k *ClaimKind) fittingForm(s *Schema) string {
 		}
 		stored := 0
 		for _, name := range form.fields {
-			if s.at(k.classRef.below(name)).err == nil {
+			if s.at(k.classRef.Below(name)).err == nil {
 				stored++
 			}
 		}
@@ -195,13 +209,13 @@ func (k *ClaimKind) fittingForm(s *Schema) string {
 const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
 
 // shown is a field of the reference in a text.
-func (k *ClaimKind) shown(name string) string {
-	return "." + brief.Text(k.classRef.below(name).String(), v1alpha1.MaxShownBytes)
+func (r *ClassReference) shown(name string) string {
+	return "." + brief.Text(r.classRef.Below(name).String(), v1alpha1.MaxShownBytes)
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of
 // requirements alone.
-func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
+func (k pathsChecker) checkSelector(s *Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
 	f := s.at(k.selector)
 	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
@@ -211,7 +225,7 @@ func (k *ClaimKind) checkSelector(s *Schema, c *PathsCheck) {
 	if !c.add(setting, f) {
 		return
 	}
-	matchLabels, matchExpressions := s.at(k.selector.below("matchLabels")), s.at(k.selector.below("matchExpressions"))
+	matchLabels, matchExpressions := s.at(k.selector.Below("matchLabels")), s.at(k.selector.Below("matchExpressions"))
 	if errors.Is(matchLabels.err, errMissing) && !errors.Is(matchExpressions.err, errMissing) {
 		c.add(setting, matchExpressions.is("array"))
 		return
@@ -258,14 +272,14 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	}
 	for _, s := range v.Classes {
 		isRefused = false
-		sample := sampleOf(s.Kind)
+		sample := sampleOf(s.Kind).named()
 		for _, name := range c.required {
-			if textIn(name, sample) == "" {
+			if sample.text(name) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have", v.Kind.shown(name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
-			limited, value := c.limited[name], textIn(name, sample)
+			limited, value := c.limited[name], sample.text(name)
 			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
 				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const (
@@ -339,7 +340,7 @@ func TestSchemaOfOpenAPI(t *testing.T) {
 		"Free":     {"We should not know of an object that an API server may read in its own way.", ".spec.free.x", errUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.ErrorIs(t, s.at(newPath(tc.at)).err, tc.want, tc.reason)
+			assert.ErrorIs(t, s.at(fields.Path(tc.at.Names())).err, tc.want, tc.reason)
 		})
 	}
 	kind.Kind = "Pod"
@@ -356,7 +357,7 @@ func TestSchemaOfCRD(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the CRD")
 	s, err := SchemaOfCRD([]byte(`{"spec":{"preserveUnknownFields":true,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}}}]}}`), "v1")
 	require.NoError(t, err)
-	assert.ErrorIs(t, s.at(path{"spec"}).err, errUnknown, "We should not miss a field where the CRD keeps all of them.")
+	assert.ErrorIs(t, s.at(fields.Path{"spec"}).err, errUnknown, "We should not miss a field where the CRD keeps all of them.")
 }
 
 func TestSchemaTooDeep(t *testing.T) {
@@ -369,9 +370,9 @@ func TestSchemaTooDeep(t *testing.T) {
 // TestSchemaDecodesOnce a level, however many paths lead through it.
 func TestSchemaDecodesOnce(t *testing.T) {
 	s := schemaOfCRD(t, specOf("a: "+aText, "b: "+aText))
-	require.NoError(t, s.at(path{"spec", "a"}).err)
+	require.NoError(t, s.at(fields.Path{"spec", "a"}).err)
 	s.root = nil
-	require.NoError(t, s.at(path{"spec", "b"}).err, "We should remember what is around it.")
+	require.NoError(t, s.at(fields.Path{"spec", "b"}).err, "We should remember what is around it.")
 }
 
 // TestVersions prune by the version that is stored, which need not be the one that
@@ -459,7 +460,8 @@ func TestFittingForm(t *testing.T) {
 			}
 			k := postgres()
 			k.Spec.ClassNamespaces.From = tc.from
-			got := NewClaimKind(k).fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
+			kind := NewClaimKind(k)
+			got := pathsChecker{kind.Reader, &kind.reach}.fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
 				assert.Contains(t, got, "correct spec.reference.path")
 				return

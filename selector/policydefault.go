@@ -30,7 +30,7 @@ func (v *View) PolicyDefault() (*Class, *Fault) {
 	if why := c.needsWebhook(v.Kind.Strategy.Weighted); why != "" {
 		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
 	}
-	i, _ := v.Kind.dropping(Claim{}, c) // It fails for expressions alone, and there are none.
+	i, _ := v.Kind.firstDrop(Claim{}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil
@@ -74,7 +74,7 @@ func (c *Class) needsWebhook(weighted bool) string {
 func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind
-		if name != k.Name && o.resource == k.resource && !s[name].InConflict() && (k.heeds(o) || o.heeds(k)) {
+		if name != k.Name && o.resource == k.resource && !s[name].InConflict() && (k.readsReferenceOf(o.Reader) || o.readsReferenceOf(k.Reader)) {
 			return &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf(
 				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
 		}
@@ -82,14 +82,11 @@ func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 	return nil
 }
 
-// heeds says that a kind looks where another one has its reference.
-func (k *ClaimKind) heeds(o *ClaimKind) bool {
-	looks := append(slices.Clone(k.settledBy), k.selector, k.annotation)
-	for _, p := range k.looksAt.Paths() {
-		looks = append(looks, path(p))
+// readsReferenceOf reports whether a kind looks where another one has its reference.
+func (r *Reader) readsReferenceOf(o *Reader) bool {
+	read := append(slices.Clone(r.skipIfSet), r.classRef, r.selector, r.annotation)
+	for _, p := range r.looksAt.Paths() {
+		read = append(read, p)
 	}
-	return slices.ContainsFunc(looks, func(p path) bool {
-		n := min(len(p), len(o.classRef))
-		return slices.Equal(p[:n], o.classRef[:n])
-	})
+	return slices.ContainsFunc(read, o.classRef.Overlaps)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // namespaces is the resource of what expressions see as namespace.
@@ -44,7 +45,7 @@ func (k *RelatedKind) Key() RelatedKey { return RelatedKey{k.Resource, k.Version
 
 // MetadataOnly says that expressions look at nothing but metadata.
 func (k *RelatedKind) MetadataOnly() bool {
-	return !slices.ContainsFunc(k.Fields.Paths(), func(p expression.Path) bool { return p[0] != "metadata" })
+	return !slices.ContainsFunc(k.Fields.Paths(), func(p fields.Path) bool { return p[0] != "metadata" })
 }
 
 // Same reports whether the same fields of the same objects are looked at.
@@ -57,7 +58,7 @@ func (k *ClaimKind) RelatedKinds() []*RelatedKind { return UnionRelated(k) }
 
 // UnionRelated returns the RelatedKinds of several claim kinds, each once, sorted.
 func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
-	looks := map[RelatedKey][]expression.Path{}
+	looks := map[RelatedKey][]fields.Path{}
 	for _, k := range kinds {
 		if k.rules.namespaces != nil {
 			looks[k.rules.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
@@ -154,7 +155,8 @@ type knownRelated struct {
 func (i *Inventory) SetRelated(o *Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.setRelated(o.Kind.Key(), knownRelated{objects: o})
+	i.related[o.Kind.Key()] = knownRelated{objects: o}
+	i.relate(o.Kind.Key())
 }
 
 // SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
@@ -164,7 +166,8 @@ func (i *Inventory) SetRelatedMissing(key RelatedKey, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.related[key]; old.why != why {
-		i.setRelated(key, knownRelated{old.objects, why})
+		i.related[key] = knownRelated{old.objects, why}
+		i.relate(key)
 	}
 }
 
@@ -178,11 +181,6 @@ func (i *Inventory) DeleteRelated(key RelatedKey) {
 	}
 }
 
-func (i *Inventory) setRelated(key RelatedKey, to knownRelated) {
-	i.related[key] = to
-	i.relate(key)
-}
-
 // relate makes new views for the claim kinds that need these objects. They share all else with
 // the old ones, unless their faults differ.
 func (i *Inventory) relate(key RelatedKey) {
@@ -193,7 +191,7 @@ func (i *Inventory) relate(key RelatedKey) {
 			continue
 		}
 		v := *old
-		if fault := i.relatedFault(&v); fault != nil || old.RelatedMissing != nil {
+		if fault := i.related.give(&v); fault != nil || old.RelatedMissing != nil {
 			others = append(others, name)
 		} else {
 			views[name] = &v
@@ -203,12 +201,15 @@ func (i *Inventory) relate(key RelatedKey) {
 	i.update(others...)
 }
 
-// relatedFault gives a view the related objects that it needs. It returns the fault that some
+// relatedObjects are what an Inventory knows, by their kind.
+type relatedObjects map[RelatedKey]knownRelated
+
+// give a view the related objects that it needs. It returns the fault that some
 // are not known, nil if all are.
-func (i *Inventory) relatedFault(v *View) *Fault {
+func (all relatedObjects) give(v *View) *Fault {
 	v.related = make([]*Objects, len(v.needs))
 	for n, k := range v.needs {
-		known := i.related[k.Key()]
+		known := all[k.Key()]
 		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
 			return &Fault{v1alpha1.ReasonRelatedMissing, fmt.Sprintf(
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",

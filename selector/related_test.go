@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const plans, storage = "plans.example.org", "storageclasses.storage.k8s.io"
@@ -51,7 +52,7 @@ func TestUnionRelated(t *testing.T) {
 	}
 	assert.Equal(t, []string{"plans.example.org [spec.tier] false"}, text(tiers), "We should say what is looked at.")
 	assert.Equal(t, []string{
-		"namespaces [metadata.labels.tenant] true",
+		"namespaces [metadata.labels[tenant]] true",
 		"plans.example.org [metadata.name spec.size spec.storage spec.tier] false",
 		"storageclasses.storage.k8s.io/v1 [metadata.name] true",
 	}, text(tiers, both), "We should join what several kinds, and several names of one kind, look at.")
@@ -59,7 +60,7 @@ func TestUnionRelated(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(expression.Path{"spec", "tier"})}
+	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	gold, iron := kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))
 	none := NewObjects(kind, true, nil)
 	one := none.With("team", "p", gold)
@@ -139,7 +140,7 @@ func tierOf(t *testing.T, v *View) string {
 	t.Helper()
 	o := v.Related(plans, "").Find("", "p")
 	require.NotNil(t, o)
-	tier, _ := o.Lookup(expression.Path{"spec", "tier"})
+	tier, _ := o.Lookup(fields.Path{"spec", "tier"})
 	text, _ := tier.(string)
 	return text
 }
@@ -161,7 +162,7 @@ func TestInventoryRelatedSharesClasses(t *testing.T) {
 }
 
 func BenchmarkObjects(b *testing.B) {
-	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(expression.Path{"spec", "tier"})}
+	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	const count = 10_000
 	read := func() *Objects {
 		all := map[types.NamespacedName]*expression.Object{}

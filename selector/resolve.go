@@ -78,18 +78,18 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 	if err == nil {
 		return false
 	}
-	r.in.Problems = append(r.in.Problems, failure(r.view.Kind, name, e, err))
+	r.in.Problems = append(r.in.Problems, failure(r.view.Kind.Name, name, e, err))
 	return true
 }
 
 // failure of an expression that does not look at a class.
-func failure(k *ClaimKind, name string, e *expression.Expression, err error) *field.Error {
+func failure(kind, name string, e *expression.Expression, err error) *field.Error {
 	at := field.NewPath("metadata")
 	if looks := e.Looks(expression.Claim); len(looks) > 0 {
-		at = path(looks[0]).field()
+		at = looks[0].Field()
 	}
 	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
-		name, k.Name, brief.Text(err.Error(), v1alpha1.MaxMessageBytes)))
+		name, kind, brief.Text(err.Error(), v1alpha1.MaxMessageBytes)))
 }
 
 func (r *resolver) resolveSelector() {

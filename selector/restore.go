@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Reasons for what is done about the update of a claim, beside those to leave a claim alone.
@@ -43,83 +44,60 @@ type Restoration struct {
 // fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
 // other fields another manager owns. One that counts as none to bindWhen, such as a default of
 // the schema, it replaces. The old and the new object are valid JSON.
-func (k *ClaimKind) Restore(stored, updated []byte) (r Restoration, err error) {
-	before, err := k.DecodeValid(stored)
+func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
+	before, err := r.DecodeValid(stored)
 	if err != nil {
-		return r, fmt.Errorf("oldObject: %w", err)
+		return res, fmt.Errorf("oldObject: %w", err)
 	}
-	object, err := k.DecodeValid(updated)
+	object, err := r.DecodeValid(updated)
 	if err != nil {
-		return r, fmt.Errorf("object: %w", err)
+		return res, fmt.Errorf("object: %w", err)
 	}
-	if r.Reason = k.keeps(before, object); r.Reason != "" {
-		return r, nil
+	if r.allowsUnbind {
+		return Restoration{Reason: UnbindAllowed}, nil
 	}
-	value := k.storedReference(stored)
+	// What the claim asks for does not matter, because it has its class.
+	if res.Reason, _, _ = r.leaveAloneReason(object, before); res.Reason != "" {
+		return res, nil
+	}
+	if _, err := r.classRef.Lookup(object); err != nil {
+		return Restoration{Reason: Malformed}, nil
+	}
+	if !r.isNamed(before) {
+		return Restoration{Reason: NotBound}, nil
+	}
+	value := r.storedReference(stored)
 	if len(value) > v1alpha1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
-	to, _ := k.refersTo(before)
-	if k.unsettled(object) {
-		parents := min(k.parents(object), len(k.classRef)-1)
-		return Restoration{Reason: Restored, Class: to.name, Patch: Patch(k.addReference(parents, value))}, nil
+	to, _ := r.refersTo(before)
+	if r.mayRebind(object) {
+		parents := min(r.parents(object), len(r.classRef)-1)
+		return Restoration{Reason: Restored, Class: to.name, Patch: fields.Patch(r.addReference(parents, value))}, nil
 	}
-	whole := scan{json: value} // A field in it may be longer than what is read of a claim.
-	fields, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
-	given, problems := k.given(object)
-	if len(problems) > 0 || given != nil && !given.agreesWith(to) || !k.emptyIsUnset && k.addsFields(updated, fields) {
+	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
+	given, problems := r.given(object)
+	if len(problems) > 0 || given != nil && !given.agreesWith(to) || !r.emptyIsUnset && r.addsFields(updated, had) {
 		return Restoration{Reason: OtherReference}, nil
 	}
-	r = Restoration{Reason: Restored, Class: to.name}
-	if parents := k.parents(object); parents < len(k.classRef) {
-		r.Patch = Patch(k.addReference(parents, value))
-		return r, nil
+	res = Restoration{Reason: Restored, Class: to.name}
+	if parents := r.parents(object); parents < len(r.classRef) {
+		res.Patch = fields.Patch(r.addReference(parents, value))
+		return res, nil
 	}
-	r.Patch = Patch(k.addFields(nil, given, func(field string) string {
-		text, _ := fields[field].(string)
+	res.Patch = fields.Patch(r.addFields(nil, given, func(field string) string {
+		text, _ := had[field].(string)
 		return text
 	})...)
-	return r, nil
-}
-
-// keeps says why an update is left alone; empty, it is not. What the claim asks for does not
-// matter, because it has its class. A place of skipIfSet matters only if the update sets it:
-// the controllers of a bound claim set it as well.
-func (k *ClaimKind) keeps(before, object map[string]any) (why string) {
-	metadata, _ := object["metadata"].(map[string]any)
-	switch {
-	case k.allowsUnbind:
-		return UnbindAllowed
-	case metadata["deletionTimestamp"] != nil:
-		return BeingDeleted
-	case k.isNamed(object):
-		return Settled
-	}
-	for _, p := range k.settledBy[1:] { // The first is the reference.
-		was, _ := p.lookup(before)
-		if is, _ := p.lookup(object); is != nil && was == nil {
-			return Settled
-		}
-	}
-	if why := k.without(object); why != "" && why != NoSelector {
-		return why
-	}
-	if _, err := k.classRef.lookup(object); err != nil {
-		return Malformed
-	}
-	if !k.isNamed(before) {
-		return NotBound
-	}
-	return ""
+	return res, nil
 }
 
 // addsFields reports whether the reference of an update has other fields than the form and these:
 // the author refers in another way now.
-func (k *ClaimKind) addsFields(updated []byte, before map[string]any) bool {
-	whole := scan{json: k.storedReference(updated)}
-	now, _ := whole.readAll(1, maxSelectorDepth).(map[string]any)
+func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
+	now, _ := fields.ReadWhole(r.storedReference(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
-		if _, had := before[name]; !had && !slices.Contains(k.form.fields, name) {
+		if _, had := before[name]; !had && !slices.Contains(r.form.fields, name) {
 			return true
 		}
 	}
@@ -127,26 +105,21 @@ func (k *ClaimKind) addsFields(updated []byte, before map[string]any) bool {
 }
 
 // storedReference is the whole class reference, as it stands in JSON.
-func (k *ClaimKind) storedReference(raw []byte) jsontext.Value {
-	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, k.referencePlan.size)}
-	d.read(k.referencePlan)
-	if !d.whole.isPostponed() {
-		return nil
-	}
-	return d.whole.raw
+func (r *Reader) storedReference(raw []byte) jsontext.Value {
+	return r.referencePlan.Raw(raw)
 }
 
 // Warning tells the author of an update what became of the reference, and what helps. It is
 // empty if the update is left alone.
-func (r *Restoration) Warning(k *ClaimKind) string {
+func (r *Restoration) Warning(of *Reader) string {
 	switch r.Reason {
 	case Restored:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
 			"to unbind the claim, delete it and create it again; to allow such updates, set spec.onUnbind of claimkind/%s to Allow",
-			k.classRef, brief.Text(r.Class, v1alpha1.MaxShownBytes), k.Name)
+			of.classRef, brief.Text(r.Class, v1alpha1.MaxShownBytes), of.Name)
 	case ReferenceTooLong:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
-			k.classRef, v1alpha1.MaxReferenceBytes)
+			of.classRef, v1alpha1.MaxReferenceBytes)
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // bindDefaults binds a claim for which the schema has filled in a class.
@@ -149,7 +150,7 @@ func TestRestore(t *testing.T) {
 			kind := NewClaimKind(k)
 			got, err := kind.Restore([]byte(tc.before), []byte(tc.now))
 			if tc.isMistaken {
-				require.ErrorIs(t, err, errNotObject, tc.reason)
+				require.ErrorIs(t, err, fields.ErrNotObject, tc.reason)
 				return
 			}
 			require.NoError(t, err, tc.reason)
@@ -160,8 +161,8 @@ func TestRestore(t *testing.T) {
 				assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
 			}
 			warned := got.Reason == Restored || got.Reason == ReferenceTooLong
-			assert.Equal(t, warned, got.Warning(kind) != "", "We should tell the author what he may not expect, and nothing else.")
-			assert.Less(t, len(got.Warning(kind)), 512, "We should be brief.")
+			assert.Equal(t, warned, got.Warning(kind.Reader) != "", "We should tell the author what he may not expect, and nothing else.")
+			assert.Less(t, len(got.Warning(kind.Reader)), 512, "We should be brief.")
 		})
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
-// claimRules are the expressions of a ClaimKind.
-type claimRules struct {
+// rules are the expressions of a ClaimKind.
+type rules struct {
+	claimKind      string
 	related        []relatedRule
 	namespaces     *RelatedKind // nil if no expression looks at the namespace
 	bindWhen       *expression.Expression
@@ -21,6 +23,9 @@ type claimRules struct {
 	score          *expression.Expression
 	partitionOf    *expression.Expression // of a claim
 	partitionClass *expression.Expression
+	// linked is what the fits of its class kinds look at in a claim, and linkedFits what their filters say.
+	linked     []fields.Path
+	linkedFits []linkedFit
 
 	looks
 }
@@ -44,8 +49,8 @@ type classRules struct {
 
 // looks are what the expressions of a registration look at, and those that do not compile.
 type looks struct {
-	claim, class, namespace []expression.Path
-	related                 map[string][]expression.Path
+	claim, class, namespace []fields.Path
+	related                 map[string][]fields.Path
 	usesRequest             bool
 	invalid                 []InvalidExpression
 }
@@ -64,8 +69,11 @@ func InvalidClassExpressions(k *v1alpha1.ClassKind) []InvalidExpression {
 	return newClassRules(k).invalid
 }
 
-// InvalidExpressions of the ClaimKind from which it was compiled.
-func (k *ClaimKind) InvalidExpressions() []InvalidExpression { return k.rules.invalid }
+// InvalidExpressions of the ClaimKind from which they were compiled.
+func (r *rules) InvalidExpressions() []InvalidExpression { return r.invalid }
+
+// UsesRequest reports whether expressions see who asks.
+func (r *rules) UsesRequest() bool { return r.usesRequest }
 
 // faultOf a registration with invalid expressions, nil if there are none.
 func (l *looks) faultOf(what, name string) *Fault {
@@ -80,8 +88,25 @@ func (l *looks) faultOf(what, name string) *Fault {
 		brief.Text(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
 }
 
-func newClaimRules(k *v1alpha1.ClaimKind) *claimRules {
-	r := &claimRules{}
+// newRules of a ClaimKind, and of the ClassKinds that name it.
+func newRules(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *rules {
+	r := compileClaimRules(k)
+	classKinds = slices.Clone(classKinds)
+	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
+	for _, ck := range classKinds {
+		of := newClassRules(ck)
+		r.linked = append(r.linked, of.claim...)
+		for _, f := range of.fits {
+			if !slices.ContainsFunc(r.linkedFits, func(l linkedFit) bool { return l.name == f.name }) {
+				r.linkedFits = append(r.linkedFits, linkedFit{f.name, f.text})
+			}
+		}
+	}
+	return r
+}
+
+func compileClaimRules(k *v1alpha1.ClaimKind) *rules {
+	r := &rules{claimKind: k.Name}
 	s := &k.Spec
 	for i, related := range s.Related {
 		field := "spec.related[" + related.Name + "]"
@@ -159,7 +184,7 @@ func (l *looks) compileGuarded(field string, text v1alpha1.Expression, result ex
 }
 
 func looksAtStatus(e *expression.Expression) bool {
-	return slices.ContainsFunc(e.Looks(expression.Class), func(p expression.Path) bool { return p[0] == "status" })
+	return slices.ContainsFunc(e.Looks(expression.Class), func(p fields.Path) bool { return p[0] == "status" })
 }
 
 // compile an expression; nil if there is none, or it is invalid.
@@ -179,23 +204,12 @@ func (l *looks) compile(field string, text v1alpha1.Expression, result expressio
 	l.namespace = append(l.namespace, e.Looks(expression.Namespace)...)
 	for _, p := range e.Looks(expression.Related) {
 		if l.related == nil {
-			l.related = map[string][]expression.Path{}
+			l.related = map[string][]fields.Path{}
 		}
 		l.related[p[0]] = append(l.related[p[0]], p[1:])
 	}
 	l.usesRequest = l.usesRequest || e.Uses(expression.Request)
 	return e
-}
-
-// decidesOnReference says that bindWhen says which references count as none.
-func (r *claimRules) decidesOnReference(at path) bool {
-	if r.bindWhen == nil {
-		return false
-	}
-	return slices.ContainsFunc(r.bindWhen.Looks(expression.Claim), func(p expression.Path) bool {
-		n := min(len(p), len(at))
-		return slices.Equal(path(p[:n]), at[:n])
-	})
 }
 
 // readsClaimAlone says that an expression can be evaluated as soon as the claim is read.
@@ -204,13 +218,13 @@ func readsClaimAlone(e *expression.Expression) bool {
 }
 
 // isEmpty says that there is no expression.
-func (r *claimRules) isEmpty() bool {
+func (r *rules) isEmpty() bool {
 	return len(r.related) == 0 && r.bindWhen == nil && r.selectorFrom == nil && len(r.fits) == 0 && r.score == nil &&
 		r.partitionClass == nil
 }
 
 // fitLooks is what fits look at in a class.
-func fitLooks(fits []*fit) (paths []expression.Path) {
+func fitLooks(fits []*fit) (paths []fields.Path) {
 	for _, f := range fits {
 		paths = append(paths, f.looks...)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Schema of the objects of a kind, as OpenAPI v3 in JSON. Vendors write it, so it is
@@ -219,12 +220,12 @@ func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
 // field that is the matter.
 type found struct {
 	schema fieldSchema
-	upTo   path
+	upTo   fields.Path
 	err    error
 }
 
 // at is the schema of the field at a path. Each level is decoded once.
-func (s *Schema) at(p path) found {
+func (s *Schema) at(p fields.Path) found {
 	if s.structural && len(p) > 0 && slices.Contains(ofEveryObject, p[0]) {
 		return found{upTo: p}
 	}
@@ -249,7 +250,7 @@ func (s *Schema) at(p path) found {
 }
 
 // prunes says that a claim would be stored without the field at a path.
-func (s *Schema) prunes(p path) bool {
+func (s *Schema) prunes(p fields.Path) bool {
 	if s.converted {
 		return false
 	}
@@ -261,7 +262,7 @@ func (s *Schema) prunes(p path) bool {
 
 // stores is the schema of the field at a path, with an error if a claim would be stored
 // without it.
-func (s *Schema) stores(p path) (f found, pruned bool) {
+func (s *Schema) stores(p fields.Path) (f found, pruned bool) {
 	f, pruned = s.at(p), s.prunes(p)
 	if pruned && !errors.Is(f.err, errMissing) {
 		f = found{upTo: p, err: errNotStored}
@@ -271,7 +272,7 @@ func (s *Schema) stores(p path) (f found, pruned bool) {
 
 // requires says that the API server refuses an object at the parent of a path without the
 // field. One with a default is never absent.
-func (s *Schema) requires(p path) bool {
+func (s *Schema) requires(p fields.Path) bool {
 	return slices.Contains(s.at(p[:len(p)-1]).schema.Required, p[len(p)-1]) && s.at(p).schema.Default == nil
 }
 

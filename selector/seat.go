@@ -45,14 +45,14 @@ func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 }
 
 // partitionFor which a class can be the default.
-func (k *ClaimKind) partitionFor(c *Class) (string, error) {
-	if k.rules.partitionClass == nil {
+func (r *rules) partitionFor(c *Class) (string, error) {
+	if r.partitionClass == nil {
 		return "", nil
 	}
 	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
-	partition, err := k.rules.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	partition, err := r.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
-		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
+		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", r.claimKind, c, err)
 	}
 	return partition, nil
 }
@@ -86,7 +86,7 @@ func (v *View) DefaultsOf(seat Seat) []*Class {
 // eachDefault visits the default classes of the claim's own namespace and partition. If none
 // of them is left after dropping, it also visits those of the next seat: for partitions
 // without a default, then for all namespaces, in both ways.
-func (v *View) eachDefault(claim Claim, visit func(*Class)) {
+func (v *offer) eachDefault(claim Claim, visit func(*Class)) {
 	partition := ""
 	if claim.Facts != nil {
 		partition = claim.Facts.Partition
@@ -95,7 +95,7 @@ func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 	each := func(namespace, partition string) {
 		v.eachDefaultOf(namespace, partition, func(c *Class) {
 			if !left {
-				i, _ := v.Kind.dropping(claim, c)
+				i, _ := v.Kind.firstDrop(claim, c)
 				left = i < 0
 			}
 			visit(c)
@@ -117,7 +117,7 @@ func (v *View) eachDefault(claim Claim, visit func(*Class)) {
 
 // eachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
 // at no other seat: all of them together may have many.
-func (v *View) eachDefaultOf(namespace, partition string, visit func(*Class)) {
+func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
 	if v.Kind.rules.partitionClass == nil {
 		v.eachDefaultIn(namespace, visit)
 		return
@@ -140,7 +140,7 @@ func (v *View) eachDefaultOf(namespace, partition string, visit func(*Class)) {
 
 // eachDefaultIn visits the default classes of the seats of a namespace, or of those that have
 // none.
-func (v *View) eachDefaultIn(namespace string, visit func(*Class)) {
+func (v *offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	for _, s := range v.Classes {
 		switch {

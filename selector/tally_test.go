@@ -244,7 +244,7 @@ func TestBoundTo(t *testing.T) {
 // the API server stores them, and gives 30 new claims a store.
 func TestLeastClaimsOfStoredReferences(t *testing.T) {
 	for name, tc := range map[string]struct {
-		form   v1alpha1.ReferenceForm
+		As     v1alpha1.ReferenceForm
 		stored string
 	}{
 		"KindReference":                     {v1alpha1.KindReference, `{"kind":"Store","name":"store-0"}`},
@@ -255,7 +255,7 @@ func TestLeastClaimsOfStoredReferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.LeastClaims, tc.form
+			k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.LeastClaims, tc.As
 			stores, classes := newKind("stores.example.org", "Store"), make([]*Class, 3)
 			stores.Namespaced = true
 			for i := range classes {

@@ -93,7 +93,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 				}
 			}
 			view.each(d.Claim.Claim, func(c *Class) {
-				if i, _ := view.Kind.dropping(d.Claim.Claim, c); i < 0 {
+				if i, _ := view.Kind.firstDrop(d.Claim.Claim, c); i < 0 {
 					is = append(is, c.Name)
 				}
 			})

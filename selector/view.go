@@ -12,10 +12,8 @@ import (
 // View is all that claims of one kind can be bound to, at one moment. It does not change,
 // but the memory of its kind's strategy does.
 type View struct {
-	Kind *ClaimKind
-	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
-	// Kinds whose classes are not known are left out.
-	Classes []*Classes
+	offer
+
 	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
 	LeftOut []*ClassKind
 	// Unread are the class kinds that name the claim kind and whose classes have never been
@@ -32,6 +30,18 @@ type View struct {
 	// this one, because it has the same reference and was registered before; empty, there is none.
 	Older string
 
+	// needs are the related kinds of the claim kind, and related the objects of each.
+	needs   []*RelatedKind
+	related []*Objects
+}
+
+// offer is the classes that claims of one kind may get.
+type offer struct {
+	Kind *ClaimKind
+	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
+	// Kinds whose classes are not known are left out.
+	Classes []*Classes
+
 	// known are the classes of the same kinds, in the same order, with those that do not
 	// serve the claim kind. Mostly, they are the same.
 	known []*Classes
@@ -39,10 +49,6 @@ type View struct {
 	derivation *derivation
 	// index of all classes, nil if it is not worth making one.
 	index *index
-
-	// needs are the related kinds of the claim kind, and related the objects of each.
-	needs   []*RelatedKind
-	related []*Objects
 }
 
 // UnreadKind is a class kind whose classes have never been known, and the reason in a word.
@@ -66,17 +72,17 @@ func (v *View) With(classes []*Classes) *View {
 // again. A live view is made on a claim's way, and costs no more than one claim may.
 func viewAfter(kind *ClaimKind, classes []*Classes, before *View, live bool) *View {
 	slices.SortFunc(classes, byKind)
-	v := &View{Kind: kind, Classes: classes, Fault: kind.fault}
+	v := &View{offer: offer{Kind: kind, Classes: classes}, Fault: kind.fault}
 	if kind.ConfusesKinds() && len(classes) > 1 {
 		v.leaveOut()
 	}
-	v.serve(before, live)
+	v.Fault = cmp.Or(v.Fault, v.serve(before, live))
 	return v
 }
 
 // Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind
 // that the view does not have.
-func (v *View) Known(classKind *ClassKind) *Classes {
+func (v *offer) Known(classKind *ClassKind) *Classes {
 	for _, s := range v.known {
 		if s.Kind == classKind {
 			return s
@@ -86,13 +92,13 @@ func (v *View) Known(classKind *ClassKind) *Classes {
 }
 
 // knows reports whether a class is one of those, in this version.
-func (v *View) knows(c *Class) bool {
+func (v *offer) knows(c *Class) bool {
 	s := v.Known(c.Kind)
 	return s != nil && s.find(c.name()) == c
 }
 
 // has reports whether the class serves the claim kind.
-func (v *View) has(c *Class) bool {
+func (v *offer) has(c *Class) bool {
 	for _, s := range v.Classes {
 		if s.Kind == c.Kind {
 			return s.find(c.name()) == c
@@ -101,13 +107,14 @@ func (v *View) has(c *Class) bool {
 	return false
 }
 
-// serve keeps the classes that can serve the claim kind.
-func (v *View) serve(before *View, live bool) {
+// serve keeps the classes that can serve the claim kind. It returns the fault that a class kind
+// and the claim kind do not know yet what they need of each other, nil if all do.
+func (v *offer) serve(before *View, live bool) (unlinked *Fault) {
 	v.known = v.Classes
 	v.derivation = v.newDerivation()
 	for i, s := range v.known {
 		if fault := v.Kind.Unlinked(s.Kind); fault != nil {
-			v.Fault = cmp.Or(v.Fault, fault)
+			unlinked = cmp.Or(unlinked, fault)
 			continue
 		}
 		if serving := v.Kind.serving(s, before, live); serving != s {
@@ -117,10 +124,11 @@ func (v *View) serve(before *View, live bool) {
 			v.Classes[i] = serving
 		}
 	}
+	return unlinked
 }
 
 // replace the known classes of one kind in a copy of a view, after the class of this name changed.
-func (v *View) replace(place int, to *Classes, name className) {
+func (v *offer) replace(place int, to *Classes, name className) {
 	before := v.Classes[place]
 	v.Classes, v.known = slices.Clone(v.Classes), slices.Clone(v.known)
 	v.known[place], v.Classes[place] = to, v.Kind.servingAfter(before, to, name)
@@ -128,7 +136,7 @@ func (v *View) replace(place int, to *Classes, name className) {
 
 // serving are the classes that can serve the claim kind. See viewAfter.
 func (k *ClaimKind) serving(s *Classes, before *View, live bool) *Classes {
-	if !k.sorts(s.Kind) {
+	if !k.mayExclude(s.Kind) {
 		return s
 	}
 	left := expression.Budget{Left: v1alpha1.MaxExpressionCost}
@@ -156,7 +164,7 @@ func (k *ClaimKind) serving(s *Classes, before *View, live bool) *Classes {
 
 // servingAfter a change, only the class of this name is sorted out.
 func (k *ClaimKind) servingAfter(serving, to *Classes, name className) *Classes {
-	if !k.sorts(to.Kind) {
+	if !k.mayExclude(to.Kind) {
 		return to
 	}
 	if c := to.find(name); c != nil && k.Serves(c) {
@@ -204,7 +212,7 @@ func (v *View) insteadOf(kind *ClassKind) *ClassKind {
 }
 
 // Len is the number of classes that claims of the kind are offered, in all namespaces.
-func (v *View) Len() int {
+func (v *offer) Len() int {
 	n := 0
 	for _, s := range v.Classes {
 		if v.Kind.own() {
@@ -217,7 +225,7 @@ func (v *View) Len() int {
 }
 
 // lenOffered is how many classes the claims of a namespace are offered.
-func (v *View) lenOffered(namespace string) int {
+func (v *offer) lenOffered(namespace string) int {
 	n := 0
 	for _, s := range v.Classes {
 		n += s.lenOffered(&v.Kind.reach, namespace)
@@ -227,7 +235,7 @@ func (v *View) lenOffered(namespace string) int {
 
 // lenUnserving is how many classes the claims of a namespace would be offered, if these could
 // serve the claim kind.
-func (v *View) lenUnserving(namespace string) int {
+func (v *offer) lenUnserving(namespace string) int {
 	n := -v.lenOffered(namespace)
 	for _, s := range v.known {
 		n += s.lenOffered(&v.Kind.reach, namespace)
@@ -236,6 +244,6 @@ func (v *View) lenUnserving(namespace string) int {
 }
 
 // partly says that some claims may not be offered all classes.
-func (v *View) partly() bool {
+func (v *offer) partly() bool {
 	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }

@@ -45,7 +45,7 @@ func (v *View) UnreadText() string {
 func (d *Decision) severalDefaults() string {
 	var first []*Class // There may be thousands.
 	d.View.each(d.Claim.Claim, func(c *Class) {
-		if i, _ := d.View.Kind.dropping(d.Claim.Claim, c); i < 0 {
+		if i, _ := d.View.Kind.firstDrop(d.Claim.Claim, c); i < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, compare)
 			first = slices.Insert(first, i, c)
 			first = first[:min(len(first), maxListed)]
@@ -134,7 +134,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	}
 	cordoned := (*Class)(nil)
 	d.View.each(d.Claim.Claim, func(c *Class) {
-		i, _ := d.View.Kind.dropping(d.Claim.Claim, c)
+		i, _ := d.View.Kind.firstDrop(d.Claim.Claim, c)
 		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
 			cordoned = c
 		}
@@ -162,7 +162,7 @@ func (d *Decision) equalText() string {
 		if !v.indexed {
 			continue
 		}
-		if one := fmt.Sprintf(" and has %s %s", path(v.of.path), valueText(v.value)); !said[one] && len(said) < maxListed {
+		if one := fmt.Sprintf(" and has %s %s", v.of.path, valueText(v.value)); !said[one] && len(said) < maxListed {
 			said[one] = true
 			text += one
 		}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
@@ -227,9 +227,9 @@ const answerCapacity = 768
 // the order of the API; a test fails when the API gets another.
 func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 	b := append(make([]byte, 0, answerCapacity), `{"kind":"AdmissionReview","apiVersion":`...)
-	b = selector.AppendText(b, apiVersion)
+	b = fields.AppendText(b, apiVersion)
 	b = append(b, `,"response":{"uid":`...)
-	b = selector.AppendText(b, string(r.UID))
+	b = fields.AppendText(b, string(r.UID))
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, r.Allowed)
 	if r.Result != nil {
@@ -247,7 +247,7 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 	}
 	if r.PatchType != nil {
 		b = append(b, `,"patchType":`...)
-		b = selector.AppendText(b, string(*r.PatchType))
+		b = fields.AppendText(b, string(*r.PatchType))
 	}
 	if len(r.AuditAnnotations) > 0 {
 		b = append(b, `,"auditAnnotations":`...)
@@ -257,7 +257,7 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 		b = append(b, `,"warnings":`...)
 		for i, warning := range r.Warnings {
 			b = append(b, separator('[', i))
-			b = selector.AppendText(b, warning)
+			b = fields.AppendText(b, warning)
 		}
 		b = append(b, ']')
 	}
@@ -294,9 +294,9 @@ func appendTexts(b []byte, texts map[string]string) []byte {
 	slices.Sort(keys)
 	for i, key := range keys {
 		b = append(b, separator('{', i))
-		b = selector.AppendText(b, key)
+		b = fields.AppendText(b, key)
 		b = append(b, ':')
-		b = selector.AppendText(b, texts[key])
+		b = fields.AppendText(b, texts[key])
 	}
 	return append(b, '}')
 }

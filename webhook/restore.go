@@ -15,7 +15,7 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 		return nil, malformed("request.%v", err)
 	}
 	response := untouched(r.Reason)
-	if warning := r.Warning(kind); warning != "" {
+	if warning := r.Warning(kind.Reader); warning != "" {
 		response.Warnings = []string{warning}
 	}
 	if r.Patch != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // TestManyReviews posts more reviews than a fuzzer can, which looks at where each led: reviews of
-// every kind, mutated at random, and one in 5,000 with an expression over 10,000 classes. REVIEWS is
-// how many, each time others.
+// every kind, mutated at random, one in ten of them over 10,000 classes, and one in 1,000 with an
+// expression over as many. REVIEWS is how many, each time others.
 func TestManyReviews(t *testing.T) {
 	reviews, seed, workers := 20_000, uint64(1), runtime.GOMAXPROCS(0)
 	if n := os.Getenv("REVIEWS"); n != "" {
@@ -40,15 +40,20 @@ func TestManyReviews(t *testing.T) {
 		meters[i] = meter
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // It has to be reproducible.
-			plain, expressions := newPost("/bind", byResource(largeWorld().binder())), newPost("/bind", byResource(fitsWorld().binder()))
+			few, many := newPost("/bind", byResource(smallWorld().binder())), newPost("/bind", byResource(largeWorld().binder()))
+			expressions := newPost("/bind", byResource(fitsWorld().binder()))
 			for n := i; n < reviews && !t.Failed(); n += workers {
 				if (n+1)%10_000_000 == 0 {
 					t.Logf("%d reviews", n+1)
 				}
-				asked, body, check := plain, "", plain.check
-				if n%5000 == 0 {
+				asked, body, check := few, "", few.check
+				switch own := n / workers; {
+				case own%1000 == 0:
 					asked, body, check = expressions, randomFit(random), expressions.checkFit
-				} else {
+				case own%10 == 1:
+					asked, check = many, many.check
+					fallthrough
+				default:
 					body = mutated(random, bodies)
 				}
 				meter.Measure(t, len(body), func() { asked.ask(body) })
@@ -56,7 +61,9 @@ func TestManyReviews(t *testing.T) {
 				if meter.Largest().CPU.CPUShare() > 1 {
 					t.Errorf("the review is %q", body)
 				}
-				largeWorld().tally.Expire(time.Now().Add(time.Hour))
+				for _, w := range []*world{smallWorld(), largeWorld()} {
+					w.tally.Expire(time.Now().Add(time.Hour))
+				}
 			}
 		})
 	}

@@ -282,12 +282,6 @@ type ClaimKindStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SettledBy lists the places that settle a claim: one in which any of them is set is left
-// alone. The class reference is the first.
-func (s *ClaimKindSpec) SettledBy() []Place {
-	return append([]Place{s.Reference.Place()}, s.SkipIfSet...)
-}
-
 // Resource returns the kind of the claims, PLURAL.GROUP.
 func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Resource, k.Name) }
 

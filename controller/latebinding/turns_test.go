@@ -219,7 +219,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 	t.Run("Asking", func(t *testing.T) {
 		w := newLateWatch(t)
 		addClaim(t, w, claimJSON(0, `{"classSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}}`))
-		broken := &selector.View{Kind: w.kind, Classes: []*selector.Classes{nil}}
+		broken := selector.NewView(w.kind, nil)
+		broken.Classes = []*selector.Classes{nil}
 		assert.Empty(t, w.due(t.Context(), broken))
 		assert.Empty(t, w.due(t.Context(), selector.NewView(w.kind, nil)), "We should not ask again.")
 		e := NewEvents(nil, "")
@@ -231,7 +232,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
-		w.kind = &selector.ClaimKind{BindLater: true} // Without its paths.
+		w.kind = &selector.ClaimKind{Reader: &selector.Reader{}} // Without its paths.
+		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
 		attempt := w.state.waiting[uidOf(0)].attempt()
 		assert.Equal(t, panicText, attempt.ask.Problem(), "We should say so to who waits.")

@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // lateWriter writes the due claims of one kind. Namespaces take turns.
@@ -220,8 +221,8 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 // settled says that this one does not wait any more.
 func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, settled bool, err error) {
 	patch := d.Patch(
-		selector.Test("/metadata/uid", string(claim.uid)),
-		selector.Test("/metadata/resourceVersion", claim.version),
+		fields.Test("/metadata/uid", string(claim.uid)),
+		fields.Test("/metadata/resourceVersion", claim.version),
 	)
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()

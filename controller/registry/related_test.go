@@ -23,7 +23,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 const (
@@ -264,7 +264,7 @@ func (w *relatedWorld) tier(version, plan string) any {
 	if o == nil {
 		return nil
 	}
-	tier, _ := o.Lookup(expression.Path{"spec", "tier"})
+	tier, _ := o.Lookup(fields.Path{"spec", "tier"})
 	return tier
 }
 
@@ -444,7 +444,7 @@ func TestRelatedObject(t *testing.T) {
 			if o == nil {
 				return nil, err
 			}
-			tier, _ := o.Lookup(expression.Path{"spec", "tier"})
+			tier, _ := o.Lookup(fields.Path{"spec", "tier"})
 			return tier, err
 		}
 		got, err := read("team", "p")

@@ -249,5 +249,5 @@ func (w *Configurator) withoutRefused(
 }
 
 func isBindWhen(c admissionregistrationac.MatchConditionApplyConfiguration) bool {
-	return *c.Name == bindWhenCondition
+	return *c.Name == selector.BindWhenCondition
 }

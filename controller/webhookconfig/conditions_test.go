@@ -85,7 +85,7 @@ func TestConditionsAgree(t *testing.T) {
 			for _, c := range claimConditions(k) {
 				conditions = append(conditions, compile(t, *c.Expression))
 			}
-			unset, old := compile(t, referenceIsUnset(k, "object", isNone(k))), compile(t, referenceIsUnset(k, "oldObject", ""))
+			unset, old := compile(t, selector.ReferenceIsUnset(k, "object", false)), compile(t, selector.ReferenceIsUnset(k, "oldObject", true))
 			count := map[bool]int{}
 			for _, claim := range claims {
 				var object map[string]any

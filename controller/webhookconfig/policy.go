@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // policySpec has the API server give a default class of one kind to claims without an opinion.
@@ -60,26 +61,12 @@ func matchCondition(name, expression string) admissionregistrationv1.MatchCondit
 }
 
 // unopinionated are the conditions that a claim has no class reference, none of skipIfSet,
-// and no selector. They agree with claimConditions, except that they fail for a claim that
-// is malformed, and are false for a reference that its author has begun.
-func unopinionated(k *v1alpha1.ClaimKind) []admissionregistrationv1.MatchCondition {
-	names := k.Spec.Reference.Place().Names()
-	isFree := isAbsent("object", names)
-	if k.Spec.Reference.EmptyIsUnset && k.Spec.Reference.Form == v1alpha1.Name {
-		isFree += fmt.Sprintf(` || %s == ""`, at("object", names))
+// and no selector.
+func unopinionated(k *v1alpha1.ClaimKind) (conditions []admissionregistrationv1.MatchCondition) {
+	for _, c := range selector.UnopinionatedConditions(k) {
+		conditions = append(conditions, matchCondition(c.Name, c.Expression))
 	}
-	conditions := []admissionregistrationv1.MatchCondition{matchCondition("class-reference-is-not-set", isFree)}
-	for i, p := range k.Spec.SkipIfSet {
-		conditions = append(conditions, matchCondition(fmt.Sprintf("skip-if-set-%d-is-not-set", i), isAbsent("object", p.Names())))
-	}
-	if parent := names[:len(names)-1]; k.Spec.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(parent) > 0 {
-		conditions = append(conditions, matchCondition("parent-of-class-reference-is-set", isSet("object", parent)))
-	}
-	if path := k.Spec.ClassSelector.Path; path != "" {
-		conditions = append(conditions, matchCondition("class-selector-is-not-set", isAbsent("object", path.Names())))
-	}
-	return append(conditions, matchCondition("class-selector-annotation-is-not-set",
-		isAbsent("object", k.Spec.ClassSelector.AnnotationPlace().Names())))
+	return conditions
 }
 
 // offered are the conditions that a class is marked default, and may be given to a claim.
@@ -88,9 +75,9 @@ func offered(k *selector.ClassKind, weighted bool) []admissionregistrationv1.Mat
 	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
 	conditions := []admissionregistrationv1.MatchCondition{
 		matchCondition("class-is-default", fmt.Sprintf(`!(%s) && (%s == true || %s == "true")`,
-			isAbsent("params", mark), at("params", mark), at("params", mark))),
-		matchCondition("class-is-not-being-deleted", isAbsent("params", []string{"metadata", "deletionTimestamp"})),
-		matchCondition("class-is-not-cordoned", fmt.Sprintf(`%s || %s != "true"`, isAbsent("params", cordoned), at("params", cordoned))),
+			mark.IsAbsent("params"), mark.At("params"), mark.At("params"))),
+		matchCondition("class-is-not-being-deleted", fields.Path{"metadata", "deletionTimestamp"}.IsAbsent("params")),
+		matchCondition("class-is-not-cordoned", fmt.Sprintf(`%s || %s != "true"`, cordoned.IsAbsent("params"), cordoned.At("params"))),
 	}
 	if weighted {
 		conditions = append(conditions, matchCondition("class-has-weight", isPositive(sourceNames(k.WeightFrom))))
@@ -100,59 +87,36 @@ func offered(k *selector.ClassKind, weighted bool) []admissionregistrationv1.Mat
 
 // isPositive is the CEL expression that says that a class has a weight that counts as more
 // than 0. It is false for one that is malformed: then we are asked, who know what it counts as.
-func isPositive(weight []string) string {
-	value := at("params", weight)
+func isPositive(weight fields.Path) string {
+	value := weight.At("params")
 	return fmt.Sprintf(`%s || (type(%s) == string ? %s.matches("^[1-9][0-9]{0,6}$") : %s > 0)`,
-		isAbsent("params", weight), value, value, value)
-}
-
-// isAbsent is the CEL expression that says that an object has nothing but null at a path. It
-// fails where something on the way is neither an object nor null.
-func isAbsent(object string, path []string) string {
-	var terms []string
-	for i, name := range path {
-		lacks := fmt.Sprintf("!(%q in %s)", name, at(object, path[:i]))
-		if i > 0 { // A list has an in, too.
-			lacks = fmt.Sprintf("type(%s) == map && %s", at(object, path[:i]), lacks)
-		}
-		terms = append(terms, lacks, at(object, path[:i+1])+" == null")
-	}
-	return strings.Join(terms, " || ")
+		weight.IsAbsent("params"), value, value, value)
 }
 
 // referenceExpression is the CEL expression for the JSON Patch that adds the reference, and
 // what is missing of the way to it.
 func referenceExpression(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class) string {
-	names := k.Spec.Reference.Place().Names()
+	names := fields.Path(k.Spec.Reference.Place().Names())
 	var expression strings.Builder
 	for i := range names {
 		value := referenceValue(kind, of)
 		for _, name := range slices.Backward(names[i+1:]) {
 			value = fmt.Sprintf("{%q: %s}", name, value)
 		}
-		patch := fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: %s}]`, pointer(names[:i+1]), value)
+		patch := fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: %s}]`, names[:i+1].Pointer(), value)
 		if i < len(names)-1 {
-			patch = isAbsent("object", names[:i+1]) + " ? " + patch + " : "
+			patch = names[:i+1].IsAbsent("object") + " ? " + patch + " : "
 		}
 		expression.WriteString(patch)
 	}
 	return expression.String()
 }
 
-// pointer to a value (RFC 6901).
-func pointer(names []string) string {
-	var b strings.Builder
-	for _, name := range names {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
-	}
-	return b.String()
-}
-
 // referenceValue is the CEL expression for the reference to the parameter. The form and the
 // kind are those of the class.
 func referenceValue(kind *selector.ClaimKind, of *selector.Class) string {
 	name := "string(params.metadata.name)"
-	var fields []string
+	var written []string
 	for field, text := range kind.ReferenceFields(of) {
 		value := strconv.Quote(text)
 		switch field {
@@ -161,10 +125,10 @@ func referenceValue(kind *selector.ClaimKind, of *selector.Class) string {
 		case "namespace":
 			value = "string(params.metadata.namespace)"
 		}
-		fields = append(fields, fmt.Sprintf("%q: %s", field, value))
+		written = append(written, fmt.Sprintf("%q: %s", field, value))
 	}
-	if len(fields) == 0 {
+	if len(written) == 0 {
 		return name
 	}
-	return "{" + strings.Join(fields, ", ") + "}"
+	return "{" + strings.Join(written, ", ") + "}"
 }

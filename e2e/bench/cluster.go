@@ -134,6 +134,12 @@ func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, took 
 	return r, time.Since(begin), nil
 }
 
+// kill the replica, as a node that dies does.
+func (r *replica) kill() error {
+	r.Kill()
+	return r.stop()
+}
+
 // stop the replica. The end of its log is in an error.
 func (r *replica) stop() error {
 	err := errors.Join(r.Stop(), r.log.Close())

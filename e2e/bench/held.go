@@ -8,11 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
 // few is the first number of classes that is held, to which more are compared.
 const few = 100
+
+// settled is more than how long a replica holds its certificate back while entries are new.
+const settled = 10 * time.Second
 
 // held is a cluster with more and more classes of one kind, and replicas of
 // classbind that come and go.
@@ -22,12 +26,14 @@ type held struct {
 	class    string
 	claim    string
 	classes  int
+	// address of all replicas, as behind a Service: flags.
+	address []string
 }
 
 // Size is what so many classes cost a replica.
 type Size struct {
 	Classes int `json:"classes"`
-	// ReadySeconds from its start until it was ready, and the CPU until then.
+	// ReadySeconds from its start, just after another was killed, until it was ready, and the CPU until then.
 	ReadySeconds    float64 `json:"readySeconds"`
 	ReadyCPUSeconds float64 `json:"readyCPUSeconds"`
 	// HeapBytes are in use after a garbage collection, RSSBytes in RAM then, and
@@ -40,6 +46,11 @@ type Size struct {
 // startHeld has no class yet.
 func startHeld(ctx context.Context, command string, s Settings) (_ *held, err error) {
 	h := &held{settings: s, class: numbered("Class", 1)[0], claim: numbered("Claim", 1)[0]}
+	ports, err := classbind.FreePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	h.address = []string{"--webhook-url=https://localhost:" + ports[0], "--webhook-bind-address=localhost:" + ports[0]}
 	if h.cluster, err = newCluster(ctx, command, s.Progress); err != nil {
 		return nil, err
 	}
@@ -72,7 +83,8 @@ func (h *held) at(ctx context.Context, classes int, do func(*replica, *tls.Confi
 		r, _, err := h.start(ctx)
 		if err == nil {
 			err = h.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")
-			err = errors.Join(err, r.stop())
+			sleep(ctx, settled)
+			err = errors.Join(err, r.kill())
 		}
 		if err != nil {
 			return err
@@ -82,7 +94,7 @@ func (h *held) at(ctx context.Context, classes int, do func(*replica, *tls.Confi
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
+	defer func() { err = errors.Join(err, r.kill()) }()
 	config, err := h.trust(ctx)
 	if err != nil {
 		return err
@@ -99,7 +111,7 @@ func (h *held) start(ctx context.Context) (*replica, Size, error) {
 			took time.Duration
 			err  error
 		)
-		if r, took, err = h.serve(ctx); err != nil {
+		if r, took, err = h.serve(ctx, h.address...); err != nil {
 			return err
 		}
 		size.ReadySeconds = took.Seconds()

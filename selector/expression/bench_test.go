@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 var benchmarkScope = Scope{Variables: []string{Claim, Class}}
@@ -51,7 +53,7 @@ func BenchmarkCompile(b *testing.B) {
 }
 
 func BenchmarkProject(b *testing.B) {
-	fields := NewFields(Path{"driver"}, Path{"spec", "price"}, Path{"spec", "size", "max"}, Path{"metadata", "labels", "tier"})
+	fields := NewFields(fields.Path{"driver"}, fields.Path{"spec", "price"}, fields.Path{"spec", "size", "max"}, fields.Path{"metadata", "labels", "tier"})
 	content := benchmarkClass(1)
 	b.ReportAllocs()
 	for b.Loop() {

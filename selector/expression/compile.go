@@ -61,29 +61,24 @@ func inCEL(variable string) string {
 	return variable
 }
 
-// reserve writes the variable Namespace as CEL has it.
-func reserve(text string) string {
-	if !strings.Contains(text, Namespace) {
-		return text
-	}
-	result := []byte(text)
-	last, beforeLast := byte(0), byte(0)
-	scan(text, func(at, _ int) {
-		c := text[at]
-		if strings.IndexByte(" \t\r\n\f", c) >= 0 {
-			return
-		}
-		isField := last == '.' || last == '?' && beforeLast == '.'
-		starts := at == 0 || !isIdentifier("_"+text[at-1:at])
-		if strings.HasPrefix(text[at:], Namespace) && starts && !isField {
-			end := at + len(Namespace)
-			if end == len(text) || !isIdentifier("_"+text[end:end+1]) {
-				copy(result[at:], reserved)
+// parse an expression in which the variable Namespace is written as CEL has it: it is where the
+// parser finds a reserved word.
+func parse(text string) (*cel.Ast, *cel.Issues) {
+	for {
+		parsed, issues := env().Parse(text)
+		source, runes, found := common.NewTextSource(text), []rune(text), false
+		for _, e := range issues.Errors() {
+			at, ok := source.LocationOffset(e.Location)
+			if ok && e.Message == "reserved identifier: "+Namespace && strings.HasPrefix(string(runes[at:]), Namespace) {
+				copy(runes[at:], []rune(reserved))
+				found = true
 			}
 		}
-		last, beforeLast = c, last
-	})
-	return string(result)
+		if !found {
+			return parsed, issues
+		}
+		text = string(runes)
+	}
 }
 
 // Compile an expression. The error is an *Error.
@@ -92,7 +87,7 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 		start := brief.Text(text, v1alpha1.MaxShownBytes)
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
-	parsed, issues := env().Parse(reserve(text))
+	parsed, issues := parse(text)
 	if err := issues.Err(); err != nil {
 		return nil, newError(text, issues, scope)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 func compiled(t *testing.T, text string, result Result) *Expression {
@@ -124,7 +126,7 @@ func TestCompileResults(t *testing.T) {
 }
 
 func TestLooks(t *testing.T) {
-	for text, want := range map[string]map[string][]Path{
+	for text, want := range map[string]map[string][]fields.Path{
 		"1 == 1":                                                         {},
 		"claim.a.b == class.c":                                           {Claim: {{"a", "b"}}, Class: {{"c"}}},
 		"claim.a['x/y'].b == 1":                                          {Claim: {{"a", "x/y", "b"}}},
@@ -177,10 +179,10 @@ func TestTerms(t *testing.T) {
 		"claim.a && claim.b || claim.c":                         {"claim.a && claim.b || claim.c"},
 		"claim.a && (claim.b || claim.c)":                       {"claim.a", "claim.b || claim.c"},
 		"claim.a ? claim.b : claim.c && claim.d":                {"claim.a ? claim.b : claim.c && claim.d"},
-		"claim.?a.orValue(true) && claim[?'b'].orValue(true)":   {"claim.?a.orValue(true)", "claim[?'b'].orValue(true)"},
-		"claim.a.all(x, x && claim.b) && claim.c == 'a && b'":   {"claim.a.all(x, x && claim.b)", "claim.c == 'a && b'"},
-		"claim.a == '''it's && ' && '''&& r'\\' != \"\\\" &&\"": {"claim.a == '''it's && ' && '''", "r'\\' != \"\\\" &&\""},
-		"claim.a // it's ( && \n && claim.b":                    {"claim.a // it's ( &&", "claim.b"},
+		"claim.?a.orValue(true) && claim[?'b'].orValue(true)":   {"claim.?a.orValue(true)", `claim[?"b"].orValue(true)`},
+		"claim.a.all(x, x && claim.b) && claim.c == 'a && b'":   {"claim.a.all(x, x && claim.b)", `claim.c == "a && b"`},
+		"claim.a == '''it's && ' && '''&& r'\\' != \"\\\" &&\"": {`claim.a == "it's && ' && "`, `"\\" != "\" &&"`},
+		"claim.a // it's ( && \n && claim.b":                    {"claim.a", "claim.b"},
 		"!(claim.a && claim.b)":                                 {"!(claim.a && claim.b)"},
 		"(claim.a && claim.b) == (claim.c && claim.d)":          {"(claim.a && claim.b) == (claim.c && claim.d)"},
 		"has(claim.a) && claim.a.b == namespace.c":              {"has(claim.a)", "claim.a.b == namespace.c"},
@@ -196,20 +198,20 @@ func TestTerms(t *testing.T) {
 		assert.Equal(t, want, got, text)
 	}
 	presence := compiled(t, "has(class.a) && class.a.b == 1", Bool).Terms()[0]
-	assert.Equal(t, []Path{{"a", "b"}}, presence.Looks(Class), "We should hold no more for a term than for the whole.")
+	assert.Equal(t, []fields.Path{{"a", "b"}}, presence.Looks(Class), "We should hold no more for a term than for the whole.")
 }
 
 func TestEquality(t *testing.T) {
 	for text, want := range map[string]struct {
-		path  Path
+		path  fields.Path
 		value string
 	}{
-		"class.a.b == claim.c":                    {Path{"a", "b"}, "claim.c"},
-		"('x' + claim.c==(class['a/b'].c))":       {Path{"a/b", "c"}, "'x' + claim.c"},
-		"class.a == (claim.b == claim.c)":         {Path{"a"}, "(claim.b == claim.c)"},
-		"class.a == related.plan.x // == class.b": {Path{"a"}, "related.plan.x // == class.b"},
-		"class.a == 'x == y'":                     {Path{"a"}, "'x == y'"},
-		"class.a == claim.b[0]":                   {Path{"a"}, "claim.b[0]"},
+		"class.a.b == claim.c":                    {fields.Path{"a", "b"}, "claim.c"},
+		"('x' + claim.c==(class['a/b'].c))":       {fields.Path{"a/b", "c"}, `"x" + claim.c`},
+		"class.a == (claim.b == claim.c)":         {fields.Path{"a"}, "claim.b == claim.c"},
+		"class.a == related.plan.x // == class.b": {fields.Path{"a"}, "related.plan.x"},
+		"class.a == 'x == y'":                     {fields.Path{"a"}, `"x == y"`},
+		"class.a == claim.b[0]":                   {fields.Path{"a"}, "claim.b[0]"},
 		"class.a == class.b":                      {},
 		"class.a[0] == claim.b":                   {},
 		"class.?a == claim.b":                     {},

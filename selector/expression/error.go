@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // ErrBudget says that the evaluations for one claim or class cost too much.
@@ -91,5 +93,5 @@ func kindOfError(text string) string {
 // absentError is an error of an evaluation that wraps ErrAbsent.
 type absentError struct{ name string }
 
-func (e *absentError) Error() string { return "there is no " + Path{e.name}.below(Related) }
+func (e *absentError) Error() string { return "there is no " + fields.Path{e.name}.In(Related) }
 func (e *absentError) Unwrap() error { return ErrAbsent }

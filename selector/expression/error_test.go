@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // TestErrorsTellNoValue has expressions fail for values of a class that the author of a claim must
@@ -13,7 +15,7 @@ func TestErrorsTellNoValue(t *testing.T) {
 	const secret = "p4ss://internal host"
 	in := &Input{
 		Claim: map[string]any{"spec": map[string]any{"size": "big", "list": []any{"a"}}},
-		Class: NewFields(Path{"spec"}).Project(map[string]any{"spec": map[string]any{
+		Class: NewFields(fields.Path{"spec"}).Project(map[string]any{"spec": map[string]any{
 			"secret": secret, "number": int64(987654321), "sizes": map[string]any{"small": int64(1)}, "zero": int64(0), "most": int64(9223372036854775807),
 		}}),
 		Related: map[string]any{},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Budget limits the cost of evaluations, in units of 50 ns of CPU at most.
@@ -225,7 +226,7 @@ func (e *Expression) evalError(in *Input, err error) error {
 	text := err.Error()
 	name, isKey := strings.CutPrefix(text, "no such key: ")
 	if isKey {
-		isName := func(p Path) bool { return p[0] == name }
+		isName := func(p fields.Path) bool { return p[0] == name }
 		if _, present := in.Related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
 			return &absentError{name}
 		}
@@ -243,7 +244,7 @@ func (e *Expression) evalError(in *Input, err error) error {
 // names reports whether a key is part of the expression itself: it is not a value.
 func (e *Expression) names(key string) bool {
 	for _, paths := range e.looks {
-		if slices.ContainsFunc(paths, func(p Path) bool { return slices.Contains(p, key) }) {
+		if slices.ContainsFunc(paths, func(p fields.Path) bool { return slices.Contains(p, key) }) {
 			return true
 		}
 	}
@@ -287,7 +288,7 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 			continue
 		}
 		if _, err := o.lookup(long.path); errors.Is(err, long) {
-			return long.in(Path{name}.below(Related))
+			return long.in(fields.Path{name}.In(Related))
 		}
 	}
 	return long.Error()
@@ -306,13 +307,13 @@ func (e *Expression) Saw(in *Input) []Saw {
 	var all []Saw
 	for _, variable := range variables {
 		for _, path := range e.looks[variable] {
-			all = append(all, Saw{path.below(variable), shown(in.variable(variable), path)})
+			all = append(all, Saw{path.In(variable), shown(in.variable(variable), path)})
 		}
 	}
 	return all
 }
 
-func shown(value any, path Path) string {
+func shown(value any, path fields.Path) string {
 	for len(path) > 0 {
 		if o, ok := value.(*Object); ok {
 			v, err := o.lookup(path)

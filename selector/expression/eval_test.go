@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 func input() *Input {
@@ -20,9 +21,9 @@ func input() *Input {
 			"int": int64(3), "double": 0.5, "text": "a", "list": []any{"x", "y"}, "map": map[string]any{"b": int64(1), "a": int64(2)}, "nil": nil, "yes": true,
 			"long": strings.Repeat("a", 10_000),
 		}},
-		Class: NewFields(Path{"spec"}).Project(map[string]any{"spec": map[string]any{"price": 1.5, "text": "a"}}),
+		Class: NewFields(fields.Path{"spec"}).Project(map[string]any{"spec": map[string]any{"price": 1.5, "text": "a"}}),
 		Related: map[string]any{
-			"plan": NewFields(Path{"spec", "long"}).Project(map[string]any{"spec": map[string]any{"long": strings.Repeat("a", 20<<10)}}),
+			"plan": NewFields(fields.Path{"spec", "long"}).Project(map[string]any{"spec": map[string]any{"long": strings.Repeat("a", 20<<10)}}),
 		},
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Fields are the fields that expressions look at in the objects of a kind.
 type Fields struct {
-	paths []Path
+	paths []fields.Path
 	// nodes of the tree in depth-first order. The first is the root.
 	nodes []node
 }
@@ -28,14 +29,14 @@ type node struct {
 }
 
 // NewFields of these paths. A path below another one is part of it.
-func NewFields(paths ...Path) *Fields {
+func NewFields(paths ...fields.Path) *Fields {
 	f := &Fields{paths: tops(paths)}
 	f.addNode("", f.paths, 0)
 	return f
 }
 
 // addNode of paths that have the same names before depth.
-func (f *Fields) addNode(name string, paths []Path, depth int) {
+func (f *Fields) addNode(name string, paths []fields.Path, depth int) {
 	at := len(f.nodes)
 	f.nodes = append(f.nodes, node{name: name})
 	if len(paths) == 1 && len(paths[0]) == depth {
@@ -65,12 +66,12 @@ func (f *Fields) child(parent int, name string) (int, bool) {
 }
 
 // Paths of the fields, sorted, none below another.
-func (f *Fields) Paths() []Path { return f.paths }
+func (f *Fields) Paths() []fields.Path { return f.paths }
 
 // Covers reports whether all these paths are among the fields or below them.
-func (f *Fields) Covers(paths ...Path) bool {
+func (f *Fields) Covers(paths ...fields.Path) bool {
 	for _, p := range paths {
-		if !slices.ContainsFunc(f.paths, p.startsWith) {
+		if !slices.ContainsFunc(f.paths, p.StartsWith) {
 			return false
 		}
 	}
@@ -89,7 +90,7 @@ func (f *Fields) Project(content map[string]any) *Object {
 	return o
 }
 
-func (f *Fields) project(values []any, at int, value any, names Path) {
+func (f *Fields) project(values []any, at int, value any, names fields.Path) {
 	if f.nodes[at].leaf {
 		values[at] = keep(value, names)
 		return
@@ -117,7 +118,7 @@ type parent struct{}
 const shortText = 64
 
 // keep returns a value of CEL, which does not keep the object in memory.
-func keep(value any, path Path) any {
+func keep(value any, path fields.Path) any {
 	if size(value, v1alpha1.MaxExpressionValueBytes) < 0 || TooManyElements(value) {
 		return types.WrapErr(&tooLongError{slices.Clone(path)})
 	}
@@ -142,12 +143,12 @@ var tooLong = fmt.Sprintf("longer than %d KiB or %d elements",
 	v1alpha1.MaxExpressionValueBytes>>10, v1alpha1.MaxExpressionElements)
 
 // tooLongError is the value of a field that is too long.
-type tooLongError struct{ path Path }
+type tooLongError struct{ path fields.Path }
 
 func (e *tooLongError) Error() string { return e.in("") }
 
 func (e *tooLongError) in(variable string) string {
-	return strings.TrimPrefix(e.path.below(variable), ".") + " is " + tooLong
+	return strings.TrimPrefix(e.path.In(variable), ".") + " is " + tooLong
 }
 
 // size takes the length of a value as JSON, roughly, off what is left. Less than 0 is too long.

@@ -10,41 +10,42 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 func TestFields(t *testing.T) {
-	f := NewFields(Path{"b", "c"}, Path{"a"}, Path{"b", "c"}, Path{"a", "x"}, Path{"b", "a"}, Path{"bb"})
-	assert.Equal(t, []Path{{"a"}, {"b", "a"}, {"b", "c"}, {"bb"}}, f.Paths())
+	f := NewFields(fields.Path{"b", "c"}, fields.Path{"a"}, fields.Path{"b", "c"}, fields.Path{"a", "x"}, fields.Path{"b", "a"}, fields.Path{"bb"})
+	assert.Equal(t, []fields.Path{{"a"}, {"b", "a"}, {"b", "c"}, {"bb"}}, f.Paths())
 	assert.True(t, f.Covers())
-	assert.True(t, f.Covers(Path{"a"}, Path{"a", "z"}, Path{"b", "c"}))
-	assert.False(t, f.Covers(Path{"a"}, Path{"b"}), "We should not hold all of b.")
-	assert.False(t, f.Covers(Path{"b", "d"}))
+	assert.True(t, f.Covers(fields.Path{"a"}, fields.Path{"a", "z"}, fields.Path{"b", "c"}))
+	assert.False(t, f.Covers(fields.Path{"a"}, fields.Path{"b"}), "We should not hold all of b.")
+	assert.False(t, f.Covers(fields.Path{"b", "d"}))
 	assert.Empty(t, NewFields().Paths())
 	assert.True(t, NewFields().Covers())
 }
 
 func TestProject(t *testing.T) {
-	f := NewFields(Path{"a"}, Path{"b", "c"}, Path{"b", "d", "e"}, Path{"l", "m"})
+	f := NewFields(fields.Path{"a"}, fields.Path{"b", "c"}, fields.Path{"b", "d", "e"}, fields.Path{"l", "m"})
 	list := []any{"x", map[string]any{"y": int64(1)}}
 	content := map[string]any{
 		"a": list, "b": map[string]any{"c": nil, "d": map[string]any{"f": "dropped"}, "g": "dropped"}, "l": []any{"dropped"}, "m": "dropped",
 	}
 	o := f.Project(content)
 	list[0] = "changed"
-	value, ok := o.Lookup(Path{"a"})
+	value, ok := o.Lookup(fields.Path{"a"})
 	assert.True(t, ok)
 	assert.Equal(t, []any{"x", map[string]any{"y": int64(1)}}, value, "We should not hold a part of the object itself.")
-	value, ok = o.Lookup(Path{"b", "c"})
+	value, ok = o.Lookup(fields.Path{"b", "c"})
 	assert.True(t, ok, "We should tell null from absent.")
 	assert.Nil(t, value)
-	value, ok = o.Lookup(Path{"b"})
+	value, ok = o.Lookup(fields.Path{"b"})
 	assert.True(t, ok)
 	assert.Equal(t, map[string]any{"c": nil, "d": map[string]any{}}, value)
-	for _, absent := range []Path{{"b", "d", "e"}, {"b", "g"}, {"m"}, {"l", "m"}, {"a", "x"}} {
+	for _, absent := range []fields.Path{{"b", "d", "e"}, {"b", "g"}, {"m"}, {"l", "m"}, {"a", "x"}} {
 		_, ok = o.Lookup(absent)
 		assert.False(t, ok, absent)
 	}
-	assert.True(t, o.HasText(Path{"a"}, "") == false && NewFields(Path{"a"}).Project(map[string]any{"a": "x"}).HasText(Path{"a"}, "x"))
+	assert.True(t, o.HasText(fields.Path{"a"}, "") == false && NewFields(fields.Path{"a"}).Project(map[string]any{"a": "x"}).HasText(fields.Path{"a"}, "x"))
 
 	assert.True(t, o.Same(NewFields(f.Paths()...).Project(map[string]any{
 		"a": []any{"x", map[string]any{"y": int64(1)}}, "b": map[string]any{"c": nil, "d": map[string]any{}}, "l": []any{"other"},
@@ -55,14 +56,14 @@ func TestProject(t *testing.T) {
 		assert.False(t, o.Same(f.Project(other)))
 		assert.False(t, f.Project(other).Same(o))
 	}
-	assert.False(t, o.Same(NewFields(Path{"z"}).Project(content)))
+	assert.False(t, o.Same(NewFields(fields.Path{"z"}).Project(content)))
 	assert.False(t, o.Same(nil))
 	assert.True(t, (*Object)(nil).Same(nil))
 }
 
 func TestTooLong(t *testing.T) {
 	limit := v1alpha1.MaxExpressionValueBytes
-	f := NewFields(Path{"a", "b"}, Path{"c"})
+	f := NewFields(fields.Path{"a", "b"}, fields.Path{"c"})
 	for name, tc := range map[string]struct {
 		value any
 		ok    bool
@@ -76,7 +77,7 @@ func TestTooLong(t *testing.T) {
 		"NotAsJSON": {struct{}{}, false},
 	} {
 		o := f.Project(map[string]any{"a": map[string]any{"b": tc.value}, "c": int64(1)})
-		_, ok := o.Lookup(Path{"a", "b"})
+		_, ok := o.Lookup(fields.Path{"a", "b"})
 		assert.Equal(t, tc.ok, ok, name)
 		assert.True(t, o.Same(f.Project(map[string]any{"a": map[string]any{"b": tc.value}, "c": int64(1)})), name)
 		in := &Input{Class: o}
@@ -94,7 +95,7 @@ func TestTooLong(t *testing.T) {
 
 // TestMemory holds the fields of many classes, which share texts.
 func TestMemory(t *testing.T) {
-	f := NewFields(Path{"driver"}, Path{"spec", "price"}, Path{"spec", "size", "max"}, Path{"metadata", "labels", "tier"})
+	f := NewFields(fields.Path{"driver"}, fields.Path{"spec", "price"}, fields.Path{"spec", "size", "max"}, fields.Path{"metadata", "labels", "tier"})
 	const n = 10_000
 	held := make([]*Object, n)
 	var before, after runtime.MemStats

@@ -7,6 +7,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // look at a field. A look for presence only asks whether there is the field.
@@ -33,40 +35,49 @@ func (s *search) visit(e ast.Expr, hidden []string) {
 		return
 	}
 	switch e.Kind() {
-	case ast.SelectKind:
-		s.visit(e.AsSelect().Operand(), hidden)
-	case ast.CallKind:
-		call := e.AsCall()
-		if part, what := mustBeConstant(call); part != nil {
-			s.fail(e, "the "+what+" of "+call.FunctionName()+" must be a constant text")
-			return
-		}
-		if call.IsMemberFunction() {
-			s.visit(call.Target(), hidden)
-		}
-		for _, arg := range call.Args() {
-			s.visit(arg, hidden)
-		}
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			s.visit(element, hidden)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			s.visit(entry.AsMapEntry().Key(), hidden)
-			s.visit(entry.AsMapEntry().Value(), hidden)
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			s.visit(field.AsStructField().Value(), hidden)
-		}
 	case ast.ComprehensionKind:
 		s.visitComprehension(e.AsComprehension(), hidden)
-	default: // An identifier that is no variable of ours, or a literal.
-		if e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), ".") {
+		return
+	case ast.CallKind:
+		if part, what := mustBeConstant(e.AsCall()); part != nil {
+			s.fail(e, "the "+what+" of "+e.AsCall().FunctionName()+" must be a constant text")
+			return
+		}
+	case ast.IdentKind: // It is no variable of ours.
+		if strings.HasPrefix(e.AsIdent(), ".") {
 			s.fail(e, "write "+strings.TrimPrefix(e.AsIdent(), ".")+" without a dot before it")
 		}
+	default:
 	}
+	for _, part := range parts(e) {
+		s.visit(part, hidden)
+	}
+}
+
+// parts of an expression, in their order. A comprehension, whose parts see different variables, has
+// none here.
+func parts(e ast.Expr) (all []ast.Expr) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			all = append(all, e.AsCall().Target())
+		}
+		return append(all, e.AsCall().Args()...)
+	case ast.ListKind:
+		return e.AsList().Elements()
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, f := range e.AsStruct().Fields() {
+			all = append(all, f.AsStructField().Value())
+		}
+	default: // An identifier or a literal.
+	}
+	return all
 }
 
 func (s *search) visitComprehension(c ast.ComprehensionExpr, hidden []string) {
@@ -137,7 +148,7 @@ func (s *search) add(f look, ident ast.Expr) {
 		}
 		if len(f.path) == 1 {
 			if !f.presence {
-				s.fail(ident, "name a field of "+f.path.below(Related))
+				s.fail(ident, "name a field of "+f.path.In(Related))
 				return
 			}
 			f.path = append(f.path, "metadata", "name")
@@ -148,7 +159,7 @@ func (s *search) add(f look, ident ast.Expr) {
 
 // relatedWords say that there is no related object of this name, and which there are.
 func (s Scope) relatedWords(name string) string {
-	text := "there is no " + Path{name}.below(Related) + " here"
+	text := "there is no " + fields.Path{name}.In(Related) + " here"
 	if len(s.Related) == 0 {
 		return text
 	}
@@ -166,11 +177,11 @@ func (s *search) fail(at ast.Expr, text string) {
 
 // looks are the paths by variable. A path of which only the presence is asked is left out
 // if there is one below it: what is below has its presence with it.
-func (s *search) looks() map[string][]Path {
-	all := map[string][]Path{}
+func (s *search) looks() map[string][]fields.Path {
+	all := map[string][]fields.Path{}
 	for _, f := range s.found {
 		below := func(o look) bool {
-			return o.variable == f.variable && len(o.path) > len(f.path) && o.path.startsWith(f.path)
+			return o.variable == f.variable && len(o.path) > len(f.path) && o.path.StartsWith(f.path)
 		}
 		if f.presence && slices.ContainsFunc(s.found, below) {
 			continue
@@ -184,12 +195,12 @@ func (s *search) looks() map[string][]Path {
 }
 
 // tops sorts paths, and leaves out those that are below others.
-func tops(paths []Path) []Path {
+func tops(paths []fields.Path) []fields.Path {
 	paths = slices.Clone(paths)
 	slices.SortFunc(paths, slices.Compare)
-	var result []Path
+	var result []fields.Path
 	for _, p := range paths {
-		if len(result) == 0 || !p.startsWith(result[len(result)-1]) {
+		if len(result) == 0 || !p.StartsWith(result[len(result)-1]) {
 			result = append(result, p)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Object is the projection of an object to Fields, in little memory. It is a value of CEL.
@@ -36,7 +38,7 @@ func Length(value any) uint64 { return units(value, math.MaxUint32) }
 var _ traits.Mapper = (*Object)(nil)
 
 // Lookup returns the value at a path, as JSON is decoded; false if it is absent, or too long.
-func (o *Object) Lookup(path Path) (any, bool) {
+func (o *Object) Lookup(path fields.Path) (any, bool) {
 	value, err := o.lookup(path)
 	if value == nil || err != nil {
 		return nil, false
@@ -49,7 +51,7 @@ func (o *Object) part(node int) *Object {
 }
 
 // HasText reports whether the value at a path is this text.
-func (o *Object) HasText(path Path, text string) bool {
+func (o *Object) HasText(path fields.Path, text string) bool {
 	value, _ := o.lookup(path)
 	switch has := value.(type) {
 	case types.String:
@@ -62,7 +64,7 @@ func (o *Object) HasText(path Path, text string) bool {
 }
 
 // lookup returns the value at a path as it is held, nil if it is absent.
-func (o *Object) lookup(path Path) (any, error) {
+func (o *Object) lookup(path fields.Path) (any, error) {
 	at := o.node
 	for len(path) > 0 && !o.fields.nodes[at].leaf {
 		child, ok := o.fields.child(at, path[0])

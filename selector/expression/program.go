@@ -72,26 +72,10 @@ func (p *program) price(root ast.Expr) (ranges, steps map[int64]bool) {
 	visit = func(e ast.Expr, nodes *uint64) {
 		*nodes += nodeCost
 		switch e.Kind() {
-		case ast.CallKind:
-			if call := e.AsCall(); call.IsMemberFunction() {
-				visit(call.Target(), nodes)
-			}
-			all(nodes, e.AsCall().Args()...)
-		case ast.SelectKind:
-			visit(e.AsSelect().Operand(), nodes)
 		case ast.ListKind:
 			*nodes += 2 * uint64(len(e.AsList().Elements()))
-			all(nodes, e.AsList().Elements()...)
 		case ast.MapKind:
-			*nodes += mapCost
-			for _, entry := range e.AsMap().Entries() {
-				*nodes += mapCost
-				all(nodes, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-			}
-		case ast.StructKind:
-			for _, f := range e.AsStruct().Fields() {
-				visit(f.AsStructField().Value(), nodes)
-			}
+			*nodes += mapCost * uint64(1+len(e.AsMap().Entries()))
 		case ast.ComprehensionKind:
 			fold := e.AsComprehension()
 			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
@@ -99,8 +83,9 @@ func (p *program) price(root ast.Expr) (ranges, steps map[int64]bool) {
 			var turn uint64
 			all(&turn, fold.LoopCondition(), fold.LoopStep())
 			p.turn = max(p.turn, turn)
-		default: // It has no parts.
+		default: // It costs no more than its parts.
 		}
+		all(nodes, parts(e)...)
 	}
 	p.start = callCost
 	visit(root, &p.start)

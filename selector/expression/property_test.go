@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 var (
@@ -39,7 +41,7 @@ func (e *Expression) projected(in *Input) *Input {
 	p.Namespace = NewFields(e.Looks(Namespace)...).Project(in.Namespace.(map[string]any))
 	p.Related = map[string]any{}
 	for name, related := range in.Related {
-		var below []Path
+		var below []fields.Path
 		for _, path := range e.Looks(Related) {
 			if path[0] == name {
 				below = append(below, path[1:])
@@ -92,7 +94,7 @@ func checkEquality(t *testing.T, term *Expression, in *Input) {
 	if !ok {
 		return
 	}
-	class, err := Compile(path.below(Class), anything, everything)
+	class, err := Compile(path.In(Class), anything, everything)
 	require.NoError(t, err)
 	_, want := term.Value(in, &Budget{plenty})
 	_, classErr := class.Value(in, &Budget{plenty})
@@ -219,9 +221,9 @@ func (m maker) input() *Input {
 
 // wholeObject is an object of which all fields are held.
 func wholeObject(content map[string]any) *Object {
-	var paths []Path
+	var paths []fields.Path
 	for name := range content {
-		paths = append(paths, Path{name})
+		paths = append(paths, fields.Path{name})
 	}
 	return NewFields(paths...).Project(content)
 }

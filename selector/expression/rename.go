@@ -52,31 +52,12 @@ func (r *renamer) visit(e ast.Expr, inner map[string]string) {
 			name, ok = r.names[e.AsIdent()]
 		}
 		r.edit(e, name, ok)
-	case ast.SelectKind:
-		r.visit(e.AsSelect().Operand(), inner)
-	case ast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			r.visit(e.AsCall().Target(), inner)
-		}
-		for _, arg := range e.AsCall().Args() {
-			r.visit(arg, inner)
-		}
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			r.visit(element, inner)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			r.visit(entry.AsMapEntry().Key(), inner)
-			r.visit(entry.AsMapEntry().Value(), inner)
-		}
-	case ast.StructKind:
-		for _, f := range e.AsStruct().Fields() {
-			r.visit(f.AsStructField().Value(), inner)
-		}
 	case ast.ComprehensionKind:
 		r.visitComprehension(e, inner)
-	default: // A literal.
+	default:
+		for _, part := range parts(e) {
+			r.visit(part, inner)
+		}
 	}
 }
 

@@ -1,23 +1,28 @@
 package expression
 
 import (
+	"errors"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // Terms of a conjunction: an expression that is none is its own only term.
 func (e *Expression) Terms() []*Expression {
-	texts := split(e.text)
-	if len(texts) < 2 || len(texts) != operands(e.ast.Expr()) {
+	operands := conjuncts(e.ast.Expr())
+	if len(operands) < 2 {
 		return []*Expression{e}
 	}
-	terms := make([]*Expression, len(texts))
-	for i, text := range texts {
-		term, err := Compile(text, Bool, e.scope)
+	terms := make([]*Expression, len(operands))
+	for i, operand := range operands {
+		term, err := e.part(operand, Bool)
 		if err != nil {
 			return []*Expression{e}
 		}
@@ -27,16 +32,42 @@ func (e *Expression) Terms() []*Expression {
 	return terms
 }
 
+// conjuncts are what && joins.
+func conjuncts(e ast.Expr) (all []ast.Expr) {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
+		return []ast.Expr{e}
+	}
+	for _, arg := range e.AsCall().Args() {
+		all = append(all, conjuncts(arg)...)
+	}
+	return all
+}
+
+// part compiles a part of the expression by itself. Its text is made from the syntax tree.
+func (e *Expression) part(of ast.Expr, result Result) (*Expression, error) {
+	text, err := parser.Unparse(of, e.ast.SourceInfo(), parser.WrapOnColumn(math.MaxInt))
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(text, reserved) && strings.Contains(e.text, reserved) {
+		return nil, errReserved
+	}
+	return Compile(strings.ReplaceAll(text, reserved, Namespace), result, e.scope)
+}
+
+// errReserved is for a literal that cannot be told from the variable Namespace.
+var errReserved = errors.New(reserved + " stands for " + Namespace)
+
 // narrow what a term looks at to what the whole expression looks at. A term that only asks
 // whether there is a field, of which another term looks at parts, needs no more than these.
 func (e *Expression) narrow(term *Expression) {
 	for variable, paths := range term.looks {
-		var narrowed []Path
+		var narrowed []fields.Path
 		for _, p := range paths {
 			for _, whole := range e.looks[variable] {
-				if p.startsWith(whole) {
+				if p.StartsWith(whole) {
 					narrowed = append(narrowed, p)
-				} else if whole.startsWith(p) {
+				} else if whole.StartsWith(p) {
 					narrowed = append(narrowed, whole)
 				}
 			}
@@ -45,43 +76,22 @@ func (e *Expression) narrow(term *Expression) {
 	}
 }
 
-// operands counts what && joins.
-func operands(e ast.Expr) int {
-	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
-		return 1
-	}
-	n := 0
-	for _, arg := range e.AsCall().Args() {
-		n += operands(arg)
-	}
-	return n
-}
-
 // Equality returns the two sides of class.PATH == VALUE, where VALUE does not use class, and
 // is a text, a number, true, false or null, as far as its type is known.
-func (e *Expression) Equality() (class Path, value *Expression, ok bool) {
+func (e *Expression) Equality() (class fields.Path, value *Expression, ok bool) {
 	root := e.ast.Expr()
 	if root.Kind() != ast.CallKind || root.AsCall().FunctionName() != operators.Equals {
 		return nil, nil, false
 	}
-	text := unwrap(e.text)
-	var sides []string
-	scan(text, func(at, depth int) {
-		if depth == 0 && strings.HasPrefix(text[at:], "==") {
-			sides = []string{text[:at], text[at+len("=="):]} // The last one, which binds least.
-		}
-	})
-	if sides == nil {
-		return nil, nil, false
-	}
+	sides := root.AsCall().Args()
 	for i, side := range sides {
-		one, err := Compile(side, anything, e.scope)
-		if err != nil || one.plain == nil || one.plain.variable != Class {
+		f := plainField(side)
+		if f == nil || f.variable != Class {
 			continue
 		}
-		other, err := Compile(strings.TrimSpace(sides[1-i]), anything, e.scope)
+		other, err := e.part(sides[1-i], anything)
 		if err == nil && !other.Uses(Class) && isScalar(other.ast.GetType(other.ast.Expr().ID())) {
-			return one.plain.path, other, true
+			return f.path, other, true
 		}
 	}
 	return nil, nil, false
@@ -92,94 +102,4 @@ func isScalar(t *types.Type) bool {
 	return slices.Contains([]types.Kind{
 		types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind,
 	}, t.Kind())
-}
-
-// split a text at the && that join all of it, also those in parentheses around parts.
-func split(text string) []string {
-	text = unwrap(text)
-	var cuts []int
-	other := false
-	scan(text, func(at, depth int) {
-		rest := text[at:]
-		switch {
-		case depth > 0:
-		case strings.HasPrefix(rest, "&&"):
-			cuts = append(cuts, at)
-		case strings.HasPrefix(rest, "||"), rest[0] == '?' && !strings.HasSuffix(text[:at], "."):
-			other = true // It binds less.
-		}
-	})
-	if other || len(cuts) == 0 {
-		return []string{text}
-	}
-	var parts []string
-	from := 0
-	for _, cut := range append(cuts, len(text)) {
-		parts = append(parts, split(text[from:cut])...)
-		from = cut + len("&&")
-	}
-	return parts
-}
-
-// unwrap takes off space and the parentheses around a whole text.
-func unwrap(text string) string {
-	for {
-		text = strings.TrimSpace(text)
-		whole := strings.HasPrefix(text, "(") && strings.HasSuffix(text, ")")
-		scan(text, func(at, depth int) {
-			if depth == 0 && at > 0 && at < len(text)-1 {
-				whole = false
-			}
-		})
-		if !whole {
-			return text
-		}
-		text = text[1 : len(text)-1]
-	}
-}
-
-// scan calls see for each byte of an expression that is neither in a literal nor in a
-// comment, with the number of brackets around it. A bracket is not around itself.
-func scan(text string, see func(at, depth int)) {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"' || c == '\'':
-			i = endOfLiteral(text, i)
-			see(i, depth) // The last quote stands for the literal.
-		case strings.HasPrefix(text[i:], "//"):
-			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
-				i += end
-			} else {
-				i = len(text)
-			}
-		case strings.IndexByte(")]}", c) >= 0:
-			depth--
-			see(i, depth)
-		default:
-			see(i, depth)
-			if strings.IndexByte("([{", c) >= 0 {
-				depth++
-			}
-		}
-	}
-}
-
-// endOfLiteral returns the place of the last quote of the literal whose first quote is at
-// start.
-func endOfLiteral(text string, start int) int {
-	quote := text[start : start+1]
-	if three := strings.Repeat(quote, 3); strings.HasPrefix(text[start:], three) {
-		quote = three
-	}
-	before := strings.TrimRight(text[:start], "rRbB")
-	raw := strings.ContainsAny(text[len(before):start], "rR")
-	for i := start + len(quote); i < len(text); i++ {
-		if text[i] == '\\' && !raw {
-			i++
-		} else if strings.HasPrefix(text[i:], quote) {
-			return i + len(quote) - 1
-		}
-	}
-	return len(text) - 1
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/selector/fields"
 )
 
 // worst are expressions and values that cost the most CPU for what they pay. A new function
@@ -116,9 +118,9 @@ func worstInput() *Input {
 		"medium": strings.Repeat("a", 200), "modes": list[:20], "mediumurl": "https://e.org/" + strings.Repeat("%41", 70), "digits": "12345", "quantity": "1000000000000000000000001.5", "url": "https://example.org/a", "longurl": "https://example.org/" + strings.Repeat("%41", 5000),
 		"query": "https://e.org?" + strings.Repeat("a=b&", 3900), "time": "2024-02-03T04:05:06.789Z", "duration": "1h2m3.5s", "ip": "10.0.0.1",
 	}
-	var paths []Path
+	var paths []fields.Path
 	for name := range values {
-		paths = append(paths, Path{name})
+		paths = append(paths, fields.Path{name})
 	}
 	return &Input{Claim: values, Class: NewFields(paths...).Project(values)}
 }

@@ -1,4 +1,4 @@
-package selector
+package fields
 
 import (
 	"bytes"
@@ -12,12 +12,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func (r *readPlan) decode(raw []byte) (map[string]any, error) {
+func (r *Plan) Decode(raw []byte) (map[string]any, error) {
 	var v validator
 	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
 	}
-	return r.decodeValid(raw)
+	return r.DecodeValid(raw)
 }
 
 // validator only proves that a value is valid, with a decoder that package json keeps
@@ -30,16 +30,33 @@ func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-var errNotObject = errors.New("must be an object")
+var ErrNotObject = errors.New("must be an object")
 
-func (r *readPlan) decodeValid(raw []byte) (map[string]any, error) {
+func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
 	object, ok := d.read(r).(map[string]any)
 	if !ok {
-		return nil, errNotObject
+		return nil, ErrNotObject
 	}
 	d.readPostponed()
 	return object, nil
+}
+
+// raw returns the value, as it stands in valid JSON, of the only field that the plan reads whole; nil if it is not
+// there, or longer than the plan reads.
+func (r *Plan) Raw(json []byte) jsontext.Value {
+	d := fieldReader{scan: scan{json: json}, objects: make([]map[string]any, r.size)}
+	d.read(r)
+	if !d.whole.isPostponed() {
+		return nil
+	}
+	return d.whole.raw
+}
+
+// readWhole reads a whole value from valid JSON, down to a depth.
+func ReadWhole(json []byte, depth int) any {
+	s := scan{json: json}
+	return s.readAll(1, depth)
 }
 
 // fieldReader reads a value. A field that is there a thousand times costs no more memory
@@ -60,7 +77,7 @@ type fieldReader struct {
 
 // wholeValue is a value to read whole. It has this name in this parent.
 type wholeValue struct {
-	plan   *readPlan
+	plan   *Plan
 	parent map[string]any
 	raw    []byte
 }
@@ -69,18 +86,18 @@ type wholeValue struct {
 type postponed struct{}
 
 // read a value as util/json does, as far as the plan asks for it.
-func (d *fieldReader) read(r *readPlan) any {
+func (d *fieldReader) read(r *Plan) any {
 	kind := d.next()
 	switch {
 	case kind == '{' && r.fields != nil:
 		return d.readObject(r)
-	case kind == '{', kind == '[', r.as < asScalar && kind != 'n':
-		return unread{int64(len(d.value()))}
+	case kind == '{', kind == '[', r.as < AsScalar && kind != 'n':
+		return Unread{Length: len(d.value())}
 	}
 	return readScalar(d.value(), r.maxBytes)
 }
 
-func (d *fieldReader) readObject(r *readPlan) map[string]any {
+func (d *fieldReader) readObject(r *Plan) map[string]any {
 	object := d.objects[r.index]
 	if object == nil {
 		object = map[string]any{}
@@ -93,10 +110,10 @@ func (d *fieldReader) readObject(r *readPlan) map[string]any {
 		switch field := r.field(d.plain(name, isEscaped)); {
 		case field == nil:
 			d.value()
-			if r.marksOthers {
-				object[otherFields] = unread{}
+			if r.MarksOthers {
+				object[OtherFields] = Unread{}
 			}
-		case field.as == asWhole:
+		case field.as == AsWhole:
 			object[field.name] = d.postpone(object, field)
 		default:
 			object[field.name] = d.read(field)
@@ -106,7 +123,7 @@ func (d *fieldReader) readObject(r *readPlan) map[string]any {
 }
 
 // field of that name, nil if it is not read.
-func (r *readPlan) field(name []byte) *readPlan {
+func (r *Plan) field(name []byte) *Plan {
 	if r.lengths&lengthOf(len(name)) == 0 {
 		return nil
 	}
@@ -123,10 +140,10 @@ func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
 }
 
 // postpone reading a value whole, unless it is too long.
-func (d *fieldReader) postpone(parent map[string]any, r *readPlan) any {
+func (d *fieldReader) postpone(parent map[string]any, r *Plan) any {
 	whole := d.value()
 	if int64(len(whole)) > r.maxBytes {
-		return unread{int64(len(whole))}
+		return Unread{Length: len(whole)}
 	}
 	value := wholeValue{r, parent, whole}
 	if d.whole.plan == nil || d.whole.plan == r {
@@ -163,7 +180,7 @@ func (v *wholeValue) isPostponed() bool {
 func (v *wholeValue) read() {
 	if v.isPostponed() {
 		whole := scan{json: v.raw}
-		v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, maxSelectorDepth))
+		v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, MaxSelectorDepth))
 	}
 }
 
@@ -173,9 +190,9 @@ func readScalar(value jsontext.Value, maxBytes int64) any {
 	case kind == jsontext.KindNull:
 		return nil
 	case int64(len(value)) > maxBytes && kind == jsontext.KindString:
-		return longText{int64(len(value))}
+		return LongText{Length: len(value)}
 	case int64(len(value)) > maxBytes:
-		return unread{int64(len(value))}
+		return Unread{Length: len(value)}
 	case kind == jsontext.KindString:
 		return unquoted(value)
 	case kind == jsontext.KindNumber:
@@ -203,15 +220,15 @@ func readNumber(text string) any {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		return n
 	}
-	return unread{int64(len(text))}
+	return Unread{Length: len(text)}
 }
 
 // maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
 // an object below is wrong, and need not be read to say so. maxExpressionDepth is that of a
 // field that expressions look at.
 const (
-	maxSelectorDepth   = 4
-	maxExpressionDepth = 32
+	MaxSelectorDepth   = 4
+	MaxExpressionDepth = 32
 )
 
 // readAll reads a whole value, which is at this level, down to a depth.
@@ -232,7 +249,7 @@ func (s *scan) readAll(level, depth int) any {
 		return array
 	case kind == '{', kind == '[':
 		s.value()
-		return unread{}
+		return Unread{}
 	}
 	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }

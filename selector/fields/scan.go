@@ -1,4 +1,4 @@
-package selector
+package fields
 
 // scan goes through valid JSON of which little is read: it looks only for the end of a
 // value. Package jsontext would prove once more that all of it is valid, which takes

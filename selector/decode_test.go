@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
 )
 
 func TestDecode(t *testing.T) {
@@ -34,20 +36,20 @@ func TestDecode(t *testing.T) {
 				"metadata": map[string]any{"generateName": "db-", "deletionTimestamp": nil, "annotations": map[string]any{"classbind.io/class-selector": "tier=gold"}},
 				"spec": map[string]any{
 					"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}, "other": []any{int64(1), -2.5, true, false, nil, map[string]any{}}},
-					"classRef":      map[string]any{"name": "gold", otherFields: unread{}}, "resourceRef": unread{2},
+					"classRef":      map[string]any{"name": "gold", fields.OtherFields: fields.Unread{}}, "resourceRef": fields.Unread{Length: 2},
 				},
 			}},
 		},
 		"Empty":         {reason: "We should read a claim that says nothing.", claim: ` {} `, want: want{object: map[string]any{}}},
 		"Null":          {reason: "We should keep null, which is as good as absent.", claim: `{"spec":null}`, want: want{object: spec(nil)}},
-		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(unread{6})}},
-		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(unread{12})}},
+		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(fields.Unread{Length: 6})}},
+		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(fields.Unread{Length: 12})}},
 		"LargeNumber":   {reason: "We should take a number that is too large for an integer.", claim: selecting("12345678901234567890"), want: selected(12345678901234567890.0)},
 		"UnreadNumber":  {reason: "We should not judge what we do not read.", claim: `{"size":1e999}`, want: want{object: map[string]any{}}},
 		"EscapedName":   {reason: "We should know a name in any spelling.", claim: `{"\u0073pec":{"classSelector":"\u0067old"}}`, want: selected("gold")},
 		"AnotherCase":   {reason: "We should tell names by their case.", claim: `{"Spec":{}}`, want: want{object: map[string]any{}}},
 		"LongName":      {reason: "We should pass over a name of any length.", claim: `{"` + strings.Repeat("a", 1000) + `":{}}`, want: want{object: map[string]any{}}},
-		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": unread{1}})}},
+		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": fields.Unread{Length: 1}})}},
 		"NoObject":      {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
 		"NullForAClaim": {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
 		"Nothing":       {reason: "We should refuse what is no JSON.", want: want{err: "unexpected EOF"}},
@@ -55,20 +57,20 @@ func TestDecode(t *testing.T) {
 		"Garbage":       {reason: "We should refuse what is no JSON, where we do not read it, too.", claim: `{"size":{"a":tru}}`, want: want{err: "invalid character"}},
 		"TwoClaims":     {reason: "We should not take one of two.", claim: `{}{}`, want: want{err: "invalid character '{' after top-level value"}},
 		"NotUTF8":       {reason: "We should refuse text that is none.", claim: "{\"spec\":\"\xff\"}", want: want{err: "invalid UTF-8"}},
-		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(unread{5})},
-		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": longText{1<<20 + 2}})}},
-		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(unread{16<<10 + 1})},
+		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(fields.Unread{Length: 5})},
+		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": fields.LongText{Length: 1<<20 + 2}})}},
+		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(fields.Unread{Length: 16<<10 + 1})},
 		"LongestSelector": {
 			reason: "We should read the longest selector that there may be.", claim: selecting(labels(16 << 10)),
 			want: selected(map[string]any{"matchLabels": map[string]any{"a": strings.Repeat("b", 16<<10-24)}}),
 		},
-		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": unread{3<<20 + 25}, "resourceRef": unread{2}})}},
-		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(unread{1<<20 + 7})},
-		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(unread{18000})},
-		"DeeperSelector":   {reason: "We should not keep what is deeper than a selector is.", claim: selecting("[[[[[[]]]]]]"), want: selected([]any{[]any{[]any{[]any{unread{}}}}})},
+		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": fields.Unread{Length: 3<<20 + 25}, "resourceRef": fields.Unread{Length: 2}})}},
+		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(fields.Unread{Length: 1<<20 + 7})},
+		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(fields.Unread{Length: 18000})},
+		"DeeperSelector":   {reason: "We should not keep what is deeper than a selector is.", claim: selecting("[[[[[[]]]]]]"), want: selected([]any{[]any{[]any{[]any{fields.Unread{}}}}})},
 		"LongAnnotation": {
 			reason: "We should not keep an annotation that is too long.", claim: `{"metadata":{"annotations":{"classbind.io/class-selector":"` + strings.Repeat("a", 1<<20) + `"}}}`,
-			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": longText{1<<20 + 2}}}}},
+			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": fields.LongText{Length: 1<<20 + 2}}}}},
 		},
 		"Deep":      {reason: "We should not be led down where we read.", claim: `{"spec":` + strings.Repeat("[", 4<<20), want: want{err: "exceeded max depth"}},
 		"DeepAside": {reason: "We should not be led down where we do not read.", claim: `{"size":` + strings.Repeat(`{"a":`, 1<<20), want: want{err: "exceeded max depth"}},
@@ -81,32 +83,6 @@ func TestDecode(t *testing.T) {
 				return
 			}
 			require.NoError(t, err, tc.reason)
-		})
-	}
-}
-
-// A path may be part of another, in any order.
-func TestReadPlan(t *testing.T) {
-	set := func(fields map[string]*readPlan) *readPlan { return &readPlan{fields: fields, as: asSet} }
-	parent := func(fields map[string]*readPlan) *readPlan { return &readPlan{fields: fields} }
-	deep := parent(map[string]*readPlan{"a": parent(map[string]*readPlan{"b": parent(map[string]*readPlan{"c": set(nil)}), "d": set(nil)}), "e": set(nil)})
-	both := parent(map[string]*readPlan{"a": set(map[string]*readPlan{"b": set(nil)})})
-	for name, tc := range map[string]struct {
-		reason string
-		paths  []path
-		want   *readPlan
-	}{
-		"Apart":      {"We should read each.", []path{{"a", "b", "c"}, {"a", "d"}, {"e"}}, deep},
-		"Again":      {"We should read each once.", []path{{"a", "b", "c"}, {"e"}, {"a", "d"}, {"a", "b", "c"}}, deep},
-		"OuterFirst": {"We should read what is asked for of a value that is asked for, too.", []path{{"a"}, {"a", "b"}}, both},
-		"OuterLast":  {"We should read what is asked for of a value that is asked for, too.", []path{{"a", "b"}, {"a"}}, both},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := &readPlan{}
-			for _, p := range tc.paths {
-				got.add(p, asSet, 0)
-			}
-			assert.Equal(t, tc.want, got, tc.reason)
 		})
 	}
 }
@@ -157,4 +133,20 @@ func FuzzDecode(f *testing.F) {
 			assert.Equal(t, want, claim)
 		}
 	})
+}
+
+// A field that a claim repeats is made once.
+func TestRepetitionsAreMadeOnce(t *testing.T) {
+	for name, one := range map[string]string{
+		"Objects":   `"spec":{"classRef":{"name":1}},"spec":1`,
+		"Selectors": `"spec":{"classSelector":{"matchExpressions":[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]}}`,
+		"Names":     `"\u0061":0`,
+	} {
+		raw := []byte(`{` + one + string(bytes.Repeat([]byte(","+one), 10_000)) + `}`)
+		kind := NewClaimKind(postgres())
+		_, err := kind.DecodeValid(raw)
+		require.NoError(t, err)
+		allocs := testing.AllocsPerRun(1, func() { _, _ = kind.DecodeValid(raw) })
+		assert.Less(t, allocs, 100.0, "We should allocate little for %s.", name)
+	}
 }

@@ -1,0 +1,196 @@
+package selector
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/fields"
+)
+
+// condition is one that a claim meets if it is ours to bind: one of some places is set, or none
+// is. A Reader evaluates it. As CEL, the API server does, to save the calls for other claims.
+type condition struct {
+	// name of the match condition, and reason to leave a claim alone that does not meet it.
+	name, reason string
+	places       []fields.Path
+	mustBeSet    bool
+	// isReference says that the place is the class reference, of which a part may count as none.
+	isReference bool
+	// Every update meets one of those ofCreation. A place of one ofChange may be set already: the
+	// controllers of a bound claim set it, too.
+	ofCreation, ofChange bool
+}
+
+// conditionsOf the claims of a kind, in their order.
+func conditionsOf(s *v1alpha1.ClaimKindSpec) []condition {
+	reference := fields.Path(s.Reference.Place().Names())
+	all := []condition{{name: "class-reference-is-not-set", reason: Settled, places: []fields.Path{reference}, isReference: true}}
+	for i, p := range s.SkipIfSet {
+		name := fmt.Sprintf("skip-if-set-%d-is-not-set", i)
+		all = append(all, condition{name: name, reason: Settled, places: []fields.Path{p.Names()}, ofChange: true})
+	}
+	if parent := reference[:len(reference)-1]; s.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(parent) > 0 {
+		const name = "parent-of-class-reference-is-set"
+		all = append(all, condition{name: name, reason: ParentAbsent, places: []fields.Path{parent}, mustBeSet: true})
+	}
+	if s.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone && s.ClassSelector.Expression == "" {
+		all = append(all, condition{
+			name: "class-selector-is-set", reason: NoSelector, mustBeSet: true, ofCreation: true,
+			places: []fields.Path{s.ClassSelector.Path.Names(), s.ClassSelector.AnnotationPlace().Names()},
+		})
+	}
+	return all
+}
+
+// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The
+// error is for a place that leads through something that is not an object. Of an update, before
+// is what was stored; it is nil for a claim that is created, or waits.
+func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string, by fields.Path, err *field.Error) {
+	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+		return BeingDeleted, nil, nil
+	}
+	for i := range r.conditions {
+		c := &r.conditions[i]
+		if c.ofCreation && before != nil {
+			continue
+		}
+		found, wrong := firstSet(object, c.places)
+		switch {
+		case c.isReference && before != nil:
+			found, wrong = nil, nil
+			if r.isNamed(object) {
+				return c.reason, c.places[0], nil
+			}
+		case c.isReference:
+			if found, wrong = r.setValue(found, wrong); r.decides && wrong == nil { // See bindsNow.
+				found = nil
+			}
+		case c.ofChange && before != nil:
+			if was, _ := firstSet(before, c.places); was != nil {
+				continue
+			}
+		}
+		switch {
+		case c.mustBeSet && found == nil, !c.mustBeSet && found != nil:
+			return c.reason, c.places[0], nil
+		case !c.mustBeSet && err == nil:
+			err = wrong
+		}
+	}
+	return "", nil, err
+}
+
+func firstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
+	for _, p := range places {
+		if value, err = p.Lookup(object); value != nil {
+			break
+		}
+	}
+	return value, err
+}
+
+// MatchCondition is a condition as the API server evaluates it.
+type MatchCondition struct{ Name, Expression string }
+
+// BindWhenCondition is the name of the only condition whose expression an author wrote, so
+// the API server may refuse it.
+const BindWhenCondition = "bind-when"
+
+// isUpdate is the CEL expression that tells an update from a creation.
+const isUpdate = `request.operation == "UPDATE"`
+
+// MatchConditions save the API server the call for claims that would be left alone. There is one
+// for each place, so that an admin can tell them apart. An error in bindWhen is the author's: the
+// API server refuses the claim with it (failurePolicy Fail), as we do.
+func MatchConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
+	bindWhen, decides := BindWhen(k, "object")
+	restores := k.Spec.OnUnbind != v1alpha1.AllowUnbind
+	for _, c := range conditionsOf(&k.Spec) {
+		if c.isReference && decides {
+			continue
+		}
+		expression := c.expression(k)
+		if c.ofCreation || c.ofChange && restores { // An update may unbind a claim of which it was set before.
+			expression = isUpdate + " || " + expression
+		}
+		all = append(all, MatchCondition{c.name, expression})
+	}
+	if bindWhen != "" {
+		// It may fail for the update of a claim that is older than it, and end in a comment.
+		all = append(all, MatchCondition{BindWhenCondition, isUpdate + " || (" + bindWhen + "\n)"})
+	}
+	if restores {
+		unbound := "!(" + ReferenceIsUnset(k, "oldObject", true) + ")"
+		if decides {
+			at := fields.Path(k.Spec.Reference.Place().Names())
+			unbound += fmt.Sprintf(" && (%s || %s != %s)", ReferenceIsUnset(k, "object", true), at.At("object"), at.At("oldObject"))
+		}
+		all = append(all, MatchCondition{
+			"is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && ` + unbound,
+		})
+	}
+	return all
+}
+
+// expression is true of a claim that meets the condition, and of one that is malformed: such a
+// claim must reach us, so that its author is told.
+func (c *condition) expression(k *v1alpha1.ClaimKind) string {
+	switch {
+	case c.isReference:
+		return ReferenceIsUnset(k, "object", false)
+	case !c.mustBeSet:
+		return c.places[0].IsUnset("object")
+	}
+	set := make([]string, len(c.places))
+	for i, p := range c.places {
+		set[i] = p.IsSet("object")
+	}
+	return strings.Join(set, " || ")
+}
+
+// ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as
+// ClassReference.HasReference does. In an update, or with nameless, every object without a name
+// counts as none: the name must not be lost.
+func ReferenceIsUnset(k *v1alpha1.ClaimKind, object string, nameless bool) string {
+	at, emptyIsUnset := fields.Path(k.Spec.Reference.Place().Names()), k.Spec.Reference.EmptyIsUnset
+	unset, value := at.IsUnset(object), at.At(object)
+	switch {
+	case k.Spec.Reference.Form == v1alpha1.Name && emptyIsUnset:
+		return unset + fmt.Sprintf(` || %s == ""`, value)
+	case k.Spec.Reference.Form == v1alpha1.Name:
+		return unset
+	}
+	isNone := `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")`
+	if !nameless && !emptyIsUnset {
+		isNone += fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, r[f] != "" && r[f] != null))`,
+			strings.Join(formOf(k.Spec.Reference.Form).fields, `", "`))
+	}
+	return unset + fmt.Sprintf(` || [%s].exists(r, %s)`, value, isNone)
+}
+
+// UnopinionatedConditions are those of a claim that is ours to bind, has no selector, and has
+// nothing of a class reference. They fail for a claim that is malformed.
+func UnopinionatedConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
+	for _, c := range conditionsOf(&k.Spec) {
+		switch {
+		case c.ofCreation:
+			continue // See below.
+		case c.mustBeSet:
+			all = append(all, MatchCondition{c.name, c.expression(k)})
+			continue
+		}
+		expression := c.places[0].IsAbsent("object")
+		if c.isReference && k.Spec.Reference.EmptyIsUnset && k.Spec.Reference.Form == v1alpha1.Name {
+			expression += fmt.Sprintf(` || %s == ""`, c.places[0].At("object"))
+		}
+		all = append(all, MatchCondition{c.name, expression})
+	}
+	if path := k.Spec.ClassSelector.Path; path != "" {
+		all = append(all, MatchCondition{"class-selector-is-not-set", fields.Path(path.Names()).IsAbsent("object")})
+	}
+	annotation := fields.Path(k.Spec.ClassSelector.AnnotationPlace().Names())
+	return append(all, MatchCondition{"class-selector-annotation-is-not-set", annotation.IsAbsent("object")})
+}

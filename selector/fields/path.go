@@ -1,0 +1,139 @@
+package fields
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// path is the names of nested fields, from the outermost in.
+type Path []string
+
+func (p Path) String() string {
+	if p.IsKey() {
+		return strings.Join(p[:2], ".") + "[" + p[2] + "]"
+	}
+	return strings.Join(p, ".")
+}
+
+// isKey says that the last name is the key of a label or an annotation.
+func (p Path) IsKey() bool {
+	return len(p) == 3 && p[0] == "metadata" && (p[1] == "labels" || p[1] == "annotations")
+}
+
+// pointer is the path in RFC 6901 form.
+func (p Path) Pointer() string {
+	var b strings.Builder
+	for _, name := range p {
+		b.WriteByte('/')
+		b.WriteString(inPointer.Replace(name))
+	}
+	return b.String()
+}
+
+var inPointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// below is the path of a field of the field at p.
+func (p Path) Below(name string) Path { return append(slices.Clip(p), name) }
+
+func (p Path) Field() *field.Path {
+	if p.IsKey() {
+		return field.NewPath(p[0], p[1]).Key(p[2])
+	}
+	return field.NewPath(p[0], p[1:]...)
+}
+
+// lookup returns the value at the path, nil if it is null or absent. It fails if
+// something on the way is not an object.
+func (p Path) Lookup(object map[string]any) (any, *field.Error) {
+	for i, name := range p[:len(p)-1] {
+		switch v := object[name].(type) {
+		case map[string]any:
+			object = v
+		case nil:
+			return nil, nil
+		default:
+			return nil, field.TypeInvalid(p[:i+1].Field(), field.OmitValueType{}, "must be an object")
+		}
+	}
+	return object[p[len(p)-1]], nil
+}
+
+// copyField copies a field, and the objects that lead to it, because has() tells those apart
+// from absent ones. For the same reason, it copies what is no object on the way.
+func CopyField(to, from map[string]any, p Path) {
+	value, ok := from[p[0]]
+	if !ok {
+		return
+	}
+	child, isObject := value.(map[string]any)
+	switch {
+	case len(p) == 1:
+		to[p[0]] = value
+		return
+	case !isObject && !IsRead(value):
+		to[p[0]] = []any{} // Most are lists, in which there are no such fields either.
+		return
+	case !isObject:
+		to[p[0]] = value
+		return
+	}
+	below, _ := to[p[0]].(map[string]any)
+	if below == nil {
+		below = map[string]any{}
+		to[p[0]] = below
+	}
+	CopyField(below, child, p[1:])
+}
+
+// isRead reports whether all of a value was read.
+func IsRead(value any) bool {
+	isUnread := func(value any) bool { return !IsRead(value) }
+	switch v := value.(type) {
+	case Unread, LongText:
+		return false
+	case []any:
+		return !slices.ContainsFunc(v, isUnread)
+	case map[string]any:
+		for _, child := range v {
+			if isUnread(child) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// StartsWith reports whether a path is another one, or below it.
+func (p Path) StartsWith(start Path) bool {
+	return len(p) >= len(start) && slices.Equal(p[:len(start)], start)
+}
+
+// overlaps reports whether one of two paths is the other one, or below it.
+func (p Path) Overlaps(o Path) bool { return p.StartsWith(o) || o.StartsWith(p) }
+
+// in writes the path as an expression does, after the name of its variable.
+func (p Path) In(variable string) string {
+	b := strings.Builder{}
+	b.WriteString(variable)
+	for _, name := range p {
+		if isIdentifier(name) {
+			b.WriteByte('.')
+			b.WriteString(name)
+		} else {
+			b.WriteString("[" + strconv.Quote(name) + "]")
+		}
+	}
+	return b.String()
+}
+
+func isIdentifier(name string) bool {
+	for i, r := range name {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

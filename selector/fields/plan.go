@@ -1,0 +1,90 @@
+package fields
+
+// readPlan says what is read of a value. Nothing else of it is kept, however long it is.
+type Plan struct {
+	// fields to read, by name.
+	fields map[string]*Plan
+	// as is the form in which the value itself is read.
+	as As
+	// marksOthers has otherFields tell that an object has fields that are not read.
+	MarksOthers bool
+	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
+	// value that is read whole; 0 is maxSelectorDepth.
+	maxBytes int64
+	depth    int
+
+	// name of the value in its parent, and index of the plan among all.
+	name  string
+	index int
+	// lengths of the names of its fields, a bit each; those from 63 on share one.
+	lengths uint64
+	// size is the number of plans in it, with itself.
+	size int
+}
+
+// form in which a value is read. The greater of two reads more.
+type As int8
+
+const (
+	asParent As = iota // only fields of it
+	AsSet              // only whether it is null
+	AsScalar           // a text, a number or a boolean
+	AsWhole
+)
+
+// unread stands for a value of which only the length is known.
+type Unread struct{ Length int }
+
+// longText stands for a string that was not read because of its length.
+type LongText struct{ Length int }
+
+// otherFields is the name under which a read object has those that were not read.
+const OtherFields = ""
+
+// escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
+const EscapeFactor = 6
+
+func (r *Plan) Add(p Path, as As, maxBytes int64) {
+	if len(p) == 0 {
+		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
+		return
+	}
+	if r.fields == nil {
+		r.fields = map[string]*Plan{}
+	}
+	if r.fields[p[0]] == nil {
+		r.fields[p[0]] = &Plan{}
+	}
+	r.fields[p[0]].Add(p[1:], as, maxBytes)
+}
+
+// at is the plan for a field, which was added.
+func (r *Plan) At(p Path) *Plan {
+	for _, name := range p {
+		r = r.fields[name]
+	}
+	return r
+}
+
+// compiled numbers a plan and all below it, from this index on.
+func (r *Plan) Compile(index int) *Plan {
+	r.index = index
+	r.size = 1
+	for name, field := range r.fields {
+		field.Compile(index + r.size).name = name
+		r.size += field.size
+		r.lengths |= lengthOf(len(name))
+	}
+	return r
+}
+
+func lengthOf(n int) uint64 { return 1 << min(n, 63) }
+
+// look adds a field that expressions look at.
+func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
+	r.Add(p, AsWhole, maxBytes)
+	for n := range p[1:] {
+		r.Add(p[:n+1], AsScalar, maxBytes) // If it is no object.
+	}
+	r.At(p).depth = depth
+}
