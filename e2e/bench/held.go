@@ -16,7 +16,7 @@ import (
 const few = 100
 
 // settled is more than how long a replica holds its certificate back while entries are new.
-const settled = 10 * time.Second
+const settled = 40 * time.Second
 
 // held is a cluster with more and more classes of one kind, and replicas of
 // classbind that come and go.
@@ -26,8 +26,8 @@ type held struct {
 	class    string
 	claim    string
 	classes  int
-	// address of all replicas, as behind a Service: flags.
-	address []string
+	// address of all replicas, as behind a Service.
+	address string
 }
 
 // Size is what so many classes cost a replica.
@@ -50,7 +50,7 @@ func startHeld(ctx context.Context, command string, s Settings) (_ *held, err er
 	if err != nil {
 		return nil, err
 	}
-	h.address = []string{"--webhook-url=https://localhost:" + ports[0], "--webhook-bind-address=localhost:" + ports[0]}
+	h.address = "localhost:" + ports[0]
 	if h.cluster, err = newCluster(ctx, command, s.Progress); err != nil {
 		return nil, err
 	}
@@ -111,9 +111,11 @@ func (h *held) start(ctx context.Context) (*replica, Size, error) {
 			took time.Duration
 			err  error
 		)
-		if r, took, err = h.serve(ctx, h.address...); err != nil {
+		url := "https://" + h.address
+		if r, took, err = h.serve(ctx, "--webhook-url="+url, "--webhook-bind-address="+h.address); err != nil {
 			return err
 		}
+		r.URL = url
 		size.ReadySeconds = took.Seconds()
 		return nil
 	})
