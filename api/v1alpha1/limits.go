@@ -43,11 +43,11 @@ const (
 	MaxErrors = 10
 
 	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim.
-	// A unit is at most 50 ns of CPU: this is 8 ms, and half as much more where classes are
+	// A unit is at most 50 ns of CPU: this is 6 ms, and half as much more where classes are
 	// read live. It protects the claims of others. Beyond it, the classes that are left are
 	// not judged. A claim that could get only one of these is refused (422) if it has a long
 	// field, and gets 503 if it has none.
-	MaxExpressionCost = 160_000
+	MaxExpressionCost = 120_000
 	// MaxClassExpressionCost limits the same for one class, when it changes and for each
 	// claim, and for each evaluation: 1 ms of CPU. It protects the watch of the other
 	// classes, and the claims. Beyond it, the class is offered to no claim. A claim with

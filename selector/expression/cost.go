@@ -20,7 +20,7 @@ const (
 	matchCost = 5
 	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that
 	// an expression makes.
-	nodeCost, mapCost = 2, 10
+	nodeCost, mapCost = 2, 15
 	// mapOrderCost is that of one key, when a map is put in order.
 	mapOrderCost = 8
 )
@@ -50,7 +50,7 @@ var prices = map[string]price{
 	"isURL": {10, 10}, "quantity": {30, 1}, "timestamp": {5, 10}, "url": {10, 10},
 	"sets.contains": {1, 2}, "sets.equivalent": {1, 4}, "sets.intersects": {1, 2},
 	// They look at each element as a value of CEL.
-	"indexOf": {1, 2}, "isSorted": {1, 2}, "lastIndexOf": {1, 2}, "max": {1, 2}, "min": {1, 2}, "sum": {1, 2},
+	"indexOf": {1, 2}, "isSorted": {1, 3}, "lastIndexOf": {1, 2}, "max": {1, 2}, "min": {1, 2}, "sum": {1, 3},
 }
 
 const (
@@ -59,7 +59,7 @@ const (
 	// concatCost is that of a list made of two.
 	concatCost = 6
 	// zoneCost is that of a time in a time zone, which is read from a file.
-	zoneCost = 600
+	zoneCost = 1000
 )
 
 // cost of a call, at most a little more than limit.
