@@ -174,7 +174,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 // equals reports whether a class meets the equality terms that the index answers, with or without
 // an index: a class that does not is not asked for, as if the selector said so.
 func (v *offer) equals(facts *Facts, c *Class) bool {
-	for _, fits := range [...][]*fit{v.Kind.rules.fits, c.Kind.rules.fits} {
+	for _, fits := range [...][]*fit{v.Kind.fits, c.Kind.rules.fits} {
 		for _, f := range fits {
 			for _, e := range f.equal {
 				if value := facts.valueOf(e); value != nil && value.indexed && !value.equals(c) {
@@ -214,7 +214,7 @@ func (v *offer) withEqualities(q query, facts *Facts) query {
 			}
 		}
 	}
-	add(v.Kind.rules.fits)
+	add(v.Kind.fits)
 	if len(v.known) == 1 {
 		add(v.known[0].Kind.rules.fits)
 	}

@@ -34,11 +34,11 @@ func (v *offer) newDerivation() *derivation {
 			}
 		}
 	}
-	add(v.Kind.rules.fits)
+	add(v.Kind.fits)
 	for _, s := range v.known {
 		add(s.Kind.rules.fits)
 	}
-	if v.Kind.rules.partitionClass != nil {
+	if v.Kind.partitionClass != nil {
 		d.partitions = v.Kind
 	}
 	if len(d.paths) == 0 && d.partitions == nil {

@@ -287,7 +287,7 @@ func (o *order) place(c *Class) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.rules.score != nil:
+	case kind.score != nil:
 		rank = o.claim.Facts.judgedRank(c) // A class without one is dropped.
 	}
 	return candidate{c, rank, key}

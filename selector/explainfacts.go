@@ -77,7 +77,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
 	const notOfPartition = "NotOfPartition"
 	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
-	if kind.rules.partitionClass == nil {
+	if kind.partitionClass == nil {
 		return drop
 	}
 	of, err := kind.partitionFor(c)
@@ -92,7 +92,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", brief.Text(of, v1alpha1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
-	drop.Expression, drop.Saw = kind.rules.partitionClass.String(), kind.rules.partitionClass.Saw(&in)
+	drop.Expression, drop.Saw = kind.partitionClass.String(), kind.rules.partitionClass.Saw(&in)
 	return drop
 }
 

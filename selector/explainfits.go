@@ -13,7 +13,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
-	if kind := e.Decision.View.Kind; kind.rules.score != nil {
+	if kind := e.Decision.View.Kind; kind.score != nil {
 		facts := e.Decision.Claim.Facts
 		_, _ = facts.rank(kind, c)
 		candidate.Score = facts.score
@@ -24,7 +24,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 // score is how candidates rank by an expression, nil if there is none.
 func (e *Explanation) score() func(*Class) int64 {
 	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
-	if kind.rules.score == nil {
+	if kind.score == nil {
 		return nil
 	}
 	return func(c *Class) int64 {
@@ -43,12 +43,12 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
 	if facts == nil {
 		return
 	}
-	if d.Reason == "NoScore" && kind.rules.score != nil {
+	if d.Reason == "NoScore" && kind.score != nil {
 		facts.input.Class = d.Class.Fields
-		d.Expression, d.Saw = kind.rules.score.String(), kind.rules.score.Saw(&facts.input)
+		d.Expression, d.Saw = kind.score.String(), kind.rules.score.Saw(&facts.input)
 		return
 	}
-	for _, f := range slices.Concat(kind.rules.fits, d.Class.Kind.rules.fits) {
+	for _, f := range slices.Concat(kind.fits, d.Class.Kind.rules.fits) {
 		if f.name != d.Reason && d.Reason != otherFit {
 			continue
 		}

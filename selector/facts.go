@@ -127,7 +127,7 @@ func (f *Facts) rank(k *ClaimKind, c *Class) (int64, error) {
 	if f.ranked != c {
 		f.ranked = c
 		f.input.Class = c.Fields
-		f.score, f.lastErr = k.rules.score.Number(&f.input, &f.budget)
+		f.score, f.lastErr = k.score.Number(&f.input, &f.budget)
 		f.lastRank = rankOf(f.score)
 		if k.Strategy.Name == v1alpha1.LowestScore {
 			f.lastRank = -f.lastRank

@@ -183,7 +183,7 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
 		return !slices.ContainsFunc(k.linkedFits, func(l linkedFit) bool { return l.name == f.name })
 	})
-	if !missesFit && classes.holds(k.rules.class) && k.looksAt.Covers(classes.rules.claim...) {
+	if !missesFit && classes.holds(k.class) && k.looksAt.Covers(classes.rules.claim...) {
 		return nil
 	}
 	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(

@@ -266,7 +266,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		i.claimKinds.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
-			v.index = i.indexOf(v)
+			v.index = i.views.indexOf(v)
 		}
 		i.views[name] = v
 	}
@@ -298,8 +298,8 @@ func (u *unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
 }
 
 // indexOf the classes of a view, shared with another view that has the same.
-func (i *Inventory) indexOf(of *View) *index {
-	for _, v := range i.views {
+func (s Snapshot) indexOf(of *View) *index {
+	for _, v := range s {
 		if v.index != nil && of.derivation == nil && v.derivation == nil && slices.Equal(v.Classes, of.Classes) {
 			return v.index
 		}

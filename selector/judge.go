@@ -139,7 +139,7 @@ func (o *order) mayHaveBetter(candidates *candidateHeap, best candidate) bool {
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
 // Where there is a score, only its expression tells.
 func (o *order) mayPrefer(c, best candidate) bool {
-	return best.class == nil || o.view.Kind.rules.score != nil || c.before(best)
+	return best.class == nil || o.view.Kind.score != nil || c.before(best)
 }
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly

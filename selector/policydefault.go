@@ -47,7 +47,7 @@ func (v *View) PolicyDefault() (*Class, *Fault) {
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
-	case !k.rules.isEmpty():
+	case !k.isEmpty():
 		return "an expression of the ClaimKind decides"
 	case k.whenNoSelector == v1alpha1.NoSelectorAny || k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone:
 		return fmt.Sprintf("with whenNoSelector %s, a claim without a selector does not get the default class", k.whenNoSelector)
@@ -74,7 +74,10 @@ func (c *Class) needsWebhook(weighted bool) string {
 func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind
-		if name != k.Name && o.resource == k.resource && !s[name].InConflict() && (k.readsReferenceOf(o.Reader) || o.readsReferenceOf(k.Reader)) {
+		if name == k.Name || o.resource != k.resource || s[name].InConflict() {
+			continue
+		}
+		if k.readsReferenceOf(o.Reader) || o.readsReferenceOf(k.Reader) {
 			return &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf(
 				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
 		}
@@ -84,9 +87,6 @@ func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 
 // readsReferenceOf reports whether a kind looks where another one has its reference.
 func (r *Reader) readsReferenceOf(o *Reader) bool {
-	read := append(slices.Clone(r.skipIfSet), r.classRef, r.selector, r.annotation)
-	for _, p := range r.looksAt.Paths() {
-		read = append(read, p)
-	}
+	read := append(slices.Concat(r.skipIfSet, r.looksAt.Paths()), r.classRef, r.selector, r.annotation)
 	return slices.ContainsFunc(read, o.classRef.Overlaps)
 }

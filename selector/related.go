@@ -60,10 +60,10 @@ func (k *ClaimKind) RelatedKinds() []*RelatedKind { return UnionRelated(k) }
 func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
 	looks := map[RelatedKey][]fields.Path{}
 	for _, k := range kinds {
-		if k.rules.namespaces != nil {
-			looks[k.rules.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
+		if k.namespaces != nil {
+			looks[k.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
 		}
-		for _, r := range k.rules.related {
+		for _, r := range k.related {
 			looks[r.kind.Key()] = append(looks[r.kind.Key()], r.kind.Fields.Paths()...)
 		}
 	}

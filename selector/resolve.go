@@ -46,7 +46,7 @@ func (r *resolver) resolve() error {
 			return nil
 		}
 	}
-	if in.Selector == nil && k.rules.selectorFrom != nil {
+	if in.Selector == nil && k.selectorFrom != nil {
 		if r.resolveSelector(); len(in.Problems) > 0 {
 			return nil
 		}
@@ -55,14 +55,14 @@ func (r *resolver) resolve() error {
 		in.LeftAlone = NoSelector
 		return nil
 	}
-	if k.rules.partitionOf != nil && k.Asks(in.Claim) == nil {
+	if k.partitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
-		f.Partition, err = k.rules.partitionOf.Text(&f.input, &f.budget)
-		if r.fails("spec.partition.claim", k.rules.partitionOf, err) {
+		f.Partition, err = k.partitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.partition.claim", k.partitionOf, err) {
 			return nil
 		}
 	}
-	for _, fit := range k.rules.fits {
+	for _, fit := range k.fits {
 		r.resolveFit(fit, true)
 	}
 	for _, s := range r.view.known {
@@ -95,8 +95,8 @@ func failure(kind, name string, e *expression.Expression, err error) *field.Erro
 func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
 	const name = "spec.classSelector.expression"
-	value, err := k.rules.selectorFrom.Value(&f.input, &f.budget)
-	if r.fails(name, k.rules.selectorFrom, err) {
+	value, err := k.selectorFrom.Value(&f.input, &f.budget)
+	if r.fails(name, k.selectorFrom, err) {
 		return
 	}
 	at := field.NewPath("spec", "classSelector", "expression")
@@ -112,7 +112,7 @@ func (r *resolver) resolveSelector() {
 		}
 		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
 	default:
-		r.fails(name, k.rules.selectorFrom, errors.New("it is neither a text nor a map of labels"))
+		r.fails(name, k.selectorFrom, errors.New("it is neither a text nor a map of labels"))
 	}
 }
 
@@ -147,8 +147,8 @@ func (r *resolver) resolveFit(of *fit, own bool) {
 // resolveRelated finds the Namespace of the claim and the objects that it names.
 func (r *resolver) resolveRelated() error {
 	k, f, in := r.view.Kind, r.facts, r.in
-	if k.rules.namespaces != nil && in.Namespace != "" {
-		o, err := r.object(k.rules.namespaces, "", in.Namespace)
+	if k.namespaces != nil && in.Namespace != "" {
+		o, err := r.object(k.namespaces, "", in.Namespace)
 		if err != nil {
 			return err
 		}
@@ -156,13 +156,13 @@ func (r *resolver) resolveRelated() error {
 			f.input.Namespace = o
 		}
 	}
-	if len(k.rules.related) == 0 {
+	if len(k.related) == 0 {
 		return nil
 	}
-	related := make(map[string]any, len(k.rules.related))
-	f.input.Related, f.Names = related, make(map[string]string, len(k.rules.related))
-	for i := range k.rules.related {
-		rule := &k.rules.related[i]
+	related := make(map[string]any, len(k.related))
+	f.input.Related, f.Names = related, make(map[string]string, len(k.related))
+	for i := range k.related {
+		rule := &k.related[i]
 		namespace, name := "", r.text(rule.nameField, rule.objectName)
 		if name == "" {
 			continue

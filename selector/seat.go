@@ -118,7 +118,7 @@ func (v *offer) eachDefault(claim Claim, visit func(*Class)) {
 // eachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
 // at no other seat: all of them together may have many.
 func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
-	if v.Kind.rules.partitionClass == nil {
+	if v.Kind.partitionClass == nil {
 		v.eachDefaultIn(namespace, visit)
 		return
 	}

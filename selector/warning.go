@@ -123,7 +123,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	kind := d.View.Kind.Name
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
 	marked := "is marked default"
-	if d.View.Kind.rules.partitionClass != nil {
+	if d.View.Kind.partitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", brief.Text(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
 	}
 	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])

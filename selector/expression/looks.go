@@ -44,8 +44,8 @@ func (s *search) visit(e ast.Expr, hidden []string) {
 			return
 		}
 	case ast.IdentKind: // It is no variable of ours.
-		if strings.HasPrefix(e.AsIdent(), ".") {
-			s.fail(e, "write "+strings.TrimPrefix(e.AsIdent(), ".")+" without a dot before it")
+		if name, ok := strings.CutPrefix(e.AsIdent(), "."); ok {
+			s.fail(e, "write "+name+" without a dot before it")
 		}
 	default:
 	}

@@ -1,3 +1,5 @@
+// Package fields has paths of nested fields: how to read only these from JSON, patch them, and write
+// them as CEL.
 package fields
 
 import (

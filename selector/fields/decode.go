@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// Decode reads an object from JSON as far as the plan asks for it. Of several fields of one name the
+// last counts.
 func (r *Plan) Decode(raw []byte) (map[string]any, error) {
 	var v validator
 	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
@@ -30,8 +32,11 @@ func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
+// ErrNotObject is for a value that is no object.
 var ErrNotObject = errors.New("must be an object")
 
+// DecodeValid does the same for JSON that is known to be valid. For invalid JSON, its result means
+// nothing.
 func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
 	object, ok := d.read(r).(map[string]any)
@@ -42,7 +47,7 @@ func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// raw returns the value, as it stands in valid JSON, of the only field that the plan reads whole; nil if it is not
+// Raw returns the value, as it stands in valid JSON, of the only field that the plan reads whole; nil if it is not
 // there, or longer than the plan reads.
 func (r *Plan) Raw(json []byte) jsontext.Value {
 	d := fieldReader{scan: scan{json: json}, objects: make([]map[string]any, r.size)}
@@ -53,7 +58,7 @@ func (r *Plan) Raw(json []byte) jsontext.Value {
 	return d.whole.raw
 }
 
-// readWhole reads a whole value from valid JSON, down to a depth.
+// ReadWhole reads a whole value from valid JSON, down to a depth.
 func ReadWhole(json []byte, depth int) any {
 	s := scan{json: json}
 	return s.readAll(1, depth)
@@ -223,11 +228,11 @@ func readNumber(text string) any {
 	return Unread{Length: len(text)}
 }
 
-// maxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
-// an object below is wrong, and need not be read to say so. maxExpressionDepth is that of a
-// field that expressions look at.
 const (
-	MaxSelectorDepth   = 4
+	// MaxSelectorDepth is the level of a selector's values, in matchExpressions. A list or
+	// an object below is wrong, and need not be read to say so.
+	MaxSelectorDepth = 4
+	// MaxExpressionDepth is that of a field that expressions look at.
 	MaxExpressionDepth = 32
 )
 

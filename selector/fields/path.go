@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// path is the names of nested fields, from the outermost in.
+// Path is the names of nested fields, from the outermost in.
 type Path []string
 
 func (p Path) String() string {
@@ -18,12 +18,12 @@ func (p Path) String() string {
 	return strings.Join(p, ".")
 }
 
-// isKey says that the last name is the key of a label or an annotation.
+// IsKey says that the last name is the key of a label or an annotation.
 func (p Path) IsKey() bool {
 	return len(p) == 3 && p[0] == "metadata" && (p[1] == "labels" || p[1] == "annotations")
 }
 
-// pointer is the path in RFC 6901 form.
+// Pointer is the path in RFC 6901 form.
 func (p Path) Pointer() string {
 	var b strings.Builder
 	for _, name := range p {
@@ -35,9 +35,10 @@ func (p Path) Pointer() string {
 
 var inPointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// below is the path of a field of the field at p.
+// Below is the path of a field of the field at p.
 func (p Path) Below(name string) Path { return append(slices.Clip(p), name) }
 
+// Field is the path as errors have it.
 func (p Path) Field() *field.Path {
 	if p.IsKey() {
 		return field.NewPath(p[0], p[1]).Key(p[2])
@@ -45,7 +46,7 @@ func (p Path) Field() *field.Path {
 	return field.NewPath(p[0], p[1:]...)
 }
 
-// lookup returns the value at the path, nil if it is null or absent. It fails if
+// Lookup returns the value at the path, nil if it is null or absent. It fails if
 // something on the way is not an object.
 func (p Path) Lookup(object map[string]any) (any, *field.Error) {
 	for i, name := range p[:len(p)-1] {
@@ -61,7 +62,7 @@ func (p Path) Lookup(object map[string]any) (any, *field.Error) {
 	return object[p[len(p)-1]], nil
 }
 
-// copyField copies a field, and the objects that lead to it, because has() tells those apart
+// CopyField copies a field, and the objects that lead to it, because has() tells those apart
 // from absent ones. For the same reason, it copies what is no object on the way.
 func CopyField(to, from map[string]any, p Path) {
 	value, ok := from[p[0]]
@@ -88,7 +89,7 @@ func CopyField(to, from map[string]any, p Path) {
 	CopyField(below, child, p[1:])
 }
 
-// isRead reports whether all of a value was read.
+// IsRead reports whether all of a value was read.
 func IsRead(value any) bool {
 	isUnread := func(value any) bool { return !IsRead(value) }
 	switch v := value.(type) {
@@ -111,10 +112,10 @@ func (p Path) StartsWith(start Path) bool {
 	return len(p) >= len(start) && slices.Equal(p[:len(start)], start)
 }
 
-// overlaps reports whether one of two paths is the other one, or below it.
+// Overlaps reports whether one of two paths is the other one, or below it.
 func (p Path) Overlaps(o Path) bool { return p.StartsWith(o) || o.StartsWith(p) }
 
-// in writes the path as an expression does, after the name of its variable.
+// In writes the path as an expression does, after the name of its variable.
 func (p Path) In(variable string) string {
 	b := strings.Builder{}
 	b.WriteString(variable)

@@ -1,15 +1,15 @@
 package fields
 
-// readPlan says what is read of a value. Nothing else of it is kept, however long it is.
+// Plan says what is read of a value. Nothing else of it is kept, however long it is.
 type Plan struct {
 	// fields to read, by name.
 	fields map[string]*Plan
 	// as is the form in which the value itself is read.
 	as As
-	// marksOthers has otherFields tell that an object has fields that are not read.
+	// MarksOthers has OtherFields tell that an object has fields that are not read.
 	MarksOthers bool
 	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
-	// value that is read whole; 0 is maxSelectorDepth.
+	// value that is read whole; 0 is MaxSelectorDepth.
 	maxBytes int64
 	depth    int
 
@@ -22,28 +22,30 @@ type Plan struct {
 	size int
 }
 
-// form in which a value is read. The greater of two reads more.
+// As is the form in which a value is read. The greater of two reads more.
 type As int8
 
+// The forms in which a value may be read.
 const (
 	asParent As = iota // only fields of it
 	AsSet              // only whether it is null
 	AsScalar           // a text, a number or a boolean
-	AsWhole
+	AsWhole            // all of it, unless it is too long
 )
 
-// unread stands for a value of which only the length is known.
+// Unread stands for a value of which only the length is known.
 type Unread struct{ Length int }
 
-// longText stands for a string that was not read because of its length.
+// LongText stands for a string that was not read because of its length.
 type LongText struct{ Length int }
 
-// otherFields is the name under which a read object has those that were not read.
+// OtherFields is the name under which a read object has those that were not read.
 const OtherFields = ""
 
-// escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
+// EscapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
 const EscapeFactor = 6
 
+// Add a field to what is read, at most so many bytes of it.
 func (r *Plan) Add(p Path, as As, maxBytes int64) {
 	if len(p) == 0 {
 		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
@@ -58,7 +60,7 @@ func (r *Plan) Add(p Path, as As, maxBytes int64) {
 	r.fields[p[0]].Add(p[1:], as, maxBytes)
 }
 
-// at is the plan for a field, which was added.
+// At is the plan for a field, which was added.
 func (r *Plan) At(p Path) *Plan {
 	for _, name := range p {
 		r = r.fields[name]
@@ -66,7 +68,7 @@ func (r *Plan) At(p Path) *Plan {
 	return r
 }
 
-// compiled numbers a plan and all below it, from this index on.
+// Compile numbers a plan and all below it, from this index on.
 func (r *Plan) Compile(index int) *Plan {
 	r.index = index
 	r.size = 1
@@ -80,7 +82,7 @@ func (r *Plan) Compile(index int) *Plan {
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
 
-// look adds a field that expressions look at.
+// AddForExpressions adds a field that expressions look at.
 func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
 	r.Add(p, AsWhole, maxBytes)
 	for n := range p[1:] {

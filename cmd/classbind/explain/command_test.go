@@ -323,7 +323,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 			assert.Equal(t, tc.class, item.Class != nil, tc.reason)
 			assert.Equal(t, tc.class, item.Reproducible, tc.reason)
 			var out bytes.Buffer
-			require.NoError(t, item.table(&out))
+			require.NoError(t, itemTable{item, &out}.write())
 			for _, part := range tc.want {
 				assert.Contains(t, out.String(), part, tc.reason)
 			}

@@ -28,39 +28,46 @@ func (r *Report) table() ([]byte, error) {
 		if n > 0 {
 			out.WriteString("\n")
 		}
-		if err := r.Items[n].table(&out); err != nil {
+		if err := (itemTable{&r.Items[n], &out}).write(); err != nil {
 			return nil, err
 		}
 	}
 	return out.Bytes(), nil
 }
 
-func (i *Item) table(out *bytes.Buffer) error {
+// itemTable is an Item as people read it.
+type itemTable struct {
+	*Item
+
+	out *bytes.Buffer
+}
+
+func (t itemTable) write() error {
 	by := ""
-	if i.several {
-		by = ", by " + i.Claim.ClaimKind
+	if t.several {
+		by = ", by " + t.Claim.ClaimKind
 	}
-	fmt.Fprintln(out, brief.Printable(fmt.Sprintf("%s%s: %s", i.Claim, by, i.headline())))
-	i.line(out, "Because", i.Message)
-	i.line(out, "Warning", i.Warning)
-	for _, note := range i.Notes {
-		i.line(out, "Note", note)
+	fmt.Fprintln(t.out, brief.Printable(fmt.Sprintf("%s%s: %s", t.Claim, by, t.headline())))
+	t.line("Because", t.Message)
+	t.line("Warning", t.Warning)
+	for _, note := range t.Notes {
+		t.line("Note", note)
 	}
-	i.facts(out)
-	for _, e := range i.InvalidExpressions {
-		fmt.Fprintf(out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
+	t.facts()
+	for _, e := range t.InvalidExpressions {
+		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
 			e.Field, e.Registration, e.Line, e.Column, brief.Printable(e.Message), indented(e.Caret))
 	}
-	if err := i.candidates(out); err != nil {
+	if err := t.candidates(); err != nil {
 		return err
 	}
-	if err := i.dropped(out); err != nil {
+	if err := t.dropped(); err != nil {
 		return err
 	}
 
-	name := i.namer()
+	name := t.namer()
 	var rows [][]string
-	for _, m := range i.NearMisses {
+	for _, m := range t.NearMisses {
 		has := "no " + m.Unmet.Key
 		if m.Value != nil {
 			has = m.Unmet.Key + "=" + *m.Value
@@ -70,31 +77,31 @@ func (i *Item) table(out *bytes.Buffer) error {
 		}
 		rows = append(rows, []string{"  " + name(m.ClassName), m.Unmet.Text, has})
 	}
-	if err := section(out, []string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
+	if err := t.section([]string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
 		return err
 	}
-	i.others(out)
+	t.others()
 	return nil
 }
 
 // facts are what expressions say of the claim.
-func (i *Item) facts(out *bytes.Buffer) {
-	for _, r := range i.Related {
-		text := r.Name + " is absent: the claim names none"
+func (t itemTable) facts() {
+	for _, o := range t.Related {
+		text := o.Name + " is absent: the claim names none"
 		switch {
-		case r.Found:
-			text = fmt.Sprintf("%s is %s %s", r.Name, r.Resource, r.Object)
-		case r.Object != "":
-			text = fmt.Sprintf("%s is absent: there is no %s %s", r.Name, r.Resource, r.Object)
+		case o.Found:
+			text = fmt.Sprintf("%s is %s %s", o.Name, o.Resource, o.Object)
+		case o.Object != "":
+			text = fmt.Sprintf("%s is absent: there is no %s %s", o.Name, o.Resource, o.Object)
 		}
-		i.line(out, "Related", text)
+		t.line("Related", text)
 	}
 	for _, e := range []struct {
 		what       string
 		evaluation *selector.Evaluation
-	}{{"Bind when", i.BindWhen}, {"Selector", i.SelectorFrom}, {"Partition", i.Partition}} {
-		if e.evaluation != nil && i.Reason != selector.NotYet { // Then it is the message.
-			i.line(out, e.what, evaluationText(e.evaluation))
+	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}} {
+		if e.evaluation != nil && t.Reason != selector.NotYet { // Then it is the message.
+			t.line(e.what, evaluationText(e.evaluation))
 		}
 	}
 }
@@ -139,15 +146,15 @@ func indented(text string) string {
 	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
 
-func (i *Item) candidates(out *bytes.Buffer) error {
-	name := i.namer()
+func (t itemTable) candidates() error {
+	name := t.namer()
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
-	scored := slices.ContainsFunc(i.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
+	scored := slices.ContainsFunc(t.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
 		header = slices.Insert(header, 1, "SCORE")
 	}
 	var rows [][]string
-	for _, c := range i.Candidates {
+	for _, c := range t.Candidates {
 		mark, weight := " ", fmt.Sprint(c.Weight)
 		if c.Chosen {
 			mark = "*"
@@ -161,61 +168,61 @@ func (i *Item) candidates(out *bytes.Buffer) error {
 		}
 		rows = append(rows, row)
 	}
-	err := section(out, header, rows, len(rows))
-	if err == nil && i.OddsDependOn != "" && len(i.Candidates) > 1 {
-		fmt.Fprintf(out, "  The odds depend on %s.\n", i.OddsDependOn)
+	err := t.section(header, rows, len(rows))
+	if err == nil && t.OddsDependOn != "" && len(t.Candidates) > 1 {
+		fmt.Fprintf(t.out, "  The odds depend on %s.\n", t.OddsDependOn)
 	}
 	return err
 }
 
-func (i *Item) dropped(out *bytes.Buffer) error {
-	name := i.namer()
+func (t itemTable) dropped() error {
+	name := t.namer()
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
-	byExpression := slices.ContainsFunc(i.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
+	byExpression := slices.ContainsFunc(t.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
 		header = append(header, "EXPRESSION", "SAW")
 	}
 	var rows [][]string
-	for _, c := range i.Dropped {
+	for _, c := range t.Dropped {
 		row := []string{"  " + name(c.ClassName), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, brief.Text(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
 		}
 		rows = append(rows, row)
 	}
-	return section(out, header, rows, maxRows)
+	return t.section(header, rows, maxRows)
 }
 
 // others counts the classes that have no row.
-func (i *Item) others(out *bytes.Buffer) {
-	more := len(i.Candidates)+len(i.Dropped)+len(i.NearMisses) > 0
-	if i.FarMisses > 0 {
-		fmt.Fprintf(out, "\n  %s kept out by more than one requirement.\n", classesAre(i.FarMisses, more))
+func (t itemTable) others() {
+	more := len(t.Candidates)+len(t.Dropped)+len(t.NearMisses) > 0
+	if t.FarMisses > 0 {
+		fmt.Fprintf(t.out, "\n  %s kept out by more than one requirement.\n", classesAre(t.FarMisses, more))
 	}
-	if i.NotDefault > 0 {
-		fmt.Fprintf(out, "\n  %s not marked default.\n", classesAre(i.NotDefault, more))
+	if t.NotDefault > 0 {
+		fmt.Fprintf(t.out, "\n  %s not marked default.\n", classesAre(t.NotDefault, more))
 	}
 }
 
-func (i *Item) line(out *bytes.Buffer, what, text string) {
+func (t itemTable) line(what, text string) {
 	if text != "" {
-		fmt.Fprintf(out, "  %-8s %s\n", what+":", brief.Printable(text))
+		fmt.Fprintf(t.out, "  %-8s %s\n", what+":", brief.Printable(text))
 	}
 }
 
-func (i *Item) headline() string {
-	switch i.Outcome {
+func (t itemTable) headline() string {
+	switch t.Outcome {
 	case Bound:
-		if i.Class == nil {
-			return fmt.Sprintf("bound to one of %d classes", len(i.Candidates))
+		if t.Class == nil {
+			return fmt.Sprintf("bound to one of %d classes", len(t.Candidates))
 		}
-		return "bound to " + i.namer()(*i.Class)
+		return "bound to " + t.namer()(*t.Class)
 	case Unmatched:
 		return "no class"
 	case LeftAlone:
 		return "left alone"
 	case Malformed:
-		if i.Reason != malformedClaim {
+		if t.Reason != malformedClaim {
 			return "mistaken"
 		}
 		return "malformed, refused"
@@ -226,7 +233,7 @@ func (i *Item) headline() string {
 
 // namer returns a function that names a class by its kind, or by its resource if two
 // kinds have the same name.
-func (i *Item) namer() func(selector.ClassName) string {
+func (t itemTable) namer() func(selector.ClassName) string {
 	resources := map[string]string{}
 	ambiguous := map[string]bool{}
 	note := func(c selector.ClassName) {
@@ -235,13 +242,13 @@ func (i *Item) namer() func(selector.ClassName) string {
 		}
 		resources[c.Kind] = c.ClassKind
 	}
-	for _, c := range i.Candidates {
+	for _, c := range t.Candidates {
 		note(c.ClassName)
 	}
-	for _, c := range i.Dropped {
+	for _, c := range t.Dropped {
 		note(c.ClassName)
 	}
-	for _, c := range i.NearMisses {
+	for _, c := range t.NearMisses {
 		note(c.ClassName)
 	}
 	return func(c selector.ClassName) string {
@@ -286,7 +293,7 @@ func percentage(o selector.Odds) string {
 
 // section prints at most limit rows, and how many more there are. Without rows, it
 // prints nothing.
-func section(out *bytes.Buffer, header []string, rows [][]string, limit int) error {
+func (t itemTable) section(header []string, rows [][]string, limit int) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -304,10 +311,10 @@ func section(out *bytes.Buffer, header []string, rows [][]string, limit int) err
 		return err
 	}
 	for line := range strings.Lines("\n" + text.String()) {
-		fmt.Fprintln(out, strings.TrimRight(line, " \n")) // The last cells may be empty.
+		fmt.Fprintln(t.out, strings.TrimRight(line, " \n")) // The last cells may be empty.
 	}
 	if more := len(rows) - limit; more > 0 {
-		fmt.Fprintf(out, "  and %d more: see -o json\n", more)
+		fmt.Fprintf(t.out, "  and %d more: see -o json\n", more)
 	}
 	return nil
 }
