@@ -92,7 +92,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", brief.Text(of, v1alpha1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
-	drop.Expression, drop.Saw = kind.partitionClass.String(), kind.rules.partitionClass.Saw(&in)
+	drop.Expression, drop.Saw = kind.partitionClass.String(), kind.partitionClass.Saw(&in)
 	return drop
 }
 

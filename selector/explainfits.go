@@ -45,7 +45,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
 	}
 	if d.Reason == "NoScore" && kind.score != nil {
 		facts.input.Class = d.Class.Fields
-		d.Expression, d.Saw = kind.score.String(), kind.rules.score.Saw(&facts.input)
+		d.Expression, d.Saw = kind.score.String(), kind.score.Saw(&facts.input)
 		return
 	}
 	for _, f := range slices.Concat(kind.fits, d.Class.Kind.rules.fits) {

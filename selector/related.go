@@ -61,7 +61,7 @@ func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
 	looks := map[RelatedKey][]fields.Path{}
 	for _, k := range kinds {
 		if k.namespaces != nil {
-			looks[k.namespaces.Key()] = append(looks[k.rules.namespaces.Key()], k.rules.namespaces.Fields.Paths()...)
+			looks[k.namespaces.Key()] = append(looks[k.namespaces.Key()], k.namespaces.Fields.Paths()...)
 		}
 		for _, r := range k.related {
 			looks[r.kind.Key()] = append(looks[r.kind.Key()], r.kind.Fields.Paths()...)

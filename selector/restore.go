@@ -60,8 +60,8 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if res.Reason, _, _ = r.leaveAloneReason(object, before); res.Reason != "" {
 		return res, nil
 	}
-	if _, wrong := r.classRef.Lookup(object); wrong != nil { //nolint:nilerr // It is the author's, whom the API server tells.
-		return Restoration{Reason: Malformed}, nil
+	if _, wrong := r.classRef.Lookup(object); wrong != nil {
+		return Restoration{Reason: Malformed}, nil //nolint:nilerr // It is the author's, whom the API server tells.
 	}
 	if !r.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
