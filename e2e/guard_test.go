@@ -171,8 +171,8 @@ func TestGuard(t *testing.T) {
 		}, patience, 20*time.Millisecond)
 		_, _, err := w.create(t, blue("unstorable", "{default: true}"))
 		require.ErrorContains(t, err, "exceeded quota")
+		_, _, err = w.create(t, class("guard.test", "Red", "next", isDefault)) // Before the window is over.
 		w.kubectl(t, "delete", "resourcequota", "none")
-		_, _, err = w.create(t, class("guard.test", "Red", "next", isDefault))
 		refused(t, err, http.StatusForbidden, `"blues.guard.test/default/unstorable" is being made the default class for "claims.guard.test"`)
 		seconds := apierrors.APIStatus(nil)
 		require.ErrorAs(t, err, &seconds)

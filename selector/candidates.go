@@ -116,7 +116,7 @@ type value struct {
 // maxCompared is how many values are compared one by one; more are looked up in a set.
 const maxCompared = 16
 
-func hash(s string) hashed { return hashed{text(s), text(s).hash()} }
+func hash(s string) hashed { return hashed{text(s), text(s).Hash()} }
 
 // queryRoom has space for most queries, on the stack of the caller.
 type queryRoom struct {
@@ -246,11 +246,11 @@ func (q *query) resolveTerm(t *term, of *keyClasses) int {
 	}
 	count, kept := 0, t.from
 	for _, v := range q.valuesOf(t) {
-		if has, ok := of.byValue.get(v.hash, v.text); ok {
+		if has, ok := of.byValue.Get(v.hash, v.text); ok {
 			v.label = has.label
 			q.values[kept] = v
 			kept++
-			count += has.classes.size
+			count += has.classes.Len()
 		}
 	}
 	t.to = kept

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+
+	"github.com/classbind/classbind/selector/hamt"
 )
 
 // Classes are all classes of one kind. They are immutable; a copy with one class
@@ -11,10 +13,10 @@ import (
 type Classes struct {
 	Kind *ClassKind
 
-	byName   dict[className, *Class]
+	byName   hamt.Map[className, *Class]
 	defaults classSet
 	// byNamespace is empty for a cluster-scoped kind.
-	byNamespace dict[text, namespaced]
+	byNamespace hamt.Map[text, namespaced]
 	// malformed are the classes with a malformed weight.
 	malformed classSet
 	// mismarked are the classes with a malformed mark.
@@ -26,16 +28,16 @@ type Classes struct {
 }
 
 type (
-	classSet  = dict[*Class, struct{}]
+	classSet  = hamt.Map[*Class, struct{}]
 	className struct{ namespace, name string }
 )
 
 // namespaced are the classes of one namespace, and those of them that are default.
 type namespaced struct{ all, defaults classSet }
 
-func (c *Class) hash() uint64 { return c.place }
+func (c *Class) Hash() uint64 { return c.place }
 
-func (n className) hash() uint64 { return maphash.Comparable(placeSeed, n) }
+func (n className) Hash() uint64 { return maphash.Comparable(placeSeed, n) }
 
 // These say which sets a class belongs to.
 var (
@@ -49,25 +51,25 @@ var (
 
 // NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
-	byName := make([]entry[className, *Class], len(classes))
+	byName := make([]hamt.Entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
 	for i, c := range classes {
-		byName[i] = entry[className, *Class]{c, c.name()}
+		byName[i] = hamt.Entry[className, *Class]{Key: c.name(), Value: c}
 		if kind.Namespaced {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
 	}
 	s := &Classes{
-		Kind: kind, byName: newDict(byName), defaults: newClassSet(classes, isDefault),
+		Kind: kind, byName: hamt.New(byName), defaults: newClassSet(classes, isDefault),
 		malformed: newClassSet(classes, isMalformed), mismarked: newClassSet(classes, isMismarked),
 		overlabelled: newClassSet(classes, isOverlabelled), failed: newClassSet(classes, isFailed),
 	}
-	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
+	namespaces := make([]hamt.Entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
 		of := namespaced{all: newClassSet(all, isAny), defaults: newClassSet(all, isDefault)}
-		namespaces = append(namespaces, entry[text, namespaced]{of, text(namespace)})
+		namespaces = append(namespaces, hamt.Entry[text, namespaced]{Key: text(namespace), Value: of})
 	}
-	s.byNamespace = newDict(namespaces)
+	s.byNamespace = hamt.New(namespaces)
 	return s
 }
 
@@ -86,7 +88,7 @@ func (s *Classes) With(c *Class) *Classes {
 // name.
 func (s *Classes) put(old, c *Class) *Classes {
 	next := *s
-	next.byName = s.byName.with(c.name(), c)
+	next.byName = s.byName.With(c.name(), c)
 	next.exchange(old, c)
 	return &next
 }
@@ -98,13 +100,13 @@ func (s *Classes) Without(namespace, name string) *Classes {
 		return s
 	}
 	next := *s
-	next.byName = s.byName.without(c.name())
+	next.byName = s.byName.Without(c.name())
 	next.exchange(c, nil)
 	return &next
 }
 
 // Len is their number.
-func (s *Classes) Len() int { return s.byName.size }
+func (s *Classes) Len() int { return s.byName.Len() }
 
 // Has reports whether there is a class of that name.
 func (s *Classes) Has(namespace, name string) bool { return s.find(className{namespace, name}) != nil }
@@ -118,7 +120,7 @@ func (s *Classes) All() []*Class {
 }
 
 // Each calls a function with each class, in no order.
-func (s *Classes) Each(call func(*Class)) { s.byName.each(func(_ className, c *Class) { call(c) }) }
+func (s *Classes) Each(call func(*Class)) { s.byName.Each(func(_ className, c *Class) { call(c) }) }
 
 // Defaults are the classes marked default, sorted.
 func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
@@ -144,7 +146,7 @@ func (s *Classes) SameSummary(o *Classes) bool {
 }
 
 func (s *Classes) find(n className) *Class {
-	c, _ := s.byName.get(n.hash(), n)
+	c, _ := s.byName.Get(n.Hash(), n)
 	return c
 }
 
@@ -155,10 +157,10 @@ func (s *Classes) exchange(old, c *Class) {
 		namespace := cmp.Or(c, old).Namespace
 		of := s.in(namespace)
 		of = namespaced{exchanged(of.all, old, c, isAny), exchanged(of.defaults, old, c, isDefault)}
-		if of.all.size > 0 {
-			s.byNamespace = s.byNamespace.with(text(namespace), of)
+		if of.all.Len() > 0 {
+			s.byNamespace = s.byNamespace.With(text(namespace), of)
 		} else {
-			s.byNamespace = s.byNamespace.without(text(namespace))
+			s.byNamespace = s.byNamespace.Without(text(namespace))
 		}
 	}
 	s.defaults = exchanged(s.defaults, old, c, isDefault)
@@ -174,11 +176,11 @@ func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 	had, has := old != nil && belongs(old), c != nil && belongs(c)
 	switch {
 	case had && has:
-		return s.swapped(old, c, struct{}{})
+		return s.Swapped(old, c, struct{}{})
 	case had:
-		return s.without(old)
+		return s.Without(old)
 	case has:
-		return s.with(c, struct{}{})
+		return s.With(c, struct{}{})
 	}
 	return s
 }
@@ -186,7 +188,7 @@ func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 // in returns the classes of a namespace, of a namespaced kind.
 func (s *Classes) in(namespace string) namespaced {
 	n := text(namespace)
-	found, _ := s.byNamespace.get(n.hash(), n)
+	found, _ := s.byNamespace.Get(n.Hash(), n)
 	return found
 }
 
@@ -194,18 +196,18 @@ func (c *Class) name() className { return className{c.Namespace, c.Name} }
 
 // newClassSet of those of the classes that belong to it.
 func newClassSet(classes []*Class, belongs func(*Class) bool) classSet {
-	var entries []entry[*Class, struct{}]
+	var entries []hamt.Entry[*Class, struct{}]
 	for _, c := range classes {
 		if belongs(c) {
-			entries = append(entries, entry[*Class, struct{}]{key: c})
+			entries = append(entries, hamt.Entry[*Class, struct{}]{Key: c})
 		}
 	}
-	return newDict(entries)
+	return hamt.New(entries)
 }
 
 func sorted(s classSet) []*Class {
-	all := make([]*Class, 0, s.size)
-	s.each(func(c *Class, _ struct{}) { all = append(all, c) })
+	all := make([]*Class, 0, s.Len())
+	s.Each(func(c *Class, _ struct{}) { all = append(all, c) })
 	slices.SortFunc(all, compare)
 	return all
 }

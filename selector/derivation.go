@@ -29,7 +29,7 @@ func (v *offer) newDerivation() *derivation {
 		for _, f := range fits {
 			for _, e := range f.equal {
 				if d.find(e.key) == nil {
-					d.paths = append(d.paths, derivedPath{keyed{hash: e.key.hash(), key: unique.Make(string(e.key))}, e.path})
+					d.paths = append(d.paths, derivedPath{keyed{hash: e.key.Hash(), key: unique.Make(string(e.key))}, e.path})
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 	if d.partitions != nil && c.Default {
 		if partition, err := d.partitions.partitionFor(c); err == nil {
 			key := unique.Make(string(partitionKey))
-			visit(keyed{partitionKey.hash(), key, newLabel(key, partition)})
+			visit(keyed{partitionKey.Hash(), key, newLabel(key, partition)})
 		}
 	}
 }

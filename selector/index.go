@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"hash/maphash"
 	"unique"
+
+	"github.com/classbind/classbind/selector/hamt"
 )
 
 // index finds classes of several kinds by their labels. Like them, it is immutable.
 type index struct {
 	// classes counts all classes, with labels or without.
 	classes int
-	byKey   dict[text, keyClasses]
+	byKey   hamt.Map[text, keyClasses]
 	derived *derivation
 }
 
@@ -18,7 +20,7 @@ type index struct {
 type keyClasses struct {
 	key     unique.Handle[string]
 	classes int
-	byValue dict[text, valueClasses]
+	byValue hamt.Map[text, valueClasses]
 }
 
 // valueClasses are the classes that have one label.
@@ -30,32 +32,32 @@ type valueClasses struct {
 // text is a key or a value of a label.
 type text string
 
-func (t text) hash() uint64 { return maphash.String(placeSeed, string(t)) }
+func (t text) Hash() uint64 { return maphash.String(placeSeed, string(t)) }
 
 func newIndex(kinds []*Classes, derived *derivation) *index {
 	byLabel := map[unique.Handle[label]][]*Class{}
 	all := 0
 	for _, classes := range kinds {
 		all += classes.Len()
-		classes.byName.each(func(_ className, c *Class) {
+		classes.byName.Each(func(_ className, c *Class) {
 			derived.each(c, func(l keyed) { byLabel[l.label] = append(byLabel[l.label], c) })
 		})
 	}
-	byValue := map[unique.Handle[string]][]entry[text, valueClasses]{}
+	byValue := map[unique.Handle[string]][]hamt.Entry[text, valueClasses]{}
 	for l, classes := range byLabel {
 		key, value := l.Value().key, text(l.Value().value)
-		byValue[key] = append(byValue[key], entry[text, valueClasses]{valueClasses{l, newClassSet(classes, isAny)}, value})
+		byValue[key] = append(byValue[key], hamt.Entry[text, valueClasses]{Key: value, Value: valueClasses{l, newClassSet(classes, isAny)}})
 	}
-	var byKey []entry[text, keyClasses]
+	var byKey []hamt.Entry[text, keyClasses]
 	for key, values := range byValue {
 		of := keyClasses{key: key}
 		for _, e := range values {
-			of.classes += e.value.classes.size
+			of.classes += e.Value.classes.Len()
 		}
-		of.byValue = newDict(values)
-		byKey = append(byKey, entry[text, keyClasses]{of, text(key.Value())})
+		of.byValue = hamt.New(values)
+		byKey = append(byKey, hamt.Entry[text, keyClasses]{Key: text(key.Value()), Value: of})
 	}
-	return &index{all, newDict(byKey), derived}
+	return &index{all, hamt.New(byKey), derived}
 }
 
 // changed returns the index after the class of this name changed.
@@ -92,7 +94,7 @@ func (x *index) exchange(old, c *Class) {
 func (x *index) exchangeLabel(had, has *keyed, old, c *Class) {
 	l := cmp.Or(has, had)
 	key := text(l.key.Value())
-	of, _ := x.byKey.get(l.hash, key)
+	of, _ := x.byKey.Get(l.hash, key)
 	of.key = l.key
 	if had != nil && has != nil && had.label == has.label {
 		of.exchange(l, old, c)
@@ -101,9 +103,9 @@ func (x *index) exchangeLabel(had, has *keyed, old, c *Class) {
 		of.exchange(has, nil, c)
 	}
 	if of.classes == 0 {
-		x.byKey = x.byKey.without(key)
+		x.byKey = x.byKey.Without(key)
 	} else {
-		x.byKey = x.byKey.with(key, of)
+		x.byKey = x.byKey.With(key, of)
 	}
 }
 
@@ -114,13 +116,13 @@ func (k *keyClasses) exchange(l *keyed, old, c *Class) {
 		return
 	}
 	value := text(l.label.Value().value)
-	has, _ := k.byValue.get(value.hash(), value)
+	has, _ := k.byValue.Get(value.Hash(), value)
 	classes := exchanged(has.classes, old, c, isAny)
-	k.classes += classes.size - has.classes.size
-	if classes.size > 0 {
-		k.byValue = k.byValue.with(value, valueClasses{l.label, classes})
+	k.classes += classes.Len() - has.classes.Len()
+	if classes.Len() > 0 {
+		k.byValue = k.byValue.With(value, valueClasses{l.label, classes})
 	} else {
-		k.byValue = k.byValue.without(value)
+		k.byValue = k.byValue.Without(value)
 	}
 }
 
@@ -162,21 +164,21 @@ func (x *index) each(q *query, limit int, visit func(*Class)) bool {
 		}
 	}
 	if t.asks != in {
-		of.byValue.each(func(_ text, has valueClasses) { has.classes.each(matching) })
+		of.byValue.Each(func(_ text, has valueClasses) { has.classes.Each(matching) })
 		return true
 	}
 	for _, v := range q.valuesOf(&t) { // A class has one value for a key: none is visited twice.
-		has, _ := of.byValue.get(v.hash, v.text)
-		has.classes.each(matching)
+		has, _ := of.byValue.Get(v.hash, v.text)
+		has.classes.Each(matching)
 	}
 	return true
 }
 
 // eachOf visits the classes with this value of a key.
 func (x *index) eachOf(key, value text, visit func(*Class)) {
-	withKey, _ := x.byKey.get(key.hash(), key)
-	has, _ := withKey.byValue.get(value.hash(), value)
-	has.classes.each(func(c *Class, _ struct{}) { visit(c) })
+	withKey, _ := x.byKey.Get(key.Hash(), key)
+	has, _ := withKey.byValue.Get(value.Hash(), value)
+	has.classes.Each(func(c *Class, _ struct{}) { visit(c) })
 }
 
 // mostSelective finds the term that the fewest classes can meet, negative if all terms
@@ -187,7 +189,7 @@ func (x *index) mostSelective(q *query) (best int, of keyClasses, fewest int) {
 	kept := 0
 	for i := range q.terms {
 		t := &q.terms[i]
-		withKey, _ := x.byKey.get(t.key.hash, t.key.text)
+		withKey, _ := x.byKey.Get(t.key.hash, t.key.text)
 		switch count, has := q.resolveTerm(t, &withKey), t.asks.byPresence(); {
 		case count == 0 && has, count == x.classes && !has:
 			q.terms, q.nothing = nil, true

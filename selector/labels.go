@@ -49,7 +49,7 @@ func NewLabels(set map[string]string) Labels {
 	l := make(Labels, 0, len(set))
 	for key, value := range set {
 		h := unique.Make(key)
-		l = append(l, keyed{text(key).hash(), h, newLabel(h, value)})
+		l = append(l, keyed{text(key).Hash(), h, newLabel(h, value)})
 	}
 	slices.SortFunc(l, compareKeyed)
 	return l
@@ -93,7 +93,7 @@ func (l Labels) from(hash uint64) Labels {
 
 // Lookup the value of a key.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	hash := text(key).hash()
+	hash := text(key).Hash()
 	for _, k := range l.from(hash) {
 		if k.hash != hash {
 			break

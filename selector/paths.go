@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
@@ -38,16 +39,16 @@ type PathsCheck struct {
 	// required are the fields of the form without which the API server refuses a reference,
 	// and limited those of which it does not take every value.
 	required []string
-	limited  map[string]fieldSchema
+	limited  map[string]openapi.FieldSchema
 }
 
 // add what is known of a field. It is true if nothing is wrong.
-func (c *PathsCheck) add(setting string, f found) bool {
-	text := fmt.Sprintf("%s: %v .%s", setting, f.err, f.upTo)
+func (c *PathsCheck) add(setting string, f openapi.Found) bool {
+	text := fmt.Sprintf("%s: %v .%s", setting, f.Err, f.UpTo)
 	switch {
-	case f.err == nil:
+	case f.Err == nil:
 		return true
-	case errors.Is(f.err, errUnknown):
+	case errors.Is(f.Err, openapi.ErrUnknown):
 		c.Unknown = cmp.Or(c.Unknown, text)
 	default:
 		c.problem(text)
@@ -68,14 +69,14 @@ type pathsChecker struct {
 }
 
 // CheckPaths compares a registration with the schema of its claims.
-func (k *ClaimKind) CheckPaths(s *Schema) (c PathsCheck) {
+func (k *ClaimKind) CheckPaths(s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
 	check := pathsChecker{k.Reader, &k.reach}
 	check.checkReference(s, &c)
 	check.checkSelector(s, &c)
 	for _, p := range k.skipIfSet {
-		f := s.at(p)
-		if errors.Is(f.err, errMissing) && slices.Equal(p, defaultSkipIfSet) {
+		f := s.At(p)
+		if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(p, defaultSkipIfSet) {
 			c.Absent = append(c.Absent, "."+p.String())
 			continue
 		}
@@ -99,7 +100,7 @@ const (
 
 // checkReference reports whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
-func (k pathsChecker) checkReference(s *Schema, c *PathsCheck) {
+func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if k.classRef.IsKey() {
 		if len(k.form.fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
@@ -107,7 +108,7 @@ func (k pathsChecker) checkReference(s *Schema, c *PathsCheck) {
 		}
 		return
 	}
-	f, pruned := s.stores(k.classRef)
+	f, pruned := s.Stores(k.classRef)
 	if pruned {
 		c.pruned, c.remedy = "the reference to its class", correctReference
 	}
@@ -129,28 +130,28 @@ func (k pathsChecker) checkReference(s *Schema, c *PathsCheck) {
 // require the field at a path, if the schema does. The status takes no path that a
 // registration does not. Where an empty text counts as no reference, the API server may
 // store a claim with one.
-func (k pathsChecker) require(s *Schema, p fields.Path, c *PathsCheck) {
-	f := s.at(p).schema
-	if k.emptyIsUnset && f.Type == "string" && f.allows("") {
+func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
+	f := s.At(p).Schema
+	if k.emptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
 	}
 	at := v1alpha1.FieldPath("." + p.String())
-	if s.requires(p) && len(p) <= maxPathNames && len(at) <= maxPathBytes {
+	if s.Requires(p) && len(p) <= maxPathNames && len(at) <= maxPathBytes {
 		c.Required = append(c.Required, at)
 	}
 }
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (k pathsChecker) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
+func (k pathsChecker) checkForm(form *referenceForm, s *openapi.Schema, c *PathsCheck) {
 	setting := fmt.Sprintf("reference.form %s", form.name)
 	if len(form.fields) == 0 {
-		c.add(setting, s.at(k.classRef).is("string"))
+		c.add(setting, s.At(k.classRef).Is("string"))
 		return
 	}
-	for _, name := range s.at(k.classRef).schema.Required {
+	for _, name := range s.At(k.classRef).Schema.Required {
 		switch {
-		case !s.requires(k.classRef.Below(name)):
+		case !s.Requires(k.classRef.Below(name)):
 		case slices.Contains(form.fields, name):
 			c.required = append(c.required, name)
 		default:
@@ -158,25 +159,25 @@ func (k pathsChecker) checkForm(form *referenceForm, s *Schema, c *PathsCheck) {
 		}
 	}
 	for _, name := range form.fields {
-		f, pruned := s.stores(k.classRef.Below(name))
-		if name == "namespace" && k.own() && (pruned || errors.Is(f.err, errMissing)) {
+		f, pruned := s.Stores(k.classRef.Below(name))
+		if name == "namespace" && k.own() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
 			continue
 		}
 		if pruned {
 			c.pruned = "fields of the reference to its class"
 		}
-		if c.add(setting, f.is("string")) && (len(f.schema.Enum) > 0 || f.schema.Pattern != "") {
+		if c.add(setting, f.Is("string")) && (len(f.Schema.Enum) > 0 || f.Schema.Pattern != "") {
 			if c.limited == nil {
-				c.limited = map[string]fieldSchema{}
+				c.limited = map[string]openapi.FieldSchema{}
 			}
-			c.limited[name] = f.schema
+			c.limited[name] = f.Schema
 		}
 	}
 }
 
 // fittingForm says which form of reference fits the schema, as what would help: of those
 // that do, the one that says the most, and asks for the least beside that.
-func (k pathsChecker) fittingForm(s *Schema) string {
+func (k pathsChecker) fittingForm(s *openapi.Schema) string {
 	best, most := (*referenceForm)(nil), 0
 	for i := range referenceForms {
 		form, c := &referenceForms[i], PathsCheck{}
@@ -188,7 +189,7 @@ func (k pathsChecker) fittingForm(s *Schema) string {
 		}
 		stored := 0
 		for _, name := range form.fields {
-			if s.at(k.classRef.Below(name)).err == nil {
+			if s.At(k.classRef.Below(name)).Err == nil {
 				stored++
 			}
 		}
@@ -215,24 +216,24 @@ func (r *ClassReference) shown(name string) string {
 
 // checkSelector reports whether a selector would be stored. It may have one kind of
 // requirements alone.
-func (k pathsChecker) checkSelector(s *Schema, c *PathsCheck) {
+func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
-	f := s.at(k.selector)
-	if errors.Is(f.err, errMissing) && slices.Equal(k.selector, defaultSelector) {
+	f := s.At(k.selector)
+	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.selector, defaultSelector) {
 		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.selector.String()), true
 		return
 	}
 	if !c.add(setting, f) {
 		return
 	}
-	matchLabels, matchExpressions := s.at(k.selector.Below("matchLabels")), s.at(k.selector.Below("matchExpressions"))
-	if errors.Is(matchLabels.err, errMissing) && !errors.Is(matchExpressions.err, errMissing) {
-		c.add(setting, matchExpressions.is("array"))
+	matchLabels, matchExpressions := s.At(k.selector.Below("matchLabels")), s.At(k.selector.Below("matchExpressions"))
+	if errors.Is(matchLabels.Err, openapi.ErrMissing) && !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
+		c.add(setting, matchExpressions.Is("array"))
 		return
 	}
-	c.add(setting, matchLabels.is("object"))
-	if !errors.Is(matchExpressions.err, errMissing) {
-		c.add(setting, matchExpressions.is("array"))
+	c.add(setting, matchLabels.Is("object"))
+	if !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
+		c.add(setting, matchExpressions.Is("array"))
 	}
 }
 
@@ -280,7 +281,7 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
 			limited, value := c.limited[name], sample.text(name)
-			if name != "name" && name != "namespace" && value != "" && !limited.allows(value) {
+			if name != "name" && name != "namespace" && value != "" && !limited.Allows(value) {
 				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
 			}
 		}

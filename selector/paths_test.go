@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 const (
@@ -29,11 +29,11 @@ func specOf(fields ...string) string {
 	return fmt.Sprintf("{type: object, properties: {spec: {type: object, properties: {%s}}}}", strings.Join(fields, ", "))
 }
 
-func schemaOfCRD(t *testing.T, root string) *Schema {
+func schemaOfCRD(t *testing.T, root string) *openapi.Schema {
 	t.Helper()
 	crd, err := yaml.YAMLToJSON([]byte("spec: {versions: [{name: v1alpha1}, {name: v1, schema: {openAPIV3Schema: " + root + "}}]}"))
 	require.NoError(t, err)
-	s, err := SchemaOfCRD(crd, "v1")
+	s, err := openapi.OfCRD(crd, "v1")
 	require.NoError(t, err)
 	return s
 }
@@ -311,70 +311,6 @@ func TestRefusedIsShort(t *testing.T) {
 	assert.Less(t, len(problem), 3000)
 }
 
-func TestSchemaOfOpenAPI(t *testing.T) {
-	const document = `{components: {schemas: {
-  claim: {type: object, x-kubernetes-group-version-kind: [{group: "", version: v1, kind: PersistentVolumeClaim}], properties: {
-    metadata: {allOf: [{$ref: "#/components/schemas/meta"}]}, spec: {default: {}, allOf: [{$ref: "#/components/schemas/spec"}]}}},
-  meta: {type: object, properties: {labels: {type: object, additionalProperties: {type: string}}}},
-  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"}, gone: {$ref: "#/components/schemas/gone"}, free: {type: object},
-    more: {type: object, properties: {a: {type: string}}, allOf: [{$ref: "#/components/schemas/meta"}]}, either: {type: object, properties: {a: {type: string}}, oneOf: [{}]}}},
-  round: {$ref: "#/components/schemas/round"}}}}`
-	json, err := yaml.YAMLToJSON([]byte(document))
-	require.NoError(t, err)
-	kind := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
-	s, err := SchemaOfOpenAPI(json, kind)
-	require.NoError(t, err)
-	for name, tc := range map[string]struct {
-		reason string
-		at     v1alpha1.FieldPath
-		want   error
-	}{
-		"Referred": {"We should follow a reference.", ".spec.storageClassName", nil},
-		"Missing":  {"We should see what the API server does not know.", ".spec.storageClasName", errMissing},
-		"Metadata": {"We should know metadata where it is described.", ".metadata.label", errMissing},
-		"Label":    {"We should find a key in a map.", ".metadata.labels.any", nil},
-		"Circle":   {"We should not run in a circle.", ".spec.round.x", errUnknown},
-		"Dangling": {"We should not know what a reference to nothing means.", ".spec.gone", errUnknown},
-		"AllOf":    {"We should not miss a field that another schema may add.", ".spec.more.labels", errUnknown},
-		"OneOf":    {"We should not miss a field of an alternative.", ".spec.either.b", errUnknown},
-		"Free":     {"We should not know of an object that an API server may read in its own way.", ".spec.free.x", errUnknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.ErrorIs(t, s.at(fields.Path(tc.at.Names())).err, tc.want, tc.reason)
-		})
-	}
-	kind.Kind = "Pod"
-	_, err = SchemaOfOpenAPI(json, kind)
-	require.ErrorIs(t, err, ErrNoSchema, "We should not take another kind's schema.")
-	_, err = SchemaOfOpenAPI([]byte("<html>"), kind)
-	require.ErrorContains(t, err, "cannot read the OpenAPI document")
-}
-
-func TestSchemaOfCRD(t *testing.T) {
-	_, err := SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1"}]}}`), "v1")
-	require.ErrorIs(t, err, ErrNoSchema, "We should not take a CRD without a schema for one that keeps nothing.")
-	_, err = SchemaOfCRD([]byte(`[]`), "v1")
-	require.ErrorContains(t, err, "cannot read the CRD")
-	s, err := SchemaOfCRD([]byte(`{"spec":{"preserveUnknownFields":true,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}}}]}}`), "v1")
-	require.NoError(t, err)
-	assert.ErrorIs(t, s.at(fields.Path{"spec"}).err, errUnknown, "We should not miss a field where the CRD keeps all of them.")
-}
-
-func TestSchemaTooDeep(t *testing.T) {
-	const levels = 20_000
-	root := strings.Repeat(`{"properties":{"spec":`, levels) + "{}" + strings.Repeat("}}", levels)
-	_, err := SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+root+`}}]}}`), "v1")
-	require.ErrorContains(t, err, "exceeded max depth", "We should not follow a vendor down.")
-}
-
-// TestSchemaDecodesOnce a level, however many paths lead through it.
-func TestSchemaDecodesOnce(t *testing.T) {
-	s := schemaOfCRD(t, specOf("a: "+aText, "b: "+aText))
-	require.NoError(t, s.at(fields.Path{"spec", "a"}).err)
-	s.root = nil
-	require.NoError(t, s.at(fields.Path{"spec", "b"}).err, "We should remember what is around it.")
-}
-
 // TestVersions prune by the version that is stored, which need not be the one that
 // registrations are written for.
 func TestVersions(t *testing.T) {
@@ -396,7 +332,7 @@ func TestVersions(t *testing.T) {
 			crd, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("spec: {conversion: {strategy: %s}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: %s}}, {name: v2, schema: {openAPIV3Schema: %s}}]}",
 				tc.conversion, tc.stored, tc.preferred)))
 			require.NoError(t, err)
-			s, err := SchemaOfCRD(crd, "v2")
+			s, err := openapi.OfCRD(crd, "v2")
 			require.NoError(t, err)
 			view := NewView(NewClaimKind(postgres()), nil)
 			reason, text := view.PathsProblem(view.Kind.CheckPaths(s))

@@ -3,7 +3,7 @@ package selector
 import "hash/maphash"
 
 // placeSeed differs from process to process: authors of classes and claims choose names
-// and labels, and must not choose their places in a dict or a table. Many in one place
+// and labels, and must not choose their places in a trie or a table. Many in one place
 // would be searched one by one.
 var placeSeed = maphash.MakeSeed()
 

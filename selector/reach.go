@@ -57,11 +57,11 @@ func (s *Classes) lenOffered(r *reach, namespace string) int {
 	case r.from == v1alpha1.FromNames:
 		n := 0
 		for _, name := range r.names {
-			n += s.in(name).all.size
+			n += s.in(name).all.Len()
 		}
 		return n
 	}
-	return s.in(namespace).all.size
+	return s.in(namespace).all.Len()
 }
 
 // eachOffered visits the classes that the claims of a namespace are offered.
@@ -69,12 +69,12 @@ func (s *Classes) eachOffered(r *reach, namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	switch {
 	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
-		s.byName.each(func(_ className, c *Class) { visit(c) })
+		s.byName.Each(func(_ className, c *Class) { visit(c) })
 	case r.from == v1alpha1.FromNames:
 		for _, name := range r.names {
-			s.in(name).all.each(visitKey)
+			s.in(name).all.Each(visitKey)
 		}
 	default:
-		s.in(namespace).all.each(visitKey)
+		s.in(namespace).all.Each(visitKey)
 	}
 }

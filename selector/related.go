@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/hamt"
 )
 
 // namespaces is the resource of what expressions see as namespace.
@@ -83,16 +84,16 @@ type Objects struct {
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
 	Namespaced bool
 
-	byName dict[className, *expression.Object]
+	byName hamt.Map[className, *expression.Object]
 }
 
 // NewObjects of a kind.
 func NewObjects(kind *RelatedKind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
-	byName := make([]entry[className, *expression.Object], 0, len(objects))
+	byName := make([]hamt.Entry[className, *expression.Object], 0, len(objects))
 	for name, o := range objects {
-		byName = append(byName, entry[className, *expression.Object]{o, nameOf(name.Namespace, name.Name)})
+		byName = append(byName, hamt.Entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
 	}
-	return &Objects{kind, namespaced, newDict(byName)}
+	return &Objects{kind, namespaced, hamt.New(byName)}
 }
 
 // nameOf an object. The objects of a namespace share its name.
@@ -104,7 +105,7 @@ func (o *Objects) With(namespace, name string, object *expression.Object) *Objec
 	if old := o.Find(namespace, name); old != nil && old.Same(object) {
 		return o
 	}
-	return &Objects{o.Kind, o.Namespaced, o.byName.with(nameOf(namespace, name), object)}
+	return &Objects{o.Kind, o.Namespaced, o.byName.With(nameOf(namespace, name), object)}
 }
 
 // Without returns the objects without the one of this name.
@@ -112,7 +113,7 @@ func (o *Objects) Without(namespace, name string) *Objects {
 	if o.Find(namespace, name) == nil {
 		return o
 	}
-	return &Objects{o.Kind, o.Namespaced, o.byName.without(className{namespace, name})}
+	return &Objects{o.Kind, o.Namespaced, o.byName.Without(className{namespace, name})}
 }
 
 // Find returns an object, nil if it is not known.
@@ -121,12 +122,12 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 		return nil
 	}
 	n := className{namespace, name}
-	found, _ := o.byName.get(n.hash(), n)
+	found, _ := o.byName.Get(n.Hash(), n)
 	return found
 }
 
 // Len is their number.
-func (o *Objects) Len() int { return o.byName.size }
+func (o *Objects) Len() int { return o.byName.Len() }
 
 // Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if
 // they are not known.

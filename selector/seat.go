@@ -145,14 +145,14 @@ func (v *offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	for _, s := range v.Classes {
 		switch {
 		case s.Kind.Namespaced && v.Kind.own():
-			s.in(namespace).defaults.each(visitKey)
+			s.in(namespace).defaults.Each(visitKey)
 		case namespace != "": // It has no seat here.
 		case s.Kind.Namespaced && v.Kind.from == v1alpha1.FromNames:
 			for _, name := range v.Kind.names {
-				s.in(name).defaults.each(visitKey)
+				s.in(name).defaults.Each(visitKey)
 			}
 		default:
-			s.defaults.each(visitKey)
+			s.defaults.Each(visitKey)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // Resources looks up what the API server serves.
@@ -69,7 +70,7 @@ func ReasonFor(err error) string {
 
 // Schema returns the schema of a kind of claim, in the version for which the paths of its
 // registration are written.
-func (r *Resources) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*selector.Schema, error) {
+func (r *Resources) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*openapi.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
 	found, err := r.LookUpClaims(ctx, k, "create")
@@ -78,17 +79,17 @@ func (r *Resources) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*selecto
 	}
 	crd, err := r.resolver.CRD(ctx, k.Resource())
 	if err == nil {
-		return selector.SchemaOfCRD(crd, found.Version)
+		return openapi.OfCRD(crd, found.Version)
 	}
 	if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("cannot read the CRD of %q: %w", k.Resource(), err)
 	}
 	document, err := r.resolver.OpenAPI(ctx, found.GroupVersion())
 	if apierrors.IsNotFound(err) {
-		return nil, selector.ErrNoSchema
+		return nil, openapi.ErrNoSchema
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the schema of %q: %w", k.Resource(), err)
 	}
-	return selector.SchemaOfOpenAPI(document, found.GroupVersionKind)
+	return openapi.OfDocument(document, found.GroupVersionKind)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 func TestSchema(t *testing.T) {
@@ -41,7 +42,7 @@ func TestSchema(t *testing.T) {
 	}{
 		"CRD":     {"We should read the version that the API server prefers.", map[string]any{crdPath: crd, apiPath: document}, ".spec.byCRD", ""},
 		"OpenAPI": {"We should ask the API server about a kind that has no CRD.", map[string]any{apiPath: document}, ".spec.byAPIServer", ""},
-		"Nothing": {"We should say that there is no schema.", nil, "", selector.ErrNoSchema.Error()},
+		"Nothing": {"We should say that there is no schema.", nil, "", openapi.ErrNoSchema.Error()},
 		"CRDRefused": {
 			"We should not take a CRD that we may not read for none.",
 			map[string]any{crdPath: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), apiPath: document},

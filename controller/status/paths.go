@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // recheckPaths is how often a schema is read again: one that is not a CRD's changes
@@ -30,7 +31,7 @@ const recheckPaths = 5 * time.Minute
 // keeps what it found, and no schema.
 type Paths struct {
 	// Schema reads that of a claim kind.
-	Schema func(ctx context.Context, k *v1alpha1.ClaimKind) (*selector.Schema, error)
+	Schema func(ctx context.Context, k *v1alpha1.ClaimKind) (*openapi.Schema, error)
 	// Client reads ClaimKinds.
 	Client client.Reader
 
@@ -93,7 +94,7 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
-	unread := checked.err != nil && !errors.Is(checked.err, selector.ErrNoSchema)
+	unread := checked.err != nil && !errors.Is(checked.err, openapi.ErrNoSchema)
 	if !ok || checked.revision != selector.RevisionOf(k) || unread && selector.PathsFault(k) != nil {
 		return
 	}
@@ -108,7 +109,7 @@ func (c checkedPaths) condition(view *selector.View) metav1.Condition {
 	reason, problem := view.PathsProblem(c.check)
 	switch {
 	case c.err != nil:
-		if !errors.Is(c.err, selector.ErrNoSchema) {
+		if !errors.Is(c.err, openapi.ErrNoSchema) {
 			condition.Reason = registry.ReasonFor(c.err)
 		}
 		condition.Message = fmt.Sprintf("the paths cannot be compared with the schema of the claims: %v", c.err)

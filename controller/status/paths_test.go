@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // TestPaths checks a claim kind, and then writes its status, which was one of this generation before.
@@ -98,7 +99,7 @@ func TestPaths(t *testing.T) {
 			want: want{registry.RetryAfter, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, "before", nil},
 		},
 		"NoSchemaAnyMore": {
-			reason: "We should bind claims of a kind for which there is no schema any more.", err: selector.ErrNoSchema, before: v1alpha1.ReasonReferencePruned,
+			reason: "We should bind claims of a kind for which there is no schema any more.", err: openapi.ErrNoSchema, before: v1alpha1.ReasonReferencePruned,
 			want: want{registry.RetryAfter, metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "the paths cannot be compared with the schema of the claims: there is no schema for it", nil},
 		},
 	} {
@@ -115,11 +116,11 @@ func TestPaths(t *testing.T) {
 			k.Status.Required = tc.required
 			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
 			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
-			p := &Paths{Client: c, Schema: func(context.Context, *v1alpha1.ClaimKind) (*selector.Schema, error) {
+			p := &Paths{Client: c, Schema: func(context.Context, *v1alpha1.ClaimKind) (*openapi.Schema, error) {
 				if tc.err != nil {
 					return nil, tc.err
 				}
-				return selector.SchemaOfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+tc.schema+`}}]}}`), "v1")
+				return openapi.OfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+tc.schema+`}}]}}`), "v1")
 			}}
 			told := 0
 			p.changed.Add(t.Context(), func(string) { told++ })

@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // objectSchema is what is known of the objects of a kind.
@@ -34,7 +35,7 @@ type objectSchema struct {
 	// rules are those of our own kinds. They take far longer to compile than to apply.
 	rules *cel.Validator
 	// paths is the same schema, with which the paths of registrations are compared.
-	paths *selector.Schema
+	paths *openapi.Schema
 	// unconverted says that a CRD has its objects alike in all versions.
 	unconverted bool
 }
@@ -73,7 +74,7 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 			return nil, fmt.Errorf("CRD %q: version %q: %w", crd.Name, version, err)
 		}
 		s.unconverted = crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter
-		s.paths, err = selector.SchemaOfCRD(text, version)
+		s.paths, err = openapi.OfCRD(text, version)
 		return s, err
 	}
 	return nil, nil
@@ -82,7 +83,7 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 // schemaOfOpenAPI returns the schema of a kind from an OpenAPI v3 document. That of a CRD is there as the
 // CRD has it, but refers to the schema of metadata.
 func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSchema, error) {
-	paths, err := selector.SchemaOfOpenAPI(document, kind)
+	paths, err := openapi.OfDocument(document, kind)
 	if err != nil {
 		return nil, err
 	}

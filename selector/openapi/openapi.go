@@ -1,4 +1,5 @@
-package selector
+// Package openapi says what the schema of a kind, as OpenAPI v3, has at a path.
+package openapi
 
 import (
 	"encoding/json"
@@ -31,7 +32,7 @@ type Schema struct {
 	converted bool
 
 	// seen is what is known of the paths that were asked for.
-	seen map[string]found
+	seen map[string]Found
 }
 
 // ofEveryObject are the fields that the API server knows whatever a CRD says of them.
@@ -40,8 +41,8 @@ var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
 // ErrNoSchema says that the API server has no schema of a kind.
 var ErrNoSchema = errors.New("there is no schema for it")
 
-// SchemaOfCRD returns the schema of a version from a CustomResourceDefinition as JSON.
-func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
+// OfCRD returns the schema of a version from a CustomResourceDefinition as JSON.
+func OfCRD(crd []byte, version string) (*Schema, error) {
 	var definition struct {
 		Spec struct {
 			PreserveUnknownFields bool `json:"preserveUnknownFields"`
@@ -80,9 +81,9 @@ func SchemaOfCRD(crd []byte, version string) (*Schema, error) {
 	return s, nil
 }
 
-// SchemaOfOpenAPI returns the schema of a kind from the API server's OpenAPI v3 document
+// OfDocument returns the schema of a kind from the API server's OpenAPI v3 document
 // for its group and version.
-func SchemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*Schema, error) {
+func OfDocument(document []byte, kind schema.GroupVersionKind) (*Schema, error) {
 	var d struct {
 		Components struct {
 			Schemas map[string]json.RawMessage `json:"schemas"`
@@ -110,8 +111,8 @@ func (s *Schema) Shared(ref string) json.RawMessage {
 	return s.shared[strings.TrimPrefix(ref, "#/components/schemas/")]
 }
 
-// fieldSchema is the schema of one field.
-type fieldSchema struct {
+// FieldSchema is the schema of one field.
+type FieldSchema struct {
 	Type                 string                     `json:"type"`
 	Properties           map[string]json.RawMessage `json:"properties"`
 	AdditionalProperties json.RawMessage            `json:"additionalProperties"`
@@ -130,8 +131,8 @@ type fieldSchema struct {
 	MinLength            int64                      `json:"minLength"`
 }
 
-// allows a text as the value of the field. What it cannot tell, it allows.
-func (f *fieldSchema) allows(text string) bool {
+// Allows a text as the value of the field. What it cannot tell, it allows.
+func (f *FieldSchema) Allows(text string) bool {
 	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) || text == "" && f.MinLength > 0 {
 		return false
 	}
@@ -140,20 +141,20 @@ func (f *fieldSchema) allows(text string) bool {
 }
 
 // isComposed says that other schemas add fields to an object.
-func (f *fieldSchema) isComposed() bool {
+func (f *FieldSchema) isComposed() bool {
 	return len(f.AllOf)+len(f.AnyOf)+len(f.OneOf)+len(f.PatternProperties) > 0
 }
 
 // What is the matter with a field.
 var (
-	// errMissing says that the schema does not have it, so the API server prunes it.
-	errMissing = errors.New("the schema has no field")
+	// ErrMissing says that the schema does not have it, so the API server prunes it.
+	ErrMissing = errors.New("the schema has no field")
 	// errNotStored says so of the version in which the API server stores claims.
 	errNotStored = errors.New("the schema of the version that is stored has no field")
 	// errList says that it is in a list. A claim has one class.
 	errList = errors.New("a path cannot lead through a list, such as")
-	// errUnknown says that the schema does not tell.
-	errUnknown = errors.New("the schema does not say what may be in")
+	// ErrUnknown says that the schema does not tell.
+	ErrUnknown = errors.New("the schema does not say what may be in")
 )
 
 // typeError says that a field has another type than it must.
@@ -164,12 +165,12 @@ func (e *typeError) Error() string {
 }
 
 // read the schema of a field, and follow its references.
-func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
+func (s *Schema) read(raw json.RawMessage) (FieldSchema, error) {
 	var preset json.RawMessage // The default stands beside a reference.
 	for range v1alpha1.MaxSchemaReferences {
-		var n fieldSchema
+		var n FieldSchema
 		if err := json.Unmarshal(raw, &n); err != nil {
-			return n, errUnknown
+			return n, ErrUnknown
 		}
 		if preset == nil {
 			preset = n.Default
@@ -184,16 +185,16 @@ func (s *Schema) read(raw json.RawMessage) (fieldSchema, error) {
 			return n, nil
 		}
 		if raw == nil {
-			return n, errUnknown
+			return n, ErrUnknown
 		}
 	}
-	return fieldSchema{}, errUnknown
+	return FieldSchema{}, ErrUnknown
 }
 
 // child is the schema of a field of an object.
-func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
+func (s *Schema) child(n FieldSchema, name string) (FieldSchema, error) {
 	if n.Embedded && slices.Contains(ofEveryObject, name) {
-		return fieldSchema{}, errUnknown
+		return FieldSchema{}, ErrUnknown
 	}
 	if raw, ok := n.Properties[name]; ok {
 		return s.read(raw)
@@ -201,49 +202,49 @@ func (s *Schema) child(n fieldSchema, name string) (fieldSchema, error) {
 	allowed := len(n.AdditionalProperties) > 0 && string(n.AdditionalProperties) != "false"
 	switch {
 	case n.Preserve, n.IntOrString:
-		return fieldSchema{}, errUnknown
+		return FieldSchema{}, ErrUnknown
 	case n.Type == "array":
-		return fieldSchema{}, errList
+		return FieldSchema{}, errList
 	case n.Type != "" && n.Type != "object":
-		return fieldSchema{}, &typeError{n.Type, "object"}
+		return FieldSchema{}, &typeError{n.Type, "object"}
 	case allowed && n.AdditionalProperties[0] == '{':
 		return s.read(n.AdditionalProperties)
 	case allowed:
-		return fieldSchema{}, errUnknown
+		return FieldSchema{}, ErrUnknown
 	case !s.structural && (n.Properties == nil || n.isComposed()): // An aggregated API server may take anything here.
-		return fieldSchema{}, errUnknown
+		return FieldSchema{}, ErrUnknown
 	}
-	return fieldSchema{}, errMissing
+	return FieldSchema{}, ErrMissing
 }
 
-// found is what is known of the field at a path. If err is set, upTo is the path of the
+// Found is what is known of the field at a path. If Err is set, UpTo is the path of the
 // field that is the matter.
-type found struct {
-	schema fieldSchema
-	upTo   fields.Path
-	err    error
+type Found struct {
+	Schema FieldSchema
+	UpTo   fields.Path
+	Err    error
 }
 
-// at is the schema of the field at a path. Each level is decoded once.
-func (s *Schema) at(p fields.Path) found {
+// At is the schema of the field at a path. Each level is decoded once.
+func (s *Schema) At(p fields.Path) Found {
 	if s.structural && len(p) > 0 && slices.Contains(ofEveryObject, p[0]) {
-		return found{upTo: p}
+		return Found{UpTo: p}
 	}
 	key := p.String()
 	if f, ok := s.seen[key]; ok {
 		return f
 	}
-	f := found{upTo: p}
+	f := Found{UpTo: p}
 	if len(p) == 0 {
-		f.schema, f.err = s.read(s.root)
-	} else if f = s.at(p[:len(p)-1]); f.err == nil {
-		f.schema, f.err = s.child(f.schema, p[len(p)-1])
-		if mistyped := (*typeError)(nil); !errors.As(f.err, &mistyped) && !errors.Is(f.err, errList) {
-			f.upTo = p
+		f.Schema, f.Err = s.read(s.root)
+	} else if f = s.At(p[:len(p)-1]); f.Err == nil {
+		f.Schema, f.Err = s.child(f.Schema, p[len(p)-1])
+		if mistyped := (*typeError)(nil); !errors.As(f.Err, &mistyped) && !errors.Is(f.Err, errList) {
+			f.UpTo = p
 		}
 	}
 	if s.seen == nil {
-		s.seen = map[string]found{}
+		s.seen = map[string]Found{}
 	}
 	s.seen[key] = f
 	return f
@@ -257,33 +258,33 @@ func (s *Schema) prunes(p fields.Path) bool {
 	if s.stored != nil {
 		s = s.stored
 	}
-	return errors.Is(s.at(p).err, errMissing)
+	return errors.Is(s.At(p).Err, ErrMissing)
 }
 
-// stores is the schema of the field at a path, with an error if a claim would be stored
+// Stores is the schema of the field at a path, with an error if a claim would be stored
 // without it.
-func (s *Schema) stores(p fields.Path) (f found, pruned bool) {
-	f, pruned = s.at(p), s.prunes(p)
-	if pruned && !errors.Is(f.err, errMissing) {
-		f = found{upTo: p, err: errNotStored}
+func (s *Schema) Stores(p fields.Path) (f Found, pruned bool) {
+	f, pruned = s.At(p), s.prunes(p)
+	if pruned && !errors.Is(f.Err, ErrMissing) {
+		f = Found{UpTo: p, Err: errNotStored}
 	}
 	return f, pruned
 }
 
-// requires says that the API server refuses an object at the parent of a path without the
+// Requires says that the API server refuses an object at the parent of a path without the
 // field. One with a default is never absent.
-func (s *Schema) requires(p fields.Path) bool {
-	return slices.Contains(s.at(p[:len(p)-1]).schema.Required, p[len(p)-1]) && s.at(p).schema.Default == nil
+func (s *Schema) Requires(p fields.Path) bool {
+	return slices.Contains(s.At(p[:len(p)-1]).Schema.Required, p[len(p)-1]) && s.At(p).Schema.Default == nil
 }
 
-// is the field of this type?
-func (f found) is(want string) found {
+// Is the field of this type?
+func (f Found) Is(want string) Found {
 	switch {
-	case f.err != nil, f.schema.Type == want, f.schema.IntOrString && want == "string":
-	case f.schema.Type == "":
-		f.err = errUnknown
+	case f.Err != nil, f.Schema.Type == want, f.Schema.IntOrString && want == "string":
+	case f.Schema.Type == "":
+		f.Err = ErrUnknown
 	default:
-		f.err = &typeError{f.schema.Type, want}
+		f.Err = &typeError{f.Schema.Type, want}
 	}
 	return f
 }
