@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Ask is what a claim asks for beside its identity, as a short text that can be kept
@@ -124,4 +124,4 @@ func problemText(errs field.ErrorList) string {
 }
 
 // kept is a short copy of a text. It does not keep the claim in memory that the text is part of.
-func kept(text string) string { return strings.Clone(brief.Text(text, v1alpha1.MaxMessageBytes)) }
+func kept(text string) string { return strings.Clone(truncate.String(text, v1alpha1.MaxMessageBytes)) }

@@ -47,8 +47,8 @@ func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *Cla
 	}
 	c.Reader = newReader(k, c.rules)
 	c.fault = cmp.Or(unknownValue(k), PathsFault(k), c.faultOf("claim kind", k.Name))
-	if c.Strategy.remember != nil {
-		c.memory = c.Strategy.remember(c)
+	if c.Strategy.newMemory != nil {
+		c.memory = c.Strategy.newMemory(c)
 	}
 	c.compileFilters()
 	return c

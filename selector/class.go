@@ -111,9 +111,9 @@ type Class struct {
 	// The fields that the draw reads come first, so that they are mostly in one cache
 	// line.
 
-	// sum is a hash of group, kind, namespace and name, for the draw: the same in each
+	// drawHash is a hash of group, kind, namespace and name, for the draw: the same in each
 	// replica.
-	sum uint64
+	drawHash uint64
 	// place is made of the same by placeOf, to find what this process keeps of the class.
 	place uint64
 	// Weight is from 0 to 1000000.
@@ -177,7 +177,7 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	k.readWeight(c, k.weight.value(annotations, content))
 	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
-	c.sum = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.drawHash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.groupless = placeOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = placeOf("", "", c.Namespace, c.Name)

@@ -109,7 +109,7 @@ func TestNewClassMarks(t *testing.T) {
 				got.err = c.MarkErr.Error()
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
-			assert.Len(t, NewClasses(tc.kind, []*Class{c}).Mismarked(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
+			assert.Len(t, NewClasses(tc.kind, []*Class{c}).WithInvalidMark(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
 		})
 	}
 }
@@ -196,19 +196,19 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.sum, want.place, want.groupless, want.kindless = got.sum, got.place, got.groupless, got.kindless
+	want.drawHash, want.place, want.groupless, want.kindless = got.drawHash, got.place, got.groupless, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, sum: plain.sum, place: plain.place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
-	assert.NotEqual(t, got.sum, plain.sum, "We should tell classes of two namespaces apart")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, drawHash: plain.drawHash, place: plain.place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
+	assert.NotEqual(t, got.drawHash, plain.drawHash, "We should tell classes of two namespaces apart")
 }
 
 func TestClassHash(t *testing.T) {
 	hash := func(gvk schema.GroupVersionKind, namespace, name string) uint64 {
 		k := newKind("rdsinstanceclasses.database.aws.crossplane.io", "")
 		k.GroupVersionKind = gvk
-		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).sum
+		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).drawHash
 	}
 	this := hash(schema.GroupVersionKind{Group: "example.org", Version: "v1alpha1", Kind: "Class"}, "", "gold")
 	cases := map[string]struct {

@@ -19,10 +19,10 @@ type Classes struct {
 	byNamespace hamt.Map[text, namespaced]
 	// malformed are the classes with a malformed weight.
 	malformed classSet
-	// mismarked are the classes with a malformed mark.
-	mismarked classSet
-	// overlabelled are the classes with TooManyLabels.
-	overlabelled classSet
+	// invalidMark are the classes with a malformed mark.
+	invalidMark classSet
+	// tooManyLabels are the classes with TooManyLabels.
+	tooManyLabels classSet
 	// failed are the classes for which offerWhen fails.
 	failed classSet
 }
@@ -41,12 +41,12 @@ func (n className) Hash() uint64 { return maphash.Comparable(placeSeed, n) }
 
 // These say which sets a class belongs to.
 var (
-	isAny          = func(*Class) bool { return true }
-	isDefault      = func(c *Class) bool { return c.Default }
-	isMalformed    = func(c *Class) bool { return c.WeightErr != nil }
-	isMismarked    = func(c *Class) bool { return c.MarkErr != nil }
-	isOverlabelled = func(c *Class) bool { return c.TooManyLabels }
-	isFailed       = func(c *Class) bool { return c.OfferErr != nil }
+	isAny            = func(*Class) bool { return true }
+	isDefault        = func(c *Class) bool { return c.Default }
+	isMalformed      = func(c *Class) bool { return c.WeightErr != nil }
+	hasInvalidMark   = func(c *Class) bool { return c.MarkErr != nil }
+	hasTooManyLabels = func(c *Class) bool { return c.TooManyLabels }
+	isFailed         = func(c *Class) bool { return c.OfferErr != nil }
 )
 
 // NewClasses of a kind. No two may have the same name.
@@ -61,8 +61,8 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	}
 	s := &Classes{
 		Kind: kind, byName: hamt.New(byName), defaults: newClassSet(classes, isDefault),
-		malformed: newClassSet(classes, isMalformed), mismarked: newClassSet(classes, isMismarked),
-		overlabelled: newClassSet(classes, isOverlabelled), failed: newClassSet(classes, isFailed),
+		malformed: newClassSet(classes, isMalformed), invalidMark: newClassSet(classes, hasInvalidMark),
+		tooManyLabels: newClassSet(classes, hasTooManyLabels), failed: newClassSet(classes, isFailed),
 	}
 	namespaces := make([]hamt.Entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
@@ -128,20 +128,20 @@ func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
 // Malformed are the classes with a malformed weight, sorted.
 func (s *Classes) Malformed() []*Class { return sorted(s.malformed) }
 
-// Mismarked are the classes with a malformed mark, sorted.
-func (s *Classes) Mismarked() []*Class { return sorted(s.mismarked) }
+// WithInvalidMark are the classes with a malformed mark, sorted.
+func (s *Classes) WithInvalidMark() []*Class { return sorted(s.invalidMark) }
 
-// Overlabelled are the classes with TooManyLabels, sorted.
-func (s *Classes) Overlabelled() []*Class { return sorted(s.overlabelled) }
+// WithTooManyLabels are the classes with TooManyLabels, sorted.
+func (s *Classes) WithTooManyLabels() []*Class { return sorted(s.tooManyLabels) }
 
 // Failed are the classes with an OfferErr, sorted.
 func (s *Classes) Failed() []*Class { return sorted(s.failed) }
 
 // SameSummary reports whether both have the same kind and number of classes, and the
-// same default, malformed, mismarked, overlabelled and failed ones.
+// same default, malformed, invalidMark, tooManyLabels and failed ones.
 func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
-		s.malformed == o.malformed && s.mismarked == o.mismarked && s.overlabelled == o.overlabelled &&
+		s.malformed == o.malformed && s.invalidMark == o.invalidMark && s.tooManyLabels == o.tooManyLabels &&
 		s.failed == o.failed
 }
 
@@ -165,8 +165,8 @@ func (s *Classes) exchange(old, c *Class) {
 	}
 	s.defaults = exchanged(s.defaults, old, c, isDefault)
 	s.malformed = exchanged(s.malformed, old, c, isMalformed)
-	s.mismarked = exchanged(s.mismarked, old, c, isMismarked)
-	s.overlabelled = exchanged(s.overlabelled, old, c, isOverlabelled)
+	s.invalidMark = exchanged(s.invalidMark, old, c, hasInvalidMark)
+	s.tooManyLabels = exchanged(s.tooManyLabels, old, c, hasTooManyLabels)
 	s.failed = exchanged(s.failed, old, c, isFailed)
 }
 

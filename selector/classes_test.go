@@ -87,7 +87,7 @@ func TestClassesChange(t *testing.T) {
 			require.Equal(t, want.All(), got.All(), "We should have each class as it was last put there (%d)", i)
 			require.Equal(t, want.Defaults(), got.Defaults(), "We should know the default classes (%d)", i)
 			require.Equal(t, want.Malformed(), got.Malformed(), "We should know the malformed classes (%d)", i)
-			require.Equal(t, want.Overlabelled(), got.Overlabelled(), "We should know the classes that have too many labels (%d)", i)
+			require.Equal(t, want.WithTooManyLabels(), got.WithTooManyLabels(), "We should know the classes that have too many labels (%d)", i)
 			require.Equal(t, want.byNamespace, got.byNamespace, "We should know the classes of each namespace (%d)", i)
 		}
 		for name, v := range inventory.Snapshot() {
@@ -128,18 +128,18 @@ func TestClassesAreTheSame(t *testing.T) {
 		change            func(*metav1.ObjectMeta)
 		same, sameSummary bool
 	}{
-		"Nothing":       {"We should not change with what is there.", nil, true, true},
-		"NothingOfOurs": {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
-		"Label":         {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
-		"FewerLabels":   {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
-		"Weight":        {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
-		"Mismarked":     {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "yes" }, false, false},
-		"Cordoned":      {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
-		"Terminating":   {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
-		"Default":       {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
-		"TooMany":       {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes) }, false, false},
-		"Malformed":     {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
-		"Another":       {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
+		"Nothing":         {"We should not change with what is there.", nil, true, true},
+		"NothingOfOurs":   {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
+		"Label":           {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
+		"FewerLabels":     {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
+		"Weight":          {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
+		"WithInvalidMark": {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "yes" }, false, false},
+		"Cordoned":        {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
+		"Terminating":     {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
+		"Default":         {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
+		"TooMany":         {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes) }, false, false},
+		"Malformed":       {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
+		"Another":         {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := x.With(gold(tc.change))

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // evaluate the expressions of the kind that look at the class alone, and keep the fields that
@@ -38,7 +38,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	if r.offerWhen != nil {
 		ok, err := r.offerWhen.Bool(&in, &budget)
 		if c.NotOffered = !ok || err != nil; err != nil {
-			c.OfferErr = invalidClass(brief.Text(err.Error(), v1alpha1.MaxShownBytes))
+			c.OfferErr = invalidClass(truncate.String(err.Error(), v1alpha1.MaxShownBytes))
 		}
 	}
 	if r.weight != nil {
@@ -57,7 +57,7 @@ func invalidClass(detail string) *field.Error {
 func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 	return invalidClass(
 		"the expression " + name + " of class kind " + k.Name + " fails: " +
-			brief.Text(err.Error(), v1alpha1.MaxShownBytes) + ", " + counts)
+			truncate.String(err.Error(), v1alpha1.MaxShownBytes) + ", " + counts)
 }
 
 // content of a class as expressions see it: with its kind, and with the metadata that is read

@@ -93,18 +93,18 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	if !decision.Drawn() {
 		return decision, nil
 	}
-	asking := asking{ctx: ctx, limit: d.Deadline}
-	defer asking.end()
+	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
+	defer deadline.end()
 	if in.Facts != nil {
 		decision.Claim, err = d.resolve(ctx, view, in, mode)
 		if err != nil || !decision.Drawn() {
 			return decision, err
 		}
-		in.Facts.turn = func() error { return asking.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in asking.
+		in.Facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
 	}
-	err = d.draw(&asking, view, &decision, mode) //nolint:contextcheck // It is in asking.
+	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
-		err = d.drawLive(&asking, &decision, mode) //nolint:contextcheck // It is in asking.
+		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
 	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.lacks(in.Parents)
@@ -114,9 +114,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 
 // drawLive draws again, from the classes as they are now. Only those that match are read:
 // if there is none, the texts say how many are known, so the decision keeps its view.
-func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error {
+func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode) error {
 	began := d.now()
-	live, err := d.Live(asking.context(), decision.View, decision.Claim.Claim)
+	live, err := d.Live(deadline.context(), decision.View, decision.Claim.Claim)
 	decision.ReadTook = d.now().Sub(began)
 	if err != nil {
 		decision.Read = ReadFailed
@@ -127,7 +127,7 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 	if f := decision.Claim.Facts; f != nil {
 		f.budget.Left = max(f.budget.Left, v1alpha1.MaxExpressionCost/2)
 	}
-	if err := d.draw(asking, live, decision, mode); err != nil {
+	if err := d.draw(deadline, live, decision, mode); err != nil {
 		return err
 	}
 	if decision.Class == nil {
@@ -140,7 +140,7 @@ func (d *Decider) drawLive(asking *asking, decision *Decision, mode Mode) error 
 
 // draw a class from a view. If the mode commits, the memory of the strategy may have
 // changed meanwhile: then it draws again.
-func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode) error {
+func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
 	claim, memory := decision.Claim.Claim, view.Kind.memory
 	for {
 		began := d.now()
@@ -153,7 +153,7 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 			decision.Took += d.now().Sub(began)
 		}
 		for best.class != nil && len(d.Gates) > 0 {
-			gate, err := d.refusing(asking, mode, view, claim, best.class)
+			gate, err := d.refusing(deadline, mode, view, claim, best.class)
 			if err != nil {
 				return err
 			}
@@ -179,9 +179,9 @@ func (d *Decider) draw(asking *asking, view *View, decision *Decision, mode Mode
 }
 
 // refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(asking *asking, mode Mode, view *View, claim Claim, c *Class) (*Gate, error) {
+func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim Claim, c *Class) (*Gate, error) {
 	for i := range d.Gates {
-		gate, ctx := &d.Gates[i], asking.context()
+		gate, ctx := &d.Gates[i], deadline.context()
 		admits, err := false, ctx.Err()
 		if err == nil {
 			admits, err = gate.Admits(ctx, mode, view, claim, c)
@@ -210,9 +210,9 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// asking is the context for what one decision asks of others. Most ask nothing, and need
+// lazyDeadline is the context for what one decision asks of others. Most ask nothing, and need
 // no deadline.
-type asking struct {
+type lazyDeadline struct {
 	ctx    context.Context
 	limit  func(context.Context) (context.Context, context.CancelFunc)
 	cancel context.CancelFunc
@@ -220,21 +220,21 @@ type asking struct {
 }
 
 // turn waits for the turn of a costly decision.
-func (a *asking) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
+func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
 	if wait != nil {
 		a.done, err = wait(a.context(), namespace)
 	}
 	return err
 }
 
-func (a *asking) context() context.Context {
+func (a *lazyDeadline) context() context.Context {
 	if a.cancel == nil && a.limit != nil {
 		a.ctx, a.cancel = a.limit(a.ctx)
 	}
 	return a.ctx
 }
 
-func (a *asking) end() {
+func (a *lazyDeadline) end() {
 	if a.done != nil {
 		a.done()
 	}

@@ -155,9 +155,9 @@ type Strategy struct {
 	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and
 	// within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
-	// remember makes the memory of a strategy that depends on its earlier decisions. The
+	// newMemory makes the memory of a strategy that depends on its earlier decisions. The
 	// memory then ranks the candidates. It is nil for other strategies.
-	remember func(*ClaimKind) memory
+	newMemory func(*ClaimKind) memory
 }
 
 // memory is what a strategy remembers of its decisions on the claims of one kind. Many
@@ -190,16 +190,16 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 	}},
 	v1alpha1.LeastClaims: {
 		Weighted: true, Counted: true, Depends: "how many claims each class has",
-		place:    byWeight,
-		remember: func(k *ClaimKind) memory { return counts{k} },
+		place:     byWeight,
+		newMemory: func(k *ClaimKind) memory { return counts{k} },
 	},
 	// Those with a score are ranked by it: see Facts.rank.
 	v1alpha1.LowestScore:  {Weighted: true, place: byWeight},
 	v1alpha1.HighestScore: {Weighted: true, place: byWeight},
 	v1alpha1.RoundRobin: {
-		Depends:  "which classes the replica that is asked gave last",
-		place:    func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
-		remember: func(*ClaimKind) memory { return &turns{} },
+		Depends:   "which classes the replica that is asked gave last",
+		place:     func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
+		newMemory: func(*ClaimKind) memory { return &turns{} },
 	},
 }
 
@@ -283,7 +283,7 @@ func (o *order) next(candidates int, refused *Class) candidate {
 
 func (o *order) place(c *Class) candidate {
 	kind := o.view.Kind
-	rank, key := kind.Strategy.place(uniform(o.seed, c.sum), c.Weight)
+	rank, key := kind.Strategy.place(uniform(o.seed, c.drawHash), c.Weight)
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)

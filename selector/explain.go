@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -174,7 +174,7 @@ func (d *Decision) drops(c *Class) *Drop {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {
-			drop.Text += ": " + brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
+			drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 		}
 		drop.addExpression(d.View.Kind, d.Claim.Facts)
 		return drop

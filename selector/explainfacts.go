@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Evaluation of an expression of a claim kind for a claim.
@@ -67,7 +67,7 @@ func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
 	value, err := e.Value(in, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
 	evaluation := &Evaluation{Expression: e.String(), Value: value, Saw: e.Saw(in)}
 	if err != nil {
-		evaluation.Error = brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
+		evaluation.Error = truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 	}
 	return evaluation
 }
@@ -83,13 +83,13 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	of, err := kind.partitionFor(c)
 	switch {
 	case err != nil:
-		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
+		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 	case of == facts.Partition:
 		return drop
 	case of == "":
 		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"
 	default:
-		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", brief.Text(of, v1alpha1.MaxShownBytes))
+		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1alpha1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
 	drop.Expression, drop.Saw = kind.partitionClass.String(), kind.partitionClass.Saw(&in)

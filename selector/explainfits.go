@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 func (e *Explanation) candidate(c *Class) Candidate {
@@ -97,7 +97,7 @@ func (e *Explanation) addUnserving() {
 			}
 			drop := Drop{Class: c, Reason: by.name, Text: by.text, Expression: term.String()}
 			if err != nil {
-				drop.Text += ": " + brief.Text(expression.Detail(err), v1alpha1.MaxMessageBytes)
+				drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 			}
 			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
 			e.Dropped = append(e.Dropped, drop)

@@ -43,7 +43,7 @@ func TestGates(t *testing.T) {
 		gates []Gate
 		live  bool
 		mode  Mode
-		limit time.Duration // of asking
+		limit time.Duration // of deadline
 		want  want
 	}{
 		"Open":       {why: "We should give the first of the order.", gates: []Gate{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},

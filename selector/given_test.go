@@ -225,8 +225,8 @@ func TestAnyRoundRobin(t *testing.T) {
 	})
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	view := newView(kind, []*Classes{
-		NewClasses(as, []*Class{{Kind: as, Name: "a", Default: true, place: 1, sum: 1}, {Kind: as, Name: "b", place: 2, sum: 2}}),
-		NewClasses(bs, []*Class{{Kind: bs, Name: "c", place: 3, sum: 3}}),
+		NewClasses(as, []*Class{{Kind: as, Name: "a", Default: true, place: 1, drawHash: 1}, {Kind: as, Name: "b", place: 2, drawHash: 2}}),
+		NewClasses(bs, []*Class{{Kind: bs, Name: "c", place: 3, drawHash: 3}}),
 	})
 	got := map[string]int{}
 	for range 9 {

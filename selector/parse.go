@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -48,7 +48,7 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(s) // It validates everything again.
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, field.OmitValueType{}, brief.Text(err.Error(), v1alpha1.MaxMessageBytes))}
+		return nil, field.ErrorList{field.Invalid(at, field.OmitValueType{}, truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
 	}
 	return parsed, nil
 }
@@ -84,7 +84,7 @@ func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector,
 	}
 	for key, value := range matchLabels {
 		if s.MatchLabels[key], ok = orZero[string](value); !ok {
-			return nil, wrongType(r.at.Child("matchLabels").Key(brief.Text(key, v1alpha1.MaxShownBytes)), value, "a string")
+			return nil, wrongType(r.at.Child("matchLabels").Key(truncate.String(key, v1alpha1.MaxShownBytes)), value, "a string")
 		}
 		if err := r.countTexts(key, s.MatchLabels[key]); err != nil {
 			return nil, err
@@ -182,7 +182,7 @@ func wrongType(at *field.Path, value any, must string) *field.Error {
 func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
 	for name := range object {
 		if !slices.Contains(names, name) {
-			detail := fmt.Sprintf("unknown field %q: must be one of %q", brief.Text(name, v1alpha1.MaxShownBytes), names)
+			detail := fmt.Sprintf("unknown field %q: must be one of %q", truncate.String(name, v1alpha1.MaxShownBytes), names)
 			return field.Invalid(at(), field.OmitValueType{}, detail)
 		}
 	}
@@ -291,7 +291,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	}
 	parsed, err := labels.Parse(text, inText)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, badValue(text), brief.Text(err.Error(), v1alpha1.MaxMessageBytes))}
+		return nil, field.ErrorList{field.Invalid(at, badValue(text), truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
 	}
 	return parsed, nil
 }

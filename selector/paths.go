@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
@@ -211,7 +211,7 @@ const correctReference = "correct spec.reference.path and spec.reference.form, o
 
 // shown is a field of the reference in a text.
 func (r *ClassReference) shown(name string) string {
-	return "." + brief.Text(r.classRef.Below(name).String(), v1alpha1.MaxShownBytes)
+	return "." + truncate.String(r.classRef.Below(name).String(), v1alpha1.MaxShownBytes)
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of

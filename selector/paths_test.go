@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
 )
 

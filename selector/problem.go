@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // problems of a claim. No more are collected than are reported.
@@ -49,7 +49,7 @@ func badValue(value any) any {
 	case nil, bool, int64, float64:
 		return v
 	case string:
-		return brief.Text(v, v1alpha1.MaxShownBytes)
+		return truncate.String(v, v1alpha1.MaxShownBytes)
 	}
 	return field.OmitValueType{}
 }

@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // resolver evaluates what does not look at a class.
 type resolver struct {
 	*Decider
-	asking asking
-	view   *View
-	in     *Intake
-	mode   Mode
-	facts  *Facts
+	deadline lazyDeadline
+	view     *View
+	in       *Intake
+	mode     Mode
+	facts    *Facts
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left
 // alone or invalid.
 func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, error) {
-	r := resolver{d, asking{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
-	defer r.asking.end()
+	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
+	defer r.deadline.end()
 	in.Facts.begin()
-	return in, r.resolve() //nolint:contextcheck // It is in asking.
+	return in, r.resolve() //nolint:contextcheck // It is in deadline.
 }
 
 func (r *resolver) resolve() error {
@@ -89,7 +89,7 @@ func failure(kind, name string, e *expression.Expression, err error) *field.Erro
 		at = looks[0].Field()
 	}
 	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
-		name, kind, brief.Text(err.Error(), v1alpha1.MaxMessageBytes)))
+		name, kind, truncate.String(err.Error(), v1alpha1.MaxMessageBytes)))
 }
 
 func (r *resolver) resolveSelector() {
@@ -217,7 +217,7 @@ func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expressio
 	if r.Related == nil || !r.mode.reads() && r.mode != Explain && r.mode != Preview {
 		return nil, nil
 	}
-	o, err := r.Related(r.asking.context(), r.in.Namespace, kind, namespace, name)
+	o, err := r.Related(r.deadline.context(), r.in.Namespace, kind, namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Reasons for what is done about the update of a claim, beside those to leave a claim alone.
@@ -116,7 +116,7 @@ func (r *Restoration) Warning(of *Reader) string {
 	case Restored:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
 			"to unbind the claim, delete it and create it again; to allow such updates, set spec.onUnbind of claimkind/%s to Allow",
-			of.classRef, brief.Text(r.Class, v1alpha1.MaxShownBytes), of.Name)
+			of.classRef, truncate.String(r.Class, v1alpha1.MaxShownBytes), of.Name)
 	case ReferenceTooLong:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
 			of.classRef, v1alpha1.MaxReferenceBytes)

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // rules are the expressions of a ClaimKind.
@@ -85,7 +85,7 @@ func (l *looks) faultOf(what, name string) *Fault {
 		texts = append(texts, i.Error())
 	}
 	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
-		brief.Text(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
+		truncate.String(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
 }
 
 // newRules of a ClaimKind, and of the ClassKinds that name it.

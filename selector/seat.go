@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Seat is what one default class is guaranteed for.
@@ -165,7 +165,7 @@ func (s Seat) In() string {
 		places = append(places, fmt.Sprintf("namespace %q", s.Namespace))
 	}
 	if s.Partition != "" {
-		places = append(places, fmt.Sprintf("partition %q", brief.Text(s.Partition, v1alpha1.MaxShownBytes)))
+		places = append(places, fmt.Sprintf("partition %q", truncate.String(s.Partition, v1alpha1.MaxShownBytes)))
 	}
 	if len(places) == 0 {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
@@ -15,7 +15,7 @@ func (d *Decision) Warning() string {
 	warning := ""
 	switch {
 	case len(d.Claim.Problems) > 0: // Of a claim that waits.
-		warning = brief.Text(d.Claim.Problems[0].Error(), v1alpha1.MaxMessageBytes)
+		warning = truncate.String(d.Claim.Problems[0].Error(), v1alpha1.MaxMessageBytes)
 	case d.Class == nil:
 		warning = d.unmatched()
 	case d.asks() == nil && d.Candidates > 1:
@@ -112,7 +112,7 @@ func (d *Decision) unmatched() string {
 		where += "; dropped: " + dropped
 	}
 	if d.DropErr != nil {
-		where += "; the first error: " + brief.Text(d.DropErr.Error(), v1alpha1.MaxMessageBytes)
+		where += "; the first error: " + truncate.String(d.DropErr.Error(), v1alpha1.MaxMessageBytes)
 	}
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
 }
@@ -124,7 +124,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
 	marked := "is marked default"
 	if d.View.Kind.partitionClass != nil {
-		marked = fmt.Sprintf("is marked default for its partition %q", brief.Text(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
+		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
 	}
 	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
 	if d.View.Kind.selectorAbsent {
@@ -172,7 +172,7 @@ func (d *Decision) equalText() string {
 
 func valueText(value any) string {
 	if text, ok := value.(string); ok {
-		return fmt.Sprintf("%q", brief.Text(text, v1alpha1.MaxShownBytes))
+		return fmt.Sprintf("%q", truncate.String(text, v1alpha1.MaxShownBytes))
 	}
 	return fmt.Sprint(value)
 }

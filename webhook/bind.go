@@ -57,7 +57,7 @@ func (b *Binder) Review(
 ) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
 	v := &verdict{metrics: b.Metrics, log: logr.FromContextOrDiscard(ctx), request: request}
 	v.response, v.err = b.review(ctx, claimKind, v)
-	return v.response, v.tell, v.err
+	return v.response, v.record, v.err
 }
 
 // review sets what the verdict tells beside the answer.

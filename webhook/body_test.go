@@ -19,7 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 func padded(length int) string { return goodReview + strings.Repeat(" ", length-len(goodReview)) }
@@ -130,7 +130,7 @@ func TestFailuresAreTold(t *testing.T) {
 		"Long": {"We should be brief.", errors.New(strings.Repeat("é", 1000)), strings.Repeat("é", 254) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, brief.Error(tc.err).Error(), tc.reason)
+			assert.Equal(t, tc.want, truncate.Error(tc.err).Error(), tc.reason)
 			w := posted(&Handler{Review: Reviewer(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 				return nil, tc.err
 			}).Unnamed()}, goodReview)

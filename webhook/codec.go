@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // escapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
@@ -268,23 +268,23 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 // claims and classes. The API server drops a warning with a control character.
 func makePrintable(r *admissionv1.AdmissionResponse) {
 	for i, warning := range r.Warnings {
-		r.Warnings[i] = brief.Printable(warning)
+		r.Warnings[i] = truncate.Printable(warning)
 	}
 	for key, text := range r.AuditAnnotations {
-		if printable := brief.Printable(text); printable != text {
+		if printable := truncate.Printable(text); printable != text {
 			r.AuditAnnotations[key] = printable
 		}
 	}
 	if r.Result == nil {
 		return
 	}
-	r.Result.Message = brief.Printable(r.Result.Message)
+	r.Result.Message = truncate.Printable(r.Result.Message)
 	if r.Result.Details == nil {
 		return
 	}
 	for i := range r.Result.Details.Causes {
 		cause := &r.Result.Details.Causes[i]
-		cause.Field, cause.Message = brief.Printable(cause.Field), brief.Printable(cause.Message)
+		cause.Field, cause.Message = truncate.Printable(cause.Field), truncate.Printable(cause.Message)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/truncate"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -146,7 +146,7 @@ func (g *Guard) oneDefault(
 		}
 	}
 	ask.Known, ask.DryRun = knownDefaults(snapshot, ask.Seats), isDryRun(request)
-	protocol := &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Hurry: func() bool { return g.limiter.Wanted(key) }}
+	protocol := &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Contended: func() bool { return g.limiter.Wanted(key) }}
 	refusal, err := protocol.Admit(ctx, ask)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func seatsOf(snapshot selector.Snapshot, class *selector.Class) (seats []selecto
 			return nil, nil, fault
 		}
 		seat, offered, why := view.Kind.SeatOf(class)
-		untold = cmp.Or(untold, brief.Error(why))
+		untold = cmp.Or(untold, truncate.Error(why))
 		if offered {
 			seats = append(seats, seat)
 		}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/truncate"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -200,7 +200,7 @@ func sameWeight(a, b string) bool {
 	if unread(a) || unread(b) {
 		return unread(a) && unread(b)
 	}
-	return brief.Text(valid(a), v1alpha1.MaxShownBytes) == brief.Text(valid(b), v1alpha1.MaxShownBytes)
+	return truncate.String(valid(a), v1alpha1.MaxShownBytes) == truncate.String(valid(b), v1alpha1.MaxShownBytes)
 }
 
 func unread(weight string) bool {

@@ -26,7 +26,7 @@ func decodeClasses(
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if old.UID != object.UID || nameOf(c) != nameOf(class) || !onedefault.Plausible(old.ResourceVersion) {
+		if old.UID != object.UID || nameOf(c) != nameOf(class) || !onedefault.IsToken(old.ResourceVersion) {
 			return nil, nil, nil, malformed("request.oldObject: must be what the object was, with its resourceVersion")
 		}
 		before, ask.Base = c, old.ResourceVersion
@@ -43,7 +43,7 @@ func decodeClass(kind *selector.ClassKind, name string, raw []byte) (*metav1.Obj
 	switch {
 	case meta.Name == "" || len(meta.Name) > validation.DNS1123SubdomainMaxLength || len(content.IsPathSegmentName(meta.Name)) > 0:
 		return nil, nil, malformed("request.%s: must have the name of a class", name)
-	case !onedefault.Plausible(string(meta.UID)):
+	case !onedefault.IsToken(string(meta.UID)):
 		return nil, nil, malformed("request.%s: must have a uid", name)
 	case kind.Namespaced != (meta.Namespace != "") || kind.Namespaced && len(validation.IsDNS1123Label(meta.Namespace)) > 0:
 		return nil, nil, malformed("request.%s: must have a namespace as classes of its kind have", name)

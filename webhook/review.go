@@ -27,7 +27,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 var apiVersion = admissionv1.SchemeGroupVersion.String()
@@ -139,12 +139,12 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body
 // fail answers and logs an error; request is nil if it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
 	if bad := (*badRequest)(nil); errors.As(err, &bad) {
-		text := brief.Text(bad.text, v1alpha1.MaxMessageBytes)
+		text := truncate.String(bad.text, v1alpha1.MaxMessageBytes)
 		http.Error(w, text, bad.status)
 		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
 		return
 	}
-	err = brief.Error(err)
+	err = truncate.Error(err)
 	h.unavailable(w, r, err)
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
@@ -157,7 +157,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 // unavailable answers with a Status: the API server shows its message to the author of
 // the claim, and would not show plain text.
 func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error) {
-	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + brief.Error(err).Error()).ErrStatus
+	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + truncate.Error(err).Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := kjson.Marshal(status)
 	if err != nil {
@@ -170,13 +170,13 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error)
 func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		method := brief.Text(r.Method, v1alpha1.MaxShownBytes)
+		method := truncate.String(r.Method, v1alpha1.MaxShownBytes)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", method)}
 	}
 	if contentType := r.Header.Get("Content-Type"); !isJSON(contentType) {
 		return nil, &badRequest{
 			http.StatusUnsupportedMediaType,
-			fmt.Sprintf("Content-Type %q: must be application/json", brief.Text(contentType, v1alpha1.MaxShownBytes)),
+			fmt.Sprintf("Content-Type %q: must be application/json", truncate.String(contentType, v1alpha1.MaxShownBytes)),
 		}
 	}
 

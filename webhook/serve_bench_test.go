@@ -98,7 +98,7 @@ func BenchmarkAnswer(b *testing.B) {
 		told := verdict{metrics: NewMetrics(inventory.Snapshot), log: newLog(io.Discard), request: request, view: decision.View, decision: decision, response: respond()}
 		b.ReportAllocs()
 		for b.Loop() {
-			told.tell()
+			told.record()
 		}
 	})
 	b.Run("Encode", func(b *testing.B) {

@@ -24,8 +24,8 @@ type verdict struct {
 	err      error
 }
 
-// tell logs at the level debug, and counts. Errors have lines of their own; dry runs are not counted.
-func (v *verdict) tell() {
+// record logs at the level debug, and counts. Errors have lines of their own; dry runs are not counted.
+func (v *verdict) record() {
 	outcome := outcomeOf(&v.decision, v.response, v.err)
 	if log := v.log.V(1); log.Enabled() && v.err == nil {
 		log.Info("Reviewed a claim", "resource", v.request.Resource.Resource, "group", v.request.Resource.Group,

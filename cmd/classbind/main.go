@@ -7,12 +7,12 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 func main() {
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", brief.PrintableLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "error:", truncate.PrintableLines(err.Error()))
 		os.Exit(exitStatus(err))
 	}
 }

@@ -18,7 +18,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/controller/loop"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // listTimeout limits one page of a list. It is longer than an API server's own limit
@@ -48,14 +48,14 @@ func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Healt
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			list, err := o.List(ctx, options)
-			if err = brief.Error(err); err != nil { // Only the watch reports recovery.
+			if err = truncate.Error(err); err != nil { // Only the watch reports recovery.
 				observe(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
 			events, err := o.Watch(ctx, options)
-			err = brief.Error(err)
+			err = truncate.Error(err)
 			observe(err)
 			return events, err
 		},

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // ErrNotInstalled says that the API server answered that it serves no such resource.
@@ -147,17 +147,17 @@ func (r Resolver) OpenAPI(ctx context.Context, version schema.GroupVersion) (doc
 func (r Resolver) get(ctx context.Context, object any, path ...string) error {
 	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 	if err != nil {
-		return brief.Error(err)
+		return truncate.Error(err)
 	}
 	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
 	answer, err := io.ReadAll(io.LimitReader(body, v1alpha1.MaxDiscoveryBytes+1))
 	if err != nil {
-		return brief.Error(err)
+		return truncate.Error(err)
 	}
 	if len(answer) > v1alpha1.MaxDiscoveryBytes {
 		return fmt.Errorf("the API server answered with more than %d bytes", v1alpha1.MaxDiscoveryBytes)
 	}
-	return brief.Error(json.Unmarshal(answer, object))
+	return truncate.Error(json.Unmarshal(answer, object))
 }
 
 func prefix(group string) string {

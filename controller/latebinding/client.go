@@ -22,7 +22,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 type claimClient struct{ rest rest.Interface }
 
 func newClaimClient(config *rest.Config) (claimClient, error) {
-	config = cluster.Shallowed(config)
+	config = cluster.WithMaxDepth(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // It decodes the API server's errors.
 	c, err := rest.UnversionedRESTClientFor(config)
@@ -94,7 +94,7 @@ func (c claimClient) page(
 	defer cancel()
 	body, decoder, err := c.stream(ctx, of, namespace, o)
 	if err != nil {
-		return page, brief.Error(err)
+		return page, truncate.Error(err)
 	}
 	defer func() { _ = body.Close() }()
 	list := struct {
@@ -102,7 +102,7 @@ func (c claimClient) page(
 		Items    elements         `json:"items"`
 	}{&page, each}
 	if err := json.UnmarshalDecode(decoder, &list, asStored); err != nil {
-		return page, fmt.Errorf("cannot read a list of %q: %w", of.Resource, brief.Error(err))
+		return page, fmt.Errorf("cannot read a list of %q: %w", of.Resource, truncate.Error(err))
 	}
 	if list.Metadata == nil {
 		return page, fmt.Errorf("cannot read a list of %q: it has no metadata", of.Resource)
@@ -199,7 +199,7 @@ func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, 
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
 		Param("fieldManager", v1alpha1.FieldManager).Body(patch).Do(ctx)
 	if err := result.Error(); err != nil {
-		return nil, brief.Error(err)
+		return nil, truncate.Error(err)
 	}
 	return result.Raw()
 }

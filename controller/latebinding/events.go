@@ -19,7 +19,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -76,7 +76,7 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		queued.failed()
 		logf.FromContext(ctx).V(1).Info("Cannot create an event",
-			"reason", event.Reason, "claim", event.Regarding.Name, "because", brief.Error(err).Error())
+			"reason", event.Reason, "claim", event.Regarding.Name, "because", truncate.Error(err).Error())
 	}
 }
 
@@ -88,7 +88,7 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	}
 	note := fmt.Sprintf("bound to %s, of %s", d.Class, candidates)
 	if unread := d.View.UnreadText(); unread != "" {
-		note = brief.Text(note+"; "+unread, longestNote)
+		note = truncate.String(note+"; "+unread, longestNote)
 	}
 	e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
@@ -185,7 +185,7 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 	if err != nil {
 		return textFor(err), true
 	}
-	return strings.Clone(brief.Text(note, longestNote)), waits
+	return strings.Clone(truncate.String(note, longestNote)), waits
 }
 
 // retryEvent makes a claim wait again for an event that was not created.
@@ -238,7 +238,7 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 		ReportingController: v1alpha1.EventController,
 		ReportingInstance:   e.instance,
 		Type:                a.kind, Reason: a.reason, Action: "Bind",
-		Note: brief.Text(a.note, longestNote),
+		Note: truncate.String(a.note, longestNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: w.resource.GroupVersion().String(), Kind: w.objectKind,
 			Namespace: claim.namespace, Name: claim.name, UID: claim.uid, ResourceVersion: claim.version,

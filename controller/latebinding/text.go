@@ -5,7 +5,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // panicText tells an author about a panic. The details are in our log.
@@ -16,5 +16,5 @@ func textFor(err error) string {
 	if errors.Is(err, loop.ErrPanic) {
 		return panicText
 	}
-	return brief.Text(brief.Error(err).Error(), v1alpha1.MaxMessageBytes)
+	return truncate.String(truncate.Error(err).Error(), v1alpha1.MaxMessageBytes)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // lateWriter writes the due claims of one kind. Namespaces take turns.
@@ -92,7 +92,7 @@ func (l *lateWriter) work(ctx context.Context) bool {
 			log = log.V(1)
 		}
 		log.Info("Cannot bind a waiting claim, trying again",
-			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", brief.Error(err).Error())
+			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", truncate.Error(err).Error())
 		l.queue.AddRateLimited(item)
 	case again > 0:
 		l.queue.AddAfter(item, again)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // resourceKind is how the objects of a kind are read: a ClassKind, or a relatedResource.
@@ -39,7 +39,7 @@ type classClient struct {
 }
 
 func newClassClient(config *rest.Config) (*classClient, error) {
-	config = cluster.Shallowed(config)
+	config = cluster.WithMaxDepth(config)
 	m, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for metadata: %w", err)
@@ -60,7 +60,7 @@ func (c *classClient) list(
 	} else {
 		list, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
 	}
-	return list, brief.Error(err)
+	return list, truncate.Error(err)
 }
 
 func (c *classClient) watch(ctx context.Context, kind resourceKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
@@ -69,7 +69,7 @@ func (c *classClient) watch(ctx context.Context, kind resourceKind, o metav1.Lis
 	} else {
 		events, err = c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
 	}
-	return events, brief.Error(err)
+	return events, truncate.Error(err)
 }
 
 // objects of a kind, in all namespaces, to be followed.
@@ -121,7 +121,7 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 	} else {
 		object, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	return object, brief.Error(err)
+	return object, truncate.Error(err)
 }
 
 // keptClasses are what a watch keeps of a class kind.

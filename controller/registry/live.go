@@ -15,27 +15,27 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // LiveReads asks the API server itself what a review needs to know as it is now.
 type LiveReads struct {
-	reader     client.Reader // from the cache
-	api        client.Reader // from the API server itself
-	resources  *Resources
-	classKinds *ClassKinds
-	related    *RelatedKinds
-	client     *classClient
-	reads      *reads
-	gets       *fair.Limiter
+	reader      client.Reader // from the cache
+	api         client.Reader // from the API server itself
+	resources   *Resources
+	classKinds  *ClassKinds
+	related     *RelatedKinds
+	client      *classClient
+	reads       *reads
+	readLimiter *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 }
 
 func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
 	l := &LiveReads{
-		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client, gets: newGets(),
+		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client, readLimiter: newGets(),
 	}
 	l.reads = newReads(l.read)
 	return l
@@ -165,7 +165,7 @@ func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot get claim kind %q: %w", claimKind, brief.Error(err))
+		return nil, fmt.Errorf("cannot get claim kind %q: %w", claimKind, truncate.Error(err))
 	}
 	return k, nil
 }

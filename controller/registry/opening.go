@@ -15,7 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -188,10 +188,10 @@ func (a awaited) problem() error {
 func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
 	if err := o.reader.List(ctx, claimKinds); err != nil {
-		return a, fmt.Errorf("cannot list claim kinds: %w", brief.Error(err))
+		return a, fmt.Errorf("cannot list claim kinds: %w", truncate.Error(err))
 	}
 	if err := o.reader.List(ctx, classKinds); err != nil {
-		return a, fmt.Errorf("cannot list class kinds: %w", brief.Error(err))
+		return a, fmt.Errorf("cannot list class kinds: %w", truncate.Error(err))
 	}
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]

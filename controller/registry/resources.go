@@ -29,7 +29,7 @@ func (r *Resources) LookUp(ctx context.Context, classKind string, verbs ...strin
 // LookUpClaims does the same for the resource of claims, in the version for which their
 // paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
 func (r *Resources) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
-	if err := cluster.Suited(k); err != nil {
+	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err
 	}
 	return r.lookUp(ctx, k.Resource(), k.ReadVersion(), verbs...)

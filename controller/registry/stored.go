@@ -14,8 +14,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered
@@ -29,7 +29,7 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.Class
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot get class kind %q: %w", name, brief.Error(err))
+		return nil, fmt.Errorf("cannot get class kind %q: %w", name, truncate.Error(err))
 	}
 	watched := l.classKinds.Watched(name)
 	if watched != nil && watched.Revision == selector.RevisionOf(k) { // To compile expressions takes milliseconds.
@@ -66,7 +66,7 @@ func (l *LiveReads) Namespace(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot get namespace %q: %w", name, brief.Error(err))
+		return false, fmt.Errorf("cannot get namespace %q: %w", name, truncate.Error(err))
 	}
 	return true, nil
 }
@@ -92,7 +92,7 @@ func newGets() *fair.Limiter {
 
 // getInTurn waits for a turn, unless too many wait already. done ends the turn.
 func (l *LiveReads) getInTurn(ctx context.Context) (done func(), err error) {
-	if done, err = l.gets.Take(ctx, ""); err != nil {
+	if done, err = l.readLimiter.Take(ctx, ""); err != nil {
 		return nil, fmt.Errorf("other reads of the API server come first: %w", err)
 	}
 	return done, nil

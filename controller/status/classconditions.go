@@ -29,7 +29,7 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 		Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld,
 		Message: "no class has too many labels",
 	}
-	if over := classes.Overlabelled(); len(over) > 0 {
+	if over := classes.WithTooManyLabels(); len(over) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyLabels
 		c.Message = fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
 			counted(over, "is", "are"), v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over))
@@ -43,7 +43,7 @@ func marksValid(classes *selector.Classes) metav1.Condition {
 		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid,
 		Message: "every mark is true or false",
 	}
-	if invalid := classes.Mismarked(); len(invalid) > 0 {
+	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedMark
 		c.Message = fmt.Sprintf("%s a mark that is neither true nor false: %s; the first: %v",
 			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)

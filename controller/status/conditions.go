@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
 	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
-	c.Message = brief.Text(c.Message, longest)
+	c.Message = truncate.String(c.Message, longest)
 	c.ObservedGeneration = generation
 	meta.SetStatusCondition(conditions, c)
 	// A column shows the first condition that is not met: this order puts those that say why
@@ -35,7 +35,7 @@ func (s *Writer) update(ctx context.Context, object client.Object, result ctrl.R
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	case client.IgnoreNotFound(err) != nil:
-		return ctrl.Result{}, fmt.Errorf("cannot write the status of %q: %w", object.GetName(), brief.Error(err))
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of %q: %w", object.GetName(), truncate.Error(err))
 	}
 	return result, nil
 }

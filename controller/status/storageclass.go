@@ -11,7 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // describeStorage says of PersistentVolumeClaims whether their selectors are heeded. It
@@ -24,7 +24,7 @@ func (s *Writer) describeStorage(ctx context.Context, k *v1alpha1.ClaimKind, sta
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
 	defer cancel()
 	defaults, err := cluster.DefaultStorageClasses(ctx, s.Live)
-	setCondition(&status.Conditions, selectorsHeeded(defaults, brief.Error(err)), k.Generation)
+	setCondition(&status.Conditions, selectorsHeeded(defaults, truncate.Error(err)), k.Generation)
 	return true
 }
 

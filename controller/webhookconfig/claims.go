@@ -24,7 +24,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // claimConfigurations are the names of those that have the entries of claim kinds.
@@ -244,7 +244,7 @@ func (w *Configurator) withoutRefused(
 	}
 	maps.Copy(w.refused, refused)
 	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, so it calls classbind for each claim",
-		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", brief.Error(err).Error())
+		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", truncate.Error(err).Error())
 	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
 }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -154,7 +154,7 @@ func (w *Configurator) reconcile(
 ) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	err := brief.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
+	err := truncate.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
 	problem, shared := "", ""
 	if err != nil {
 		problem, shared = err.Error(), err.Error()

@@ -21,7 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -123,7 +123,7 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 		p.compared = comparison{} // If it fails, the next round tries again.
 		failed, err := p.write(ctx, due)
 		if err != nil {
-			return ctrl.Result{}, brief.Error(err)
+			return ctrl.Result{}, truncate.Error(err)
 		}
 		p.compared = comparison{time.Now(), due.policies, due.kept, failed}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // storedPolicies are the policies and bindings in the cluster that classbind wrote, by name.
@@ -92,14 +92,14 @@ func policyFault(err error) *selector.Fault {
 		}
 	case apierrors.IsForbidden(err):
 		return &selector.Fault{
-			Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", brief.Error(err)),
+			Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
 		}
 	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
 		// It is no 403, and its text tells who we are at length.
 		return &selector.Fault{Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
 			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1alpha1.AggregateLabel)}
 	case apierrors.IsInvalid(err):
-		return &selector.Fault{Reason: v1alpha1.ReasonPolicyRefused, Text: brief.Error(err).Error()}
+		return &selector.Fault{Reason: v1alpha1.ReasonPolicyRefused, Text: truncate.Error(err).Error()}
 	}
 	return nil
 }

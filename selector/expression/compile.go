@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -84,7 +84,7 @@ func parse(text string) (*cel.Ast, *cel.Issues) {
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
-		start := brief.Text(text, v1alpha1.MaxShownBytes)
+		start := truncate.String(text, v1alpha1.MaxShownBytes)
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
 	parsed, issues := parse(text)
@@ -104,11 +104,11 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if !result.is(checked.OutputType()) {
 		return nil, &Error{1, 1, "must be " + result.words() + ", is of type " + checked.OutputType().String(), text}
 	}
-	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.looks()}
+	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.fieldRefs()}
 	e.plain = plainField(e.ast.Expr())
 	program, err := newProgram(checked)
 	if err != nil {
-		return nil, &Error{1, 1, brief.Text(err.Error(), v1alpha1.MaxMessageBytes), text}
+		return nil, &Error{1, 1, truncate.String(err.Error(), v1alpha1.MaxMessageBytes), text}
 	}
 	e.program = program
 	return e, nil
@@ -182,7 +182,7 @@ func words(message string, scope Scope) string {
 		name, _, _ = strings.Cut(name, "'")
 		message = "there is no variable or function " + name + "; " + scope.words()
 	}
-	return brief.Text(message, 2*v1alpha1.MaxShownBytes)
+	return truncate.String(message, 2*v1alpha1.MaxShownBytes)
 }
 
 // words say which variables there are.

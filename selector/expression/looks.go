@@ -175,9 +175,9 @@ func (s *search) fail(at ast.Expr, text string) {
 	s.err = &Error{Line: max(location.Line(), 1), Column: max(location.Column()+1, 1), Text: text}
 }
 
-// looks are the paths by variable. A path of which only the presence is asked is left out
+// fieldRefs are the paths by variable. A path of which only the presence is asked is left out
 // if there is one below it: what is below has its presence with it.
-func (s *search) looks() map[string][]fields.Path {
+func (s *search) fieldRefs() map[string][]fields.Path {
 	all := map[string][]fields.Path{}
 	for _, f := range s.found {
 		below := func(o look) bool {

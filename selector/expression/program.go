@@ -19,7 +19,7 @@ import (
 // program evaluates an expression, and stops it at a cost.
 //
 // It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that
-// looks for the arguments of each call in a stack that grows with every turn of a
+// fieldRefs for the arguments of each call in a stack that grows with every turn of a
 // comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100,
 // so its units limited nothing. It also learns the cost of a call only after the call. Here, a
 // turn and a call pay before they begin.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Schema of the objects of a kind, as OpenAPI v3 in JSON. Vendors write it, so it is
@@ -161,7 +161,7 @@ var (
 type typeError struct{ is, must string }
 
 func (e *typeError) Error() string {
-	return fmt.Sprintf("must be of type %s, and is of type %s:", e.must, brief.Text(e.is, v1alpha1.MaxShownBytes))
+	return fmt.Sprintf("must be of type %s, and is of type %s:", e.must, truncate.String(e.is, v1alpha1.MaxShownBytes))
 }
 
 // read the schema of a field, and follow its references.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Cluster is the Store on an API server.
@@ -49,7 +49,7 @@ func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
 		return Lease{}, nil
 	}
 	if err != nil {
-		return Lease{}, brief.Error(err)
+		return Lease{}, truncate.Error(err)
 	}
 	l, err := decode(object)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	if err == nil {
 		c.Sightings.see(object.Name, &l, time.Now())
 	}
-	return brief.Error(err)
+	return truncate.Error(err)
 }
 
 // Collect deletes a Lease that is as good as none.
@@ -121,14 +121,14 @@ func (c *Cluster) delete(ctx context.Context, name string, l Lease) error {
 	if err == nil {
 		c.Sightings.gone(name)
 	}
-	return brief.Error(err)
+	return truncate.Error(err)
 }
 
 // plausible matches the uids and resourceVersions of all API servers, and our own ids.
 var plausible = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 
-// Plausible reports whether a Lease may record this uid or resourceVersion.
-func Plausible(text string) bool {
+// IsToken reports whether a Lease may record this uid or resourceVersion.
+func IsToken(text string) bool {
 	return len(text) <= v1alpha1.MaxUIDBytes && plausible.MatchString(text)
 }
 
@@ -172,10 +172,10 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	var stored []pendingWrite
 	malformed := len(text) > v1alpha1.MaxPendingBytes || json.Unmarshal([]byte(text), &stored) != nil ||
 		len(stored) == 0 || len(stored) > v1alpha1.MaxPendingDefaults ||
-		slices.ContainsFunc(stored, func(p pendingWrite) bool { return !Plausible(p.ID) || p.From != "" && !Plausible(p.From) })
-	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !Plausible(string(l.Holder.UID)) {
+		slices.ContainsFunc(stored, func(p pendingWrite) bool { return !IsToken(p.ID) || p.From != "" && !IsToken(p.From) })
+	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !IsToken(string(l.Holder.UID)) {
 		return Lease{}, fmt.Errorf("somebody else changed it (holderIdentity %q): kubectl delete lease %s --namespace %s",
-			brief.Text(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
+			truncate.String(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
 	}
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]
 	if len(parts) == 3 {

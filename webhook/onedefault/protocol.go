@@ -43,9 +43,9 @@ type Protocol struct {
 	Store Store
 	// NewID returns an id that nobody can guess and no other attempt has.
 	NewID func() string
-	// Hurry says that others wait for this request, so it is refused at once instead
+	// Contended says that others wait for this request, so it is refused at once instead
 	// of waiting for what is in flight. Nil means that nobody waits.
-	Hurry func() bool
+	Contended func() bool
 }
 
 // Admit a request, or refuse it. A refused request leaves no write in flight behind,
@@ -53,7 +53,7 @@ type Protocol struct {
 func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
 	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, maxWait-waited-wait) {
 		refusal, err := p.attempt(ctx, r)
-		if err != nil || refusal == nil || refusal.Reason != InFlight || wait == 0 || p.Hurry != nil && p.Hurry() {
+		if err != nil || refusal == nil || refusal.Reason != InFlight || wait == 0 || p.Contended != nil && p.Contended() {
 			return refusal, err
 		}
 		select {

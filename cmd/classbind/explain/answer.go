@@ -123,7 +123,7 @@ func (o *options) decide(
 		item.leftAlone("NamespaceNotSelected", why)
 		return err
 	}
-	if why := lookup.Suited(k); why != nil {
+	if why := lookup.CheckBindable(k); why != nil {
 		item.leftAlone(v1alpha1.ReasonUnsuitable, why.Error())
 		return nil
 	}

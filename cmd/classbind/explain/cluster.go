@@ -20,7 +20,7 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // cluster is a source that reads the API server, like the server does. It needs only the right to
@@ -78,7 +78,7 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	case apierrors.IsNotFound(err):
 		list = &metav1.APIResourceList{}
 	case err != nil:
-		return nil, fmt.Errorf("cannot look up %s: %w", version, brief.Error(err))
+		return nil, fmt.Errorf("cannot look up %s: %w", version, truncate.Error(err))
 	}
 	found := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
 		return r.Kind == kind.Kind && !strings.Contains(r.Name, "/") // A subresource may have the kind, too.
@@ -114,7 +114,7 @@ func (c *cluster) object(ctx context.Context, of resource, plural, namespace, na
 		return nil, nil
 	}
 	if err != nil {
-		return nil, brief.Error(err)
+		return nil, truncate.Error(err)
 	}
 	return found.Object, nil
 }

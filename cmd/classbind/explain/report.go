@@ -6,7 +6,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -117,5 +117,5 @@ type FieldError struct {
 }
 
 func newFieldError(err *field.Error) FieldError {
-	return FieldError{Field: err.Field, Reason: string(err.Type), Message: brief.Text(err.ErrorBody(), v1alpha1.MaxMessageBytes)}
+	return FieldError{Field: err.Field, Reason: string(err.Type), Message: truncate.String(err.ErrorBody(), v1alpha1.MaxMessageBytes)}
 }

@@ -23,8 +23,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // objectSchema is what is known of the objects of a kind.
@@ -63,7 +63,7 @@ func newObjectSchema(root *apiextensionsv1.JSONSchemaProps) (*objectSchema, erro
 func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := json.Unmarshal(text, crd); err != nil {
-		return nil, fmt.Errorf("cannot read the CRD: %w", brief.Error(err))
+		return nil, fmt.Errorf("cannot read the CRD: %w", truncate.Error(err))
 	}
 	for _, v := range crd.Spec.Versions {
 		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil || crd.Spec.PreserveUnknownFields {
@@ -112,7 +112,7 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 	}
 	for _, path := range append(unknown, ofMetadata...) {
 		if len(errs) < v1alpha1.MaxErrors {
-			shown := brief.Text(path, v1alpha1.MaxMessageBytes)
+			shown := truncate.String(path, v1alpha1.MaxMessageBytes)
 			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: s.noSuchField(path)})
 		}
 	}

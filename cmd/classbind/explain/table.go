@@ -11,8 +11,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // maxRows limits the rows of dropped classes and of near misses.
@@ -47,7 +47,7 @@ func (t itemTable) write() error {
 	if t.several {
 		by = ", by " + t.Claim.ClaimKind
 	}
-	fmt.Fprintln(t.out, brief.Printable(fmt.Sprintf("%s%s: %s", t.Claim, by, t.headline())))
+	fmt.Fprintln(t.out, truncate.Printable(fmt.Sprintf("%s%s: %s", t.Claim, by, t.headline())))
 	t.line("Because", t.Message)
 	t.line("Warning", t.Warning)
 	for _, note := range t.Notes {
@@ -56,7 +56,7 @@ func (t itemTable) write() error {
 	t.facts()
 	for _, e := range t.InvalidExpressions {
 		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
-			e.Field, e.Registration, e.Line, e.Column, brief.Printable(e.Message), indented(e.Caret))
+			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), indented(e.Caret))
 	}
 	if err := t.candidates(); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (t itemTable) dropped() error {
 	for _, c := range t.Dropped {
 		row := []string{"  " + name(c.ClassName), oneLine(c.Text)}
 		if byExpression {
-			row = append(row, brief.Text(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
+			row = append(row, truncate.String(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
 		}
 		rows = append(rows, row)
 	}
@@ -206,7 +206,7 @@ func (t itemTable) others() {
 
 func (t itemTable) line(what, text string) {
 	if text != "" {
-		fmt.Fprintf(t.out, "  %-8s %s\n", what+":", brief.Printable(text))
+		fmt.Fprintf(t.out, "  %-8s %s\n", what+":", truncate.Printable(text))
 	}
 }
 
@@ -301,7 +301,7 @@ func (t itemTable) section(header []string, rows [][]string, limit int) error {
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{header}, rows[:min(limit, len(rows))]...) {
 		for i := range row {
-			row[i] = brief.Printable(row[i])
+			row[i] = truncate.Printable(row[i])
 		}
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err

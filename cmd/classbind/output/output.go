@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 var formats = []string{"table", "json", "yaml"}
@@ -37,7 +37,7 @@ func (f Format) Validate() error {
 }
 
 // Print a report, which table writes for people. In the table, nothing is printed that a terminal
-// would not show. That a line begins is for the table to decide: its values are brief.Printable.
+// would not show. That a line begins is for the table to decide: its values are truncate.Printable.
 func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) error {
 	var text []byte
 	var err error
@@ -50,7 +50,7 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 		text, err = yaml.Marshal(report)
 	default:
 		text, err = table()
-		text = []byte(brief.PrintableLines(string(text)))
+		text = []byte(truncate.PrintableLines(string(text)))
 	}
 	if err == nil {
 		_, err = out.Write(text)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // progressInterval, plus one retryInterval, is less than the 2 s after which people
@@ -21,7 +21,7 @@ type progressWriter struct {
 
 func (p *progressWriter) printf(format string, args ...any) {
 	p.last = time.Now()
-	_, _ = fmt.Fprintln(p.out, brief.Printable(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(p.out, truncate.Printable(fmt.Sprintf(format, args...)))
 }
 
 // waiting prints at most one line every two seconds, however often it is called.
@@ -54,6 +54,6 @@ func (m *mover) printResult(lines ...string) {
 		if m.options.dryRun {
 			line += " (dry run)"
 		}
-		_, _ = fmt.Fprintln(m.out, brief.Printable(line))
+		_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // writeTimeout is the API server's default timeout for a request.
@@ -85,7 +85,7 @@ func (c *cluster) resource(kind *selector.ClassKind, namespace string) dynamic.R
 func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (*storedClass, error) {
 	object, err := c.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, brief.Error(err)
+		return nil, truncate.Error(err)
 	}
 	return newStoredClass(kind, object), nil
 }
@@ -114,7 +114,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, brief.Error(err))
+			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, truncate.Error(err))
 		}
 	}
 	return defaults, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // maxExamples limits what is named of many.
@@ -143,7 +143,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		claim = namespace + "/" + name
 	}
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
-		c.gone.add(fmt.Sprintf("%s (%q)", claim, brief.Text(class, v1alpha1.MaxShownBytes)))
+		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1alpha1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {

@@ -74,7 +74,7 @@ type served struct {
 }
 
 func newInstallation(config *rest.Config, own string, progress io.Writer) (*installation, error) {
-	api, err := connect.Client(cluster.Shallowed(config),
+	api, err := connect.Client(cluster.WithMaxDepth(config),
 		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err != nil {
 		return nil, err

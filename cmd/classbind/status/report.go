@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/selector/brief"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
@@ -90,7 +90,7 @@ func (s *Section) unread(what string, err error) {
 	if !apierrors.IsForbidden(err) {
 		s.unanswered = err
 	}
-	s.Unread = append(s.Unread, Unread{What: what, Why: brief.Error(err).Error()})
+	s.Unread = append(s.Unread, Unread{What: what, Why: truncate.Error(err).Error()})
 }
 
 func (s *Section) end() {
@@ -129,28 +129,28 @@ func (r *Report) table() ([]byte, error) {
 	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(w, "SECTION\tSTATE\tSUMMARY")
 	for _, s := range r.Sections {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, brief.Printable(s.Summary))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, truncate.Printable(s.Summary))
 	}
 	if err := w.Flush(); err != nil {
 		return nil, err
 	}
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
-			fmt.Fprintf(&out, "\n%s: %s\n", brief.Printable(f.Where), brief.Printable(f.What))
+			fmt.Fprintf(&out, "\n%s: %s\n", truncate.Printable(f.Where), truncate.Printable(f.What))
 			if f.Do != "" {
-				fmt.Fprintf(&out, "  Do: %s\n", brief.Printable(f.Do))
+				fmt.Fprintf(&out, "  Do: %s\n", truncate.Printable(f.Do))
 			}
 		}
 	}
 	for _, s := range r.Sections {
 		for _, note := range s.Notes {
-			fmt.Fprintf(&out, "\nNote: %s\n", brief.Printable(note))
+			fmt.Fprintf(&out, "\nNote: %s\n", truncate.Printable(note))
 		}
 	}
 	header := "\nNot read (have somebody run this who may read it, or run it again):\n"
 	for _, s := range r.Sections {
 		for _, u := range s.Unread {
-			fmt.Fprintf(&out, "%s  %s\n", header, brief.Printable(u.What+": "+u.Why))
+			fmt.Fprintf(&out, "%s  %s\n", header, truncate.Printable(u.What+": "+u.Why))
 			header = ""
 		}
 	}

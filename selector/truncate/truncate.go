@@ -1,6 +1,6 @@
-// Package brief makes short and printable what users sent, for terminals, answers, conditions, events
+// Package truncate makes short and printable what users sent, for terminals, answers, conditions, events
 // and logs.
-package brief
+package truncate
 
 import (
 	"math"
@@ -14,10 +14,10 @@ import (
 
 const ellipsis = "..."
 
-// Text returns what is printable as it is, and the rest escaped as in Go: line breaks, other control
+// String returns what is printable as it is, and the rest escaped as in Go: line breaks, other control
 // characters, and those without a width or that change the direction. It returns at most maxBytes. A
 // longer text ends in three dots, and is a copy, which does not keep the whole text in memory.
-func Text(text string, maxBytes int) string {
+func String(text string, maxBytes int) string {
 	if len(text) <= maxBytes && isPrintable(text) {
 		return text
 	}
@@ -36,7 +36,7 @@ func Text(text string, maxBytes int) string {
 }
 
 // Printable is the whole text, escaped like that. What is escaped stays as it is.
-func Printable(text string) string { return Text(text, math.MaxInt) }
+func Printable(text string) string { return String(text, math.MaxInt) }
 
 // PrintableLines does the same with each line.
 func PrintableLines(text string) string {
@@ -83,7 +83,7 @@ func Error(err error) error {
 	for _, asked := range urlErrors(err) {
 		text = strings.ReplaceAll(text, asked.Error(), asked.Err.Error())
 	}
-	if text = Text(text, v1alpha1.MaxMessageBytes); text == whole {
+	if text = String(text, v1alpha1.MaxMessageBytes); text == whole {
 		return err
 	}
 	return &shortened{text, err}

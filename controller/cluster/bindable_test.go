@@ -16,8 +16,8 @@ func TestSuited(t *testing.T) {
 		k.Spec.Reference.Path = path
 		return k
 	}
-	require.ErrorIs(t, Suited(kind("pods", ".spec.priorityClassName")), ErrUnsuitable,
+	require.ErrorIs(t, CheckBindable(kind("pods", ".spec.priorityClassName")), ErrUnsuitable,
 		"We should refuse no pod: the API server has set its priority before it asks us.")
-	require.NoError(t, Suited(kind("pods", ".spec.runtimeClassName")), "We should bind pods by what is decided after us.")
-	assert.NoError(t, Suited(kind("jobs.batch", ".spec.priorityClassName")))
+	require.NoError(t, CheckBindable(kind("pods", ".spec.runtimeClassName")), "We should bind pods by what is decided after us.")
+	assert.NoError(t, CheckBindable(kind("jobs.batch", ".spec.priorityClassName")))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
-// Shallowed returns a configuration for clients that read what authors wrote. Authors
+// WithMaxDepth returns a configuration for clients that read what authors wrote. Authors
 // may nest an object as deep as decoders go. The list or the event around it is deeper:
 // decoders would refuse it, with all other objects in it, again and again.
-func Shallowed(config *rest.Config) *rest.Config {
+func WithMaxDepth(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return shallowTransport{next} })
 	return config

@@ -1,4 +1,4 @@
-package brief
+package truncate
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func TestText(t *testing.T) {
 		"Nothing":     {"We should say that there is something.", "abcdef", "...", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Text(tc.text, tc.most)
+			got := String(tc.text, tc.most)
 			assert.Equal(t, tc.want, got, tc.reason)
 			assert.LessOrEqual(t, len(got), tc.most, tc.reason)
 		})
