@@ -20,8 +20,7 @@ func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bo
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
 		condition = e.Rename(map[string]string{expression.Claim: claim})
 	}
-	reference := newClassReference(k, e)
-	return condition, reference.decides
+	return condition, decidesOn(e, k.Spec.Reference.Place().Names())
 }
 
 // AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not

@@ -23,7 +23,7 @@ type ClaimKind struct {
 	Revision Revision
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
-	// Serial is another one once claims are read or bound in another way: the ClaimKind changed,
+	// Serial is another one once claims may be read or bound in another way: the ClaimKind changed,
 	// or the fits of a ClassKind that names it, and not only the status.
 	Serial uint64
 	// Tally counts the claims by class, where they are watched. Nil counts none.

@@ -17,7 +17,7 @@ type condition struct {
 	name, reason string
 	places       []fields.Path
 	mustBeSet    bool
-	// isReference says that the place is the class reference, of which a part may count as none.
+	// isReference says that the place is the class reference. A part of one may count as none.
 	isReference bool
 	// Every update meets one of those ofCreation. A place of one ofChange may be set already: the
 	// controllers of a bound claim set it, too.
@@ -65,7 +65,7 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 				return c.reason, c.places[0], nil
 			}
 		case c.isReference:
-			if found, wrong = r.setValue(found, wrong); r.decides && wrong == nil { // See bindsNow.
+			if found, wrong = r.setValue(found, wrong); r.decides && wrong == nil { // It decides when the claim is bound.
 				found = nil
 			}
 		case c.ofChange && before != nil:
@@ -113,7 +113,7 @@ func MatchConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
 			continue
 		}
 		expression := c.expression(k)
-		if c.ofCreation || c.ofChange && restores { // An update may unbind a claim of which it was set before.
+		if c.ofCreation || c.ofChange && restores { // An update may unbind a claim in which it was set before.
 			expression = isUpdate + " || " + expression
 		}
 		all = append(all, MatchCondition{c.name, expression})

@@ -83,8 +83,8 @@ type Gate struct {
 	Admits func(context.Context, Mode, *View, Claim, *Class) (bool, error)
 }
 
-// Decide on a claim. An error is not the claim's: it is a *Fault of its registration, or
-// others did not answer.
+// Decide on a claim. It returns an error only for a faulty registration, which is a *Fault, or an
+// unanswered read.
 func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) (decision Decision, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
@@ -219,25 +219,32 @@ type lazyDeadline struct {
 	done   func() // nil without a turn
 }
 
-// turn waits for the turn of a costly decision.
+// turn waits for the turn of a costly decision, unless it has it.
 func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
-	if wait != nil {
+	if wait != nil && a.done == nil {
 		a.done, err = wait(a.context(), namespace)
 	}
 	return err
 }
 
+// context for a question. Others have the turn while it is asked: nobody knows how long that takes.
 func (a *lazyDeadline) context() context.Context {
+	a.endTurn()
 	if a.cancel == nil && a.limit != nil {
 		a.ctx, a.cancel = a.limit(a.ctx)
 	}
 	return a.ctx
 }
 
-func (a *lazyDeadline) end() {
+func (a *lazyDeadline) endTurn() {
 	if a.done != nil {
 		a.done()
+		a.done = nil
 	}
+}
+
+func (a *lazyDeadline) end() {
+	a.endTurn()
 	if a.cancel != nil {
 		a.cancel()
 	}

@@ -96,7 +96,7 @@ type policy struct {
 	Strategy   Strategy
 	memory     memory // nil if the strategy has none
 	freshSeeds bool
-	// filters, of which so many are free: they evaluate no expression.
+	// filters. The first of them, as many as free, evaluate no expression.
 	filters []compiledFilter
 	free    int
 }

@@ -29,7 +29,7 @@ type Facts struct {
 	budget expression.Budget
 	values []claimValue
 	terms  []claimTerm
-	// turn waits for a turn of a costly decision, nil once it has one.
+	// turn waits for a turn of a costly decision, unless it has one. Nil needs none.
 	turn func() error
 	// err ends the decision: it got no turn.
 	err error

@@ -322,3 +322,22 @@ func TestGateFailsLate(t *testing.T) {
 	assert.Equal(t, ReadFound, got.Read, "We should say that the read was not at fault.")
 	assert.Nil(t, got.Class)
 }
+
+// TestTurn of a costly decision, which asks others in between.
+func TestTurn(t *testing.T) {
+	deadline, running := lazyDeadline{ctx: t.Context()}, 0
+	turn := func() {
+		require.NoError(t, deadline.turn(func(context.Context, string) (func(), error) {
+			running++
+			return func() { running-- }, nil
+		}, "team"))
+	}
+	turn()
+	turn()
+	assert.Equal(t, 1, running, "We should take one turn.")
+	deadline.context()
+	assert.Zero(t, running, "We should keep nobody waiting for what others answer.")
+	turn()
+	deadline.end()
+	assert.Zero(t, running)
+}

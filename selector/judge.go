@@ -62,11 +62,11 @@ func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
 	return -1, nil
 }
 
-// goOn waits for a turn once the claim has cost what is free. An error ends the decision.
+// goOn waits for a turn, unless it has one, once the claim has cost what is free. An error ends the decision.
 func (f *Facts) goOn() error {
 	const free = v1alpha1.MaxExpressionCost - v1alpha1.FreeExpressionCost
 	if f.turn != nil && f.err == nil && f.budget.Left < free {
-		f.err, f.turn = f.turn(), nil
+		f.err = f.turn()
 	}
 	return f.err
 }

@@ -81,7 +81,7 @@ var (
 	generateName      = fields.Path{"metadata", "generateName"}
 )
 
-// newReadPlan for the claims of a kind.
+// newPlan for the claims of a kind.
 func (r *Reader) newPlan() *fields.Plan {
 	p := &fields.Plan{}
 	for _, at := range append(slices.Clone(r.skipIfSet), r.classRef, deletionTimestamp) {

@@ -42,12 +42,15 @@ func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) C
 	if names := k.Spec.ClassNamespaces.Names; len(names) > 0 && !r.form.namesNamespace { // It is one: see the schema.
 		r.classNamespace = string(names[0])
 	}
-	if r.decides = bindWhen != nil && slices.ContainsFunc(bindWhen.Looks(expression.Claim), func(p fields.Path) bool {
-		return at.Overlaps(p)
-	}); r.decides {
+	if r.decides = bindWhen != nil && decidesOn(bindWhen, at); r.decides {
 		r.terms = slices.DeleteFunc(bindWhen.Terms(), func(t *expression.Expression) bool { return !readsClaimAlone(t) })
 	}
 	return r
+}
+
+// decidesOn reports whether bindWhen looks at the class reference.
+func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
+	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), reference.Overlaps)
 }
 
 // Reference to a class, in the form that claims of this kind take. It has no uid,

@@ -30,7 +30,7 @@ func (k RelatedKey) String() string {
 	return k.Resource + "/" + k.Version
 }
 
-// RelatedKind is a resource of which claims name objects: the related ones of ClaimKinds, and
+// RelatedKind is a resource whose objects claims name: the related ones of ClaimKinds, and
 // Namespaces.
 type RelatedKind struct {
 	// Name of the object in expressions; empty for Namespaces, and for the kind of several.

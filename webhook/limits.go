@@ -32,7 +32,19 @@ var (
 
 // CostlyDecisions returns what a Decider needs to limit the decisions that take much CPU.
 func CostlyDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
-	limiter := fair.NewLimiter(decisionLimits)
+	return costlyDecisions(decisionLimits)
+}
+
+// LateDecisions returns the same for late binding. Namespaces take turns there already, and a worker that
+// waits until one has rested would bind no other's claims.
+func LateDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
+	limits := decisionLimits
+	limits.Rest = 0
+	return costlyDecisions(limits)
+}
+
+func costlyDecisions(limits fair.Limits) func(ctx context.Context, namespace string) (done func(), err error) {
+	limiter := fair.NewLimiter(limits)
 	return func(ctx context.Context, namespace string) (func(), error) {
 		done, err := limiter.Take(ctx, namespace)
 		switch {

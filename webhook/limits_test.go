@@ -217,7 +217,7 @@ func TestCostlyDecisions(t *testing.T) {
 		assert.EqualValues(t, http.StatusTooManyRequests, response.Result.Code)
 		assert.EqualValues(t, 1, response.Result.Details.RetryAfterSeconds, "We should have clients try again.")
 		assert.Contains(t, response.Result.Message, "too many claims of this namespace")
-		assert.Contains(t, counted(t, b.Metrics), fmt.Sprintf(decided, "unavailable"), "We should count it as what it is.")
+		assert.Contains(t, counted(t, b.Metrics), fmt.Sprintf(decided, "throttled"))
 		request.Namespace = "other"
 		response, _, err = b.Review(t.Context(), claimKindName, request)
 		require.NoError(t, err)

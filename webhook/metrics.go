@@ -26,11 +26,12 @@ const (
 	leftAlone
 	malformedClaim
 	unavailableForClaim
+	throttled
 	outcomes
 )
 
 var outcomeNames = [outcomes]string{
-	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable",
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable", "throttled",
 }
 
 var readOutcomes = map[selector.LiveRead]string{
@@ -208,8 +209,10 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 
 func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
 	switch {
-	case err != nil, response.Result != nil && response.Result.Code == http.StatusTooManyRequests:
+	case err != nil:
 		return unavailableForClaim
+	case response.Result != nil && response.Result.Code == http.StatusTooManyRequests:
+		return throttled
 	case d.View == nil && response.Patch != nil:
 		return restoredReference
 	case d.View == nil || d.Claim.LeftAlone != "":

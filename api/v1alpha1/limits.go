@@ -68,8 +68,8 @@ const (
 	// is refused (429), which its client tries again.
 	MaxCostlyDecisionsOfNamespace = 1
 	// CostlyDecisionRest is how many times as long as such a decision took the next one of its
-	// namespace waits. It protects the CPU: one namespace gets at most an eighth of one CPU of a
-	// replica.
+	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most an eighth
+	// of one CPU of a replica.
 	CostlyDecisionRest = 7
 	// MaxCostlyDecisionRest limits that wait, because a decision may wait for an API server.
 	MaxCostlyDecisionRest = 100 * time.Millisecond
@@ -197,7 +197,7 @@ const (
 	MaxEntryBytes = 72 << 10
 	// MaxEntriesBytes limits all entries of a webhook configuration, as JSON and with what
 	// the API server records of their fields. An entry with deep paths counts as what the
-	// paths take to compile, if that is more. It protects the configuration, of which etcd
+	// paths take to compile, if that is more. It protects the configuration: etcd
 	// takes 1.5 MiB. It also protects its writes, to which the API server gives 34 s:
 	// compiling takes it about 5 s of CPU at most. Beyond it, the newest registrations get
 	// no entry, and their status says so.

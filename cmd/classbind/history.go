@@ -38,7 +38,7 @@ var errHistory = errors.New("the API server's storage is older than what this re
 //
 // A false alarm would need an answer that is older than an earlier one. The API server
 // answers a list without a resourceVersion from the newest state of etcd when it asks, or
-// from a cache that has got there. So two API servers, one of which is behind, do not
+// from a cache that has got there. So two API servers, when one is behind, do not
 // take turns in time. ClaimKinds are in the storage of kube-apiserver, never in that of
 // an aggregated API server, and versions are compared of this resource alone. A new
 // process compares with nothing that an older one has seen, so it does not end again.

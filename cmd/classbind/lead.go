@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/webhook"
 )
 
 const (
@@ -114,9 +115,11 @@ func (l *leadership) term(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
+	decider := *l.decider
+	decider.Costly = webhook.LateDecisions()
 	if err := mgr.Add(&latebinding.Binder{
 		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
-		Rate: l.options.lateRate, Decider: l.decider,
+		Rate: l.options.lateRate, Decider: &decider,
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}

@@ -44,8 +44,8 @@ func (l *Listeners[T]) Notify(value T) {
 	}
 }
 
-// Published has what the last round found, by name, and tells of each name of which that
-// has changed.
+// Published has what the last round found, by name, and reports each name whose
+// value has changed.
 type Published[V any] struct {
 	Listeners[string]
 	values atomic.Pointer[map[string]V]

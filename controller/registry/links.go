@@ -89,17 +89,19 @@ func (s classSource) compile() *selector.ClassKind {
 // same reports whether classes of both are read and offered in the same way.
 func (s classSource) same(o classSource) bool {
 	return selector.RevisionOf(s.object) == selector.RevisionOf(o.object) && s.found == o.found &&
-		slices.EqualFunc(s.claimKinds, o.claimKinds, func(a, b *v1alpha1.ClaimKind) bool {
+		slices.EqualFunc(s.looking(), o.looking(), func(a, b *v1alpha1.ClaimKind) bool {
 			return a.Name == b.Name && reflect.DeepEqual(looksOf(a), looksOf(b))
 		})
+}
+
+// looking are the claim kinds that look at fields of classes.
+func (s classSource) looking() []*v1alpha1.ClaimKind {
+	return slices.DeleteFunc(slices.Clone(s.claimKinds), func(k *v1alpha1.ClaimKind) bool { return !looksAtClasses(k) })
 }
 
 // looksOf has what decides which fields of classes a claim kind looks at.
 func looksOf(k *v1alpha1.ClaimKind) v1alpha1.ClaimKindSpec {
 	s := k.Spec
-	if !looksAtClasses(k) {
-		return v1alpha1.ClaimKindSpec{}
-	}
 	return v1alpha1.ClaimKindSpec{
 		Fits: s.Fits, Partition: s.Partition, Score: s.Score, Related: s.Related, WhenUnmatched: s.WhenUnmatched,
 	}

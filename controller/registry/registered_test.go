@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -185,6 +186,9 @@ func TestClassSource(t *testing.T) {
 			assert.Equal(t, tc.want, source(tc.change).same(as), tc.reason)
 		})
 	}
+	more := as
+	more.claimKinds = append(slices.Clone(as.claimKinds), controllertest.NewClaimKind("others.example.org"))
+	assert.True(t, as.same(more), "We should go on for another claim kind that looks at no class.")
 }
 
 // TestSerial registers a claim kind again and again.

@@ -48,7 +48,7 @@ type RelatedKinds struct {
 	claimKinds map[string]registeredClaimKind
 	related    map[selector.RelatedKey]*relatedKind
 
-	// relatedChanged listen for the names of claim kinds of which related objects became
+	// relatedChanged listen for the names of claim kinds whose related objects became
 	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
 	relatedChanged, relatedRequeued loop.Listeners[string]
 }

@@ -140,7 +140,7 @@ type duePolicies struct {
 	policies map[string]duePolicy
 	// outcomes of the kinds that ask for one.
 	outcomes map[string]PolicyOutcome
-	// kept are the kinds of which this replica does not know enough yet. They keep what they
+	// kept are the kinds that this replica does not know well enough yet. They keep what they
 	// have, if it has one of these RegistrationsAnnotations.
 	kept map[string][]string
 	// soon says that there may be more in a moment.

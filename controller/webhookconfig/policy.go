@@ -17,7 +17,7 @@ import (
 // policySpec has the API server give a default class of one kind to claims without an opinion.
 // The class is the parameter, which the binding names. So where that class is the default no
 // more, the conditions are false, and the claim comes to us. An error leads to us, too. The
-// requests are those of which the entry of the claim kind asks us.
+// requests are those for which the entry of the claim kind calls us.
 func policySpec(
 	k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *admissionregistrationv1.MutatingWebhook,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {

@@ -137,7 +137,7 @@ func (all certificates) encode(now time.Time) (bundle []byte) {
 }
 
 // trust remembers which CAs the entries should carry: the current ones, and replaced
-// ones of which some replica may still serve a certificate.
+// ones whose certificates some replica may still serve.
 type trust struct {
 	mu    sync.Mutex
 	known map[string]authority // by DER

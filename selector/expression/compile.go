@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -91,21 +92,24 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if err := issues.Err(); err != nil {
 		return nil, newError(text, issues, scope)
 	}
-	s := search{info: parsed.NativeRep().SourceInfo(), scope: scope}
-	s.visit(parsed.NativeRep().Expr(), nil)
-	if s.err != nil {
-		s.err.Source = text
-		return nil, s.err
+	if err := newSearch(parsed.NativeRep(), scope).err; err != nil {
+		err.Source = text
+		return nil, err
 	}
 	checked, issues := env().Check(parsed)
 	if err := issues.Err(); err != nil {
 		return nil, newError(text, issues, scope)
 	}
-	if !result.is(checked.OutputType()) {
-		return nil, &Error{1, 1, "must be " + result.words() + ", is of type " + checked.OutputType().String(), text}
+	return compile(text, checked.NativeRep(), result, scope)
+}
+
+// compile an expression whose types are checked.
+func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expression, error) {
+	if t := checked.GetType(checked.Expr().ID()); !result.is(t) {
+		return nil, &Error{1, 1, "must be " + result.words() + ", is of type " + t.String(), text}
 	}
-	e := &Expression{text: text, result: result, scope: scope, ast: checked.NativeRep(), looks: s.fieldRefs()}
-	e.plain = plainField(e.ast.Expr())
+	e := &Expression{text: text, result: result, scope: scope, ast: checked, looks: newSearch(checked, scope).fieldRefs()}
+	e.plain = plainField(checked.Expr())
 	program, err := newProgram(checked)
 	if err != nil {
 		return nil, &Error{1, 1, truncate.String(err.Error(), v1alpha1.MaxMessageBytes), text}

@@ -201,6 +201,29 @@ func TestTerms(t *testing.T) {
 	assert.Equal(t, []fields.Path{{"a", "b"}}, presence.Looks(Class), "We should hold no more for a term than for the whole.")
 }
 
+// TestTermsOfAnyText has expressions whose terms CEL writes in a way that it would not take.
+func TestTermsOfAnyText(t *testing.T) {
+	for name, text := range map[string]string{
+		"Longer":   "claim.n in [" + strings.Repeat("1,", 990) + "1]&&claim.b",
+		"Deeper":   strings.Repeat("claim.b?claim.b:", 60) + "claim.b",
+		"Reserved": "claim.a == 'namespac\\x5f' && claim.b",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "Deeper" {
+				text = "(" + text + ") && claim.b"
+			}
+			terms := compiled(t, text, Bool).Terms()
+			require.Len(t, terms, 2, "We should split what was accepted.")
+			in, budget := Input{Claim: map[string]any{"a": "namespac_", "b": true, "n": int64(1)}}, Budget{Left: 100_000}
+			for _, term := range terms {
+				ok, err := term.Bool(&in, &budget)
+				require.NoError(t, err)
+				assert.True(t, ok, "We should not change what a term says: %s", term)
+			}
+		})
+	}
+}
+
 func TestEquality(t *testing.T) {
 	for text, want := range map[string]struct {
 		path  fields.Path

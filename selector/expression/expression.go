@@ -60,7 +60,7 @@ type field struct {
 	path     fields.Path
 }
 
-// String is the expression as it was written.
+// String is the expression as it was written, and a part of one as CEL writes it.
 func (e *Expression) String() string { return e.text }
 
 // Looks lists what the expression looks at in a variable, each path once, none below another.

@@ -25,6 +25,12 @@ type search struct {
 	err   *Error
 }
 
+func newSearch(of *ast.AST, scope Scope) *search {
+	s := &search{info: of.SourceInfo(), scope: scope}
+	s.visit(of.Expr(), nil)
+	return s
+}
+
 // visit an expression, in which the hidden names are variables of comprehensions.
 func (s *search) visit(e ast.Expr, hidden []string) {
 	if s.err != nil || e == nil {
@@ -175,7 +181,7 @@ func (s *search) fail(at ast.Expr, text string) {
 	s.err = &Error{Line: max(location.Line(), 1), Column: max(location.Column()+1, 1), Text: text}
 }
 
-// fieldRefs are the paths by variable. A path of which only the presence is asked is left out
+// fieldRefs are the paths by variable. A path that is only asked for its presence is left out
 // if there is one below it: what is below has its presence with it.
 func (s *search) fieldRefs() map[string][]fields.Path {
 	all := map[string][]fields.Path{}

@@ -19,7 +19,7 @@ import (
 // program evaluates an expression, and stops it at a cost.
 //
 // It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that
-// fieldRefs for the arguments of each call in a stack that grows with every turn of a
+// looks for the arguments of each call in a stack that grows with every turn of a
 // comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100,
 // so its units limited nothing. It also learns the cost of a call only after the call. Here, a
 // turn and a call pay before they begin.
@@ -45,8 +45,8 @@ var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
 	return d
 })
 
-func newProgram(checked *cel.Ast) (*program, error) {
-	e, tree := env(), checked.NativeRep()
+func newProgram(tree *ast.AST) (*program, error) {
+	e := env()
 	p := &program{}
 	ranges, steps := p.price(tree.Expr())
 	attributes := interpreter.NewAttributeFactory(e.Container, e.CELTypeAdapter(), e.CELTypeProvider())

@@ -1,7 +1,6 @@
 package expression
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -43,20 +42,17 @@ func conjuncts(e ast.Expr) (all []ast.Expr) {
 	return all
 }
 
-// part compiles a part of the expression by itself. Its text is made from the syntax tree.
+// part is a part of the expression by itself.
 func (e *Expression) part(of ast.Expr, result Result) (*Expression, error) {
 	text, err := parser.Unparse(of, e.ast.SourceInfo(), parser.WrapOnColumn(math.MaxInt))
-	if err != nil {
-		return nil, err
+	if err != nil { // It is for people alone.
+		text = e.text
 	}
-	if strings.Contains(text, reserved) && strings.Contains(e.text, reserved) {
-		return nil, errReserved
+	if !strings.Contains(e.text, reserved) {
+		text = strings.ReplaceAll(text, reserved, Namespace)
 	}
-	return Compile(strings.ReplaceAll(text, reserved, Namespace), result, e.scope)
+	return compile(text, ast.NewCheckedAST(ast.NewAST(of, e.ast.SourceInfo()), e.ast.TypeMap(), e.ast.ReferenceMap()), result, e.scope)
 }
-
-// errReserved is for a literal that cannot be told from the variable Namespace.
-var errReserved = errors.New(reserved + " stands for " + Namespace)
 
 // narrow what a term looks at to what the whole expression looks at. A term that only asks
 // whether there is a field, of which another term looks at parts, needs no more than these.

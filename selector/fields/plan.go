@@ -33,7 +33,7 @@ const (
 	AsWhole            // all of it, unless it is too long
 )
 
-// Unread stands for a value of which only the length is known.
+// Unread stands for a value whose length alone is known.
 type Unread struct{ Length int }
 
 // LongText stands for a string that was not read because of its length.

@@ -1,6 +1,6 @@
 package fields
 
-// scan goes through valid JSON of which little is read: it looks only for the end of a
+// scan goes through valid JSON and reads little of it: it looks only for the end of a
 // value. Package jsontext would prove once more that all of it is valid, which takes
 // several times as long. For invalid JSON, the results mean nothing, but scan ends.
 type scan struct {

@@ -61,7 +61,7 @@ type Live struct {
 	UID types.UID
 	// Version is the resourceVersion.
 	Version string
-	// Seats of which it is the default: none if it is not marked or is being deleted.
+	// Seats whose default it is: none if it is not marked or is being deleted.
 	Seats []selector.Seat
 }
 

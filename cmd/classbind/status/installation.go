@@ -41,7 +41,7 @@ type installation struct {
 	own    string // namespace of classbind
 	now    time.Time
 	// renewal is the pause between two looks at a Lease that seems to be held no more,
-	// of which progress tells.
+	// which progress reports.
 	renewal  time.Duration
 	progress io.Writer
 
