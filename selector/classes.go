@@ -35,6 +35,7 @@ type (
 // namespaced are the classes of one namespace, and those of them that are default.
 type namespaced struct{ all, defaults classSet }
 
+// Hash is for sets of classes.
 func (c *Class) Hash() uint64 { return c.place }
 
 func (n className) Hash() uint64 { return maphash.Comparable(placeSeed, n) }

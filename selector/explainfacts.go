@@ -83,7 +83,8 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	of, err := kind.partitionFor(c)
 	switch {
 	case err != nil:
-		drop.Reason, drop.Text = notOfPartition, "of an unknown partition: "+truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
+		drop.Reason = notOfPartition
+		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 	case of == facts.Partition:
 		return drop
 	case of == "":

@@ -31,7 +31,8 @@ const (
 )
 
 var outcomeNames = [outcomes]string{
-	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable", "throttled",
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable",
+	"throttled",
 }
 
 var readOutcomes = map[selector.LiveRead]string{
