@@ -68,9 +68,9 @@ const (
 	// is refused (429), which its client tries again.
 	MaxCostlyDecisionsOfNamespace = 1
 	// CostlyDecisionRest is how many times as long as such a decision took the next one of its
-	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most an eighth
+	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most a sixteenth
 	// of one CPU of a replica.
-	CostlyDecisionRest = 7
+	CostlyDecisionRest = 15
 	// MaxCostlyDecisionRest limits that wait, because a decision may wait for an API server.
 	MaxCostlyDecisionRest = 100 * time.Millisecond
 	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
