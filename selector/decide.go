@@ -210,8 +210,8 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// lazyDeadline is the context for what one decision asks of others. Most ask nothing, and need
-// no deadline.
+// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions ask
+// nothing and cost little, and need neither.
 type lazyDeadline struct {
 	ctx    context.Context
 	limit  func(context.Context) (context.Context, context.CancelFunc)

@@ -81,9 +81,9 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newGets limits the reads that reviews cause. Anybody who reaches our port can cause
+// newReadLimiter limits the reads that reviews cause. Anybody who reaches our port can cause
 // them, with made-up names.
-func newGets() *fair.Limiter {
+func newReadLimiter() *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
 		Running: v1alpha1.MaxRegistrationReads, RunningOfKey: v1alpha1.MaxRegistrationReads,
 		Waiting: v1alpha1.MaxWaitingRegistrationReads, WaitingOfKey: v1alpha1.MaxWaitingRegistrationReads,

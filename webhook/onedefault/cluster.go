@@ -124,12 +124,12 @@ func (c *Cluster) delete(ctx context.Context, name string, l Lease) error {
 	return truncate.Error(err)
 }
 
-// plausible matches the uids and resourceVersions of all API servers, and our own ids.
-var plausible = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
+// token matches the uids and resourceVersions of all API servers, and our own ids.
+var token = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 
 // IsToken reports whether a Lease may record this uid or resourceVersion.
 func IsToken(text string) bool {
-	return len(text) <= v1alpha1.MaxUIDBytes && plausible.MatchString(text)
+	return len(text) <= v1alpha1.MaxUIDBytes && token.MatchString(text)
 }
 
 // pendingWrite is a Pending as it is stored.

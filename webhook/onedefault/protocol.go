@@ -43,8 +43,8 @@ type Protocol struct {
 	Store Store
 	// NewID returns an id that nobody can guess and no other attempt has.
 	NewID func() string
-	// Contended says that others wait for this request, so it is refused at once instead
-	// of waiting for what is in flight. Nil means that nobody waits.
+	// Contended reports whether other requests wait for this one, which is refused then at once
+	// instead of waiting for what is in flight. Nil means that none waits.
 	Contended func() bool
 }
 
