@@ -28,7 +28,10 @@ func NewReader(config *rest.Config) (*Reader, error) {
 		return nil, err
 	}
 	resolver, err := cluster.NewResolver(config)
-	return &Reader{resolver: resolver, classes: classes}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{resolver: resolver, classes: classes}, nil
 }
 
 // Resolve finds a resource by its name, <plural>.<group>, in a version, or, if that is
