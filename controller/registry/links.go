@@ -82,10 +82,6 @@ type classSource struct {
 	claimKinds []*v1alpha1.ClaimKind // that it names
 }
 
-func (s classSource) compile() *selector.ClassKind {
-	return selector.NewClassKind(s.object, s.found.GroupVersionKind, s.found.Namespaced, s.claimKinds...)
-}
-
 // same reports whether classes of both are read and offered in the same way.
 func (s classSource) same(o classSource) bool {
 	return selector.RevisionOf(s.object) == selector.RevisionOf(o.object) && s.found == o.found &&

@@ -82,7 +82,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 	if old := c.watched(source.object.Name); old != nil && old.source.same(source) {
 		return old.served()
 	}
-	kind := source.compile()
+	kind := selector.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
 	if kind.Fault != nil { // The status says so, until the registration changes.
 		c.reject(kind, WasServed(source.object))
 		return true

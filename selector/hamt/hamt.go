@@ -26,6 +26,9 @@ type Key interface {
 //	Map                           0.12 µs  1.0 µs    1.6 kB     38 B
 //	hashicorp/go-immutable-radix  0.14 µs  3.2 µs    3.0 kB    420 B
 //	tidwall/btree, by Copy        0.21 µs  3.3 µs    5.5 kB     47 B
+//
+// On a slower machine, a Map took 0.14 and 3.6 µs and 1.6 kB, benbjohnson/immutable 0.30 and 3.6 µs and
+// 1.9 kB, and 1,024 maps, one of them copied by a change, 0.05 and 14 µs and 13 kB.
 type Map[K Key, V any] struct {
 	root *node[K, V]
 	size int
