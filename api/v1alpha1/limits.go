@@ -71,8 +71,7 @@ const (
 	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most a sixteenth
 	// of one CPU of a replica.
 	CostlyDecisionRest = 15
-	// MaxCostlyDecisionRest limits that wait. It protects the namespace where the CPU is scarce, and
-	// each decision takes long.
+	// MaxCostlyDecisionRest limits that wait where the CPU is scarce, and each decision takes long.
 	MaxCostlyDecisionRest = 100 * time.Millisecond
 	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
 	// It protects the connections: a connection with a waiting review is not closed for

@@ -35,7 +35,8 @@ type LiveReads struct {
 
 func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
 	l := &LiveReads{
-		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client, readLimiter: newReadLimiter(),
+		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client,
+		readLimiter: newReadLimiter(),
 	}
 	l.reads = newReads(l.read)
 	return l
