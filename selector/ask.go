@@ -28,8 +28,8 @@ func (r *Reader) Ask(in Intake) Ask {
 		return AskWith(problemText(in.Problems))
 	}
 	text := in.Given.text()
-	if in.Facts != nil {
-		facts, err := r.factsText(in.Facts.Claim)
+	if in.Object != nil {
+		facts, err := r.factsText(in.Object)
 		if err != nil {
 			return AskWith(err.Error())
 		}
@@ -65,7 +65,7 @@ var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Enco
 
 // parseFacts returns the fields with which the rest of an Ask begins, nil if there are none,
 // and what follows.
-func parseFacts(text string) (facts *Facts, rest string, err error) {
+func parseFacts(text string) (object map[string]any, rest string, err error) {
 	if !strings.HasPrefix(text, "{") {
 		return nil, text, nil
 	}
@@ -73,8 +73,8 @@ func parseFacts(text string) (facts *Facts, rest string, err error) {
 	if err != nil { // factsText wrote it.
 		return nil, "", fmt.Errorf("cannot parse the fields of a claim: %w", err)
 	}
-	object, _ := fields.ReadWhole(raw, len(raw)).(map[string]any)
-	return newFacts(object), text[len(raw):], nil
+	object, _ = fields.ReadWhole(raw, len(raw)).(map[string]any)
+	return object, text[len(raw):], nil
 }
 
 // AskWith a problem, for which none of the claims can be bound.
@@ -93,7 +93,7 @@ func (a Ask) Claim(namespace, name string) (Claim, error) {
 	given, rest, err := parseGiven(string(a))
 	c := Claim{Namespace: namespace, Name: name, Given: given}
 	if err == nil {
-		c.Facts, rest, err = parseFacts(rest)
+		c.Object, rest, err = parseFacts(rest)
 	}
 	text, ok := strings.CutPrefix(rest, "=")
 	if !ok || err != nil {

@@ -15,7 +15,7 @@ import (
 // TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
 // claim asks for: also a field of Claim that somebody adds.
 func TestAskKeepsTheClaim(t *testing.T) {
-	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true}
+	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true} // It is not known later.
 	kept := map[string]bool{}
 	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, EmptyIsUnset: true}),
 		func(s *v1alpha1.ClaimKindSpec) {
@@ -30,10 +30,10 @@ func TestAskKeepsTheClaim(t *testing.T) {
 	} {
 		in := kind.Read("team", "db", decode(t, text))
 		require.Empty(t, in.Problems)
-		require.NotNil(t, in.Facts)
+		require.NotNil(t, in.Object)
 		got, err := kind.Ask(in).Claim("team", "db")
 		require.NoError(t, err)
-		require.NotNil(t, got.Facts)
+		require.NotNil(t, got.Object)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
 		for f, value := range reflect.ValueOf(got).Fields() {
 			if !value.IsZero() {
@@ -48,7 +48,7 @@ func TestAskKeepsTheClaim(t *testing.T) {
 
 func describe(c Claim) any {
 	s := c.Selector
-	c.Selector, c.Facts = nil, nil
+	c.Selector, c.Object = nil, nil
 	if s == nil {
 		return c
 	}

@@ -36,7 +36,7 @@ func (d *Decision) Given() bool {
 	if d.Class == nil || !k.decides {
 		return false
 	}
-	to, has := k.refersTo(in.Facts.Claim)
+	to, has := k.refersTo(in.Object)
 	if !has {
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // each visits the classes that a claim asks for and is offered, before the filters.
-func (v *offer) each(claim Claim, visit func(*Class)) {
-	asked := v.Kind.Asks(claim)
+func (v *offer) each(claim subject, visit func(*Class)) {
+	asked := v.Kind.Asks(claim.Claim)
 	if asked == nil {
 		v.eachDefault(claim, visit)
 		return
@@ -21,8 +21,8 @@ func (v *offer) each(claim Claim, visit func(*Class)) {
 	var room queryRoom
 	q := newQuery(asked, &room)
 	if v.derivation != nil {
-		q = v.withEqualities(q, claim.Facts)
-		visit = v.visitEqual(claim.Facts, visit)
+		q = v.withEqualities(q, claim.facts)
+		visit = v.visitEqual(claim.facts, visit)
 	}
 	switch {
 	case v.index == nil:
@@ -173,7 +173,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 
 // equals reports whether a class meets the equality terms that the index answers, with or without
 // an index: a class that does not is not asked for, as if the selector said so.
-func (v *offer) equals(facts *Facts, c *Class) bool {
+func (v *offer) equals(facts *facts, c *Class) bool {
 	for _, fits := range [...][]*fit{v.Kind.fits, c.Kind.rules.fits} {
 		for _, f := range fits {
 			for _, e := range f.equal {
@@ -187,7 +187,7 @@ func (v *offer) equals(facts *Facts, c *Class) bool {
 }
 
 // visitEqual visits the classes that meet the equality terms.
-func (v *offer) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
+func (v *offer) visitEqual(facts *facts, visit func(*Class)) func(*Class) {
 	return func(c *Class) {
 		if v.equals(facts, c) {
 			visit(c)
@@ -197,7 +197,7 @@ func (v *offer) visitEqual(facts *Facts, visit func(*Class)) func(*Class) {
 
 // withEqualities adds the equality terms of the claim kind that the index can answer. Those of
 // a class kind select only where no other kind serves the claim kind.
-func (v *offer) withEqualities(q query, facts *Facts) query {
+func (v *offer) withEqualities(q query, facts *facts) query {
 	if v.index == nil {
 		return q
 	}

@@ -95,12 +95,12 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 	}
 	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
 	defer deadline.end()
-	if in.Facts != nil {
-		decision.Claim, err = d.resolve(ctx, view, in, mode)
+	if in.Object != nil {
+		decision.Claim, decision.facts, err = d.resolve(ctx, view, in, mode)
 		if err != nil || !decision.Drawn() {
 			return decision, err
 		}
-		in.Facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
+		decision.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
 	}
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
@@ -124,7 +124,7 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 	}
 	decision.Read = ReadFound
 	decision.forgetDraw()
-	if f := decision.Claim.Facts; f != nil {
+	if f := decision.facts; f != nil {
 		f.budget.Left = max(f.budget.Left, v1alpha1.MaxExpressionCost/2)
 	}
 	if err := d.draw(deadline, live, decision, mode); err != nil {
@@ -141,10 +141,10 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 // draw a class from a view. If the mode commits, the memory of the strategy may have
 // changed meanwhile: then it draws again.
 func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
-	claim, memory := decision.Claim.Claim, view.Kind.memory
+	claim, memory := decision.subject(), view.Kind.memory
 	for {
 		began := d.now()
-		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim, d.fresh())}
+		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh())}
 		best := order.first(decision)
 		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
 			return err
@@ -153,7 +153,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 			decision.Took += d.now().Sub(began)
 		}
 		for best.class != nil && len(d.Gates) > 0 {
-			gate, err := d.refusing(deadline, mode, view, claim, best.class)
+			gate, err := d.refusing(deadline, mode, view, claim.Claim, best.class)
 			if err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 				return err
 			}
 		}
-		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim, best.class, best.rank, d.now()) {
+		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim.Claim, best.class, best.rank, d.now()) {
 			decision.Class = best.class
 			return nil
 		}
@@ -272,6 +272,7 @@ type Decision struct {
 	View *View
 	// Claim, if it is left alone or has problems, was not decided on.
 	Claim Intake
+	facts *facts // nil for a claim without expressions
 	// Class is nil if the claim is unmatched.
 	Class *Class
 	// Lacks is the field that the schema requires of a claim, and that this one goes without
@@ -317,6 +318,8 @@ func (d *Decision) Denied() bool {
 func (d *Decision) Patch(tests ...fields.Operation) []byte {
 	return d.View.Kind.patch(&d.Claim, d.Class.named(), tests)
 }
+
+func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts} }
 
 // asks is what the claim asks for: nil is the default class.
 func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }

@@ -24,18 +24,18 @@ type filter struct {
 
 // drops reports whether a filter drops a candidate. It does so with an error, too: a class
 // that cannot be judged goes to no claim.
-type drops func(Claim, *Class) (bool, error)
+type drops func(subject, *Class) (bool, error)
 
 // filters run in this order. The first that drops a candidate gives the reason. A class
 // over the limit of labels has none here, so the filters below do not see it. A new filter
 // is a new row.
 var filters = [...]filter{
-	{"TooManyLabels", "over the limit of labels", always(func(_ Claim, c *Class) (bool, error) { return c.TooManyLabels, nil })},
+	{"TooManyLabels", "over the limit of labels", always(func(_ subject, c *Class) (bool, error) { return c.TooManyLabels, nil })},
 	{OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
 		if len(k.form.fields) < 2 { // Beside the name, there is nothing to say.
 			return nil
 		}
-		return func(claim Claim, c *Class) (bool, error) {
+		return func(claim subject, c *Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.agreesWith(c.named()), nil
 		}
 	}},
@@ -43,21 +43,21 @@ var filters = [...]filter{
 		if !k.classRef.IsKey() || k.classRef[1] != "labels" {
 			return nil
 		}
-		return func(_ Claim, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
+		return func(_ subject, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
 	}},
-	{"NotOffered", "not offered by their kind", always(func(_ Claim, c *Class) (bool, error) {
+	{"NotOffered", "not offered by their kind", always(func(_ subject, c *Class) (bool, error) {
 		if c.OfferErr != nil {
 			return true, errors.New(c.OfferErr.Detail)
 		}
 		return c.NotOffered, nil
 	})},
-	{"Terminating", "being deleted", always(func(_ Claim, c *Class) (bool, error) { return c.Terminating, nil })},
-	{reasonCordoned, "cordoned", always(func(_ Claim, c *Class) (bool, error) { return c.Cordoned, nil })},
+	{"Terminating", "being deleted", always(func(_ subject, c *Class) (bool, error) { return c.Terminating, nil })},
+	{reasonCordoned, "cordoned", always(func(_ subject, c *Class) (bool, error) { return c.Cordoned, nil })},
 	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {
 		if !k.Strategy.Weighted {
 			return nil
 		}
-		return func(_ Claim, c *Class) (bool, error) { return c.Weight == 0, nil }
+		return func(_ subject, c *Class) (bool, error) { return c.Weight == 0, nil }
 	}},
 }
 
@@ -125,7 +125,7 @@ func (k *ClaimKind) compileFilters() {
 }
 
 // firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
-func (k *ClaimKind) firstDrop(claim Claim, c *Class) (filter int, err error) {
+func (k *ClaimKind) firstDrop(claim subject, c *Class) (filter int, err error) {
 	if filter, err = k.firstFreeDrop(claim, c); filter < 0 && k.judges() {
 		filter, err = k.judge(claim, c)
 	}
@@ -133,7 +133,7 @@ func (k *ClaimKind) firstDrop(claim Claim, c *Class) (filter int, err error) {
 }
 
 // firstFreeDrop does the same with the filters that evaluate nothing.
-func (p *policy) firstFreeDrop(claim Claim, c *Class) (filter int, err error) {
+func (p *policy) firstFreeDrop(claim subject, c *Class) (filter int, err error) {
 	for i := range p.filters[:p.free] {
 		if dropped, err := p.filters[i].drops(claim, c); dropped || err != nil {
 			return i, err
@@ -193,7 +193,7 @@ var strategies = map[v1alpha1.Strategy]Strategy{
 		place:     byWeight,
 		newMemory: func(k *ClaimKind) memory { return counts{k} },
 	},
-	// Those with a score are ranked by it: see Facts.rank.
+	// Those with a score are ranked by it: see facts.rank.
 	v1alpha1.LowestScore:  {Weighted: true, place: byWeight},
 	v1alpha1.HighestScore: {Weighted: true, place: byWeight},
 	v1alpha1.RoundRobin: {
@@ -221,7 +221,7 @@ func (a candidate) before(b candidate) bool {
 // order is to draw with the same odds among those that are left.
 type order struct {
 	view  *View
-	claim Claim
+	claim subject
 	seed  uint64
 	// rest are the candidates after the first, once the second was asked for.
 	rest *candidateHeap
@@ -231,7 +231,7 @@ type order struct {
 // are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
-	kind, facts := o.view.Kind, o.claim.Facts
+	kind, facts := o.view.Kind, o.claim.facts
 	o.view.each(o.claim, func(c *Class) {
 		switch {
 		case kind.judges() && facts != nil && facts.budget.Left < v1alpha1.MaxExpressionCost/2: // The rest is for those that matter.
@@ -288,7 +288,7 @@ func (o *order) place(c *Class) candidate {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
 	case kind.score != nil:
-		rank = o.claim.Facts.judgedRank(c) // A class without one is dropped.
+		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
 	}
 	return candidate{c, rank, key}
 }

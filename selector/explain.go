@@ -136,11 +136,11 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 	if err != nil || !e.Decision.Drawn() {
 		return e, err
 	}
-	claim, asked := e.Decision.Claim.Claim, map[*Class]bool{}
-	if claim.Facts != nil { // The decision had its budget. Its reasons are evaluated several times.
-		claim.Facts.budget.Left = math.MaxUint64
+	asked := map[*Class]bool{}
+	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.
+		e.Decision.facts.budget.Left = math.MaxUint64
 	}
-	v.each(claim, func(c *Class) {
+	v.each(e.Decision.subject(), func(c *Class) {
 		asked[c] = true
 		if drop := e.Decision.drops(c); drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
@@ -158,7 +158,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
 	})
-	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(claim)
+	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
 	if e.Decision.asks() != nil {
 		e.addMisses(asked)
 	}
@@ -170,13 +170,13 @@ func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanatio
 
 // drops says why the claim may not get a class, nil if it may.
 func (d *Decision) drops(c *Class) *Drop {
-	if i, err := d.View.Kind.firstDrop(d.Claim.Claim, c); i >= 0 {
+	if i, err := d.View.Kind.firstDrop(d.subject(), c); i >= 0 {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {
 			drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 		}
-		drop.addExpression(d.View.Kind, d.Claim.Facts)
+		drop.addExpression(d.View.Kind, d.facts)
 		return drop
 	}
 	for _, r := range d.Refused {

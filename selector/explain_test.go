@@ -112,7 +112,7 @@ func place(view *View, claim Claim, c *Class) string {
 	}
 	dropped := func(c *Class) string {
 		for _, f := range view.Kind.filters {
-			if is, _ := f.drops(claim, c); is {
+			if is, _ := f.drops(subject{Claim: claim}, c); is {
 				return f.reason
 			}
 		}

@@ -32,16 +32,17 @@ type RelatedObject struct {
 // addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
 // first that fails. Those that look at nothing but the claim were evaluated when it was read.
 func (e *Explanation) addFacts(read Intake) {
-	claim, kind := e.Decision.Claim, e.Decision.View.Kind
-	if claim.Facts == nil || claim.Facts.input.Claim == nil {
+	claim, kind, facts := e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
+	if claim.Object == nil {
 		return
 	}
-	in, rules, resolved := &claim.Facts.input, kind.rules, read.LeftAlone == "" && len(read.Problems) == 0
+	in, rules, resolved := &expression.Input{Claim: claim.Object}, kind.rules, facts != nil
 	if resolved {
+		in = &facts.input
 		for i := range rules.related {
 			r := &rules.related[i]
 			_, found := in.Related[r.kind.Name]
-			e.Related = append(e.Related, RelatedObject{r.kind.Name, r.kind.Resource, claim.Facts.Names[r.kind.Name], found})
+			e.Related = append(e.Related, RelatedObject{r.kind.Name, r.kind.Resource, facts.names[r.kind.Name], found})
 		}
 	}
 	for _, x := range []struct {
@@ -49,7 +50,7 @@ func (e *Explanation) addFacts(read Intake) {
 		to        **Evaluation
 		evaluated bool
 	}{
-		{rules.bindWhen, &e.BindWhen, true},
+		{rules.bindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
 		{rules.selectorFrom, &e.SelectorFrom, resolved && claim.LeftAlone != NotYet && read.Selector == nil},
 		{rules.partitionOf, &e.Partition, resolved && claim.LeftAlone == "" && kind.Asks(claim.Claim) == nil},
 	} {
@@ -76,7 +77,7 @@ func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
 func (e *Explanation) otherSeat(c *Class) Drop {
 	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
 	const notOfPartition = "NotOfPartition"
-	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
+	kind, facts := e.Decision.View.Kind, e.Decision.facts
 	if kind.partitionClass == nil {
 		return drop
 	}
@@ -85,7 +86,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	case err != nil:
 		drop.Reason = notOfPartition
 		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
-	case of == facts.Partition:
+	case of == facts.partition:
 		return drop
 	case of == "":
 		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"

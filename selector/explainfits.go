@@ -14,7 +14,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 		candidate.WeightError = c.WeightErr.Error()
 	}
 	if kind := e.Decision.View.Kind; kind.score != nil {
-		facts := e.Decision.Claim.Facts
+		facts := e.Decision.facts
 		_, _ = facts.rank(kind, c)
 		candidate.Score = facts.score
 	}
@@ -23,7 +23,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 
 // score is how candidates rank by an expression, nil if there is none.
 func (e *Explanation) score() func(*Class) int64 {
-	kind, facts := e.Decision.View.Kind, e.Decision.Claim.Facts
+	kind, facts := e.Decision.View.Kind, e.Decision.facts
 	if kind.score == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (e *Explanation) score() func(*Class) int64 {
 
 // addExpression adds the expression that drops a class, of a fit its first term that is not
 // true, and what it saw.
-func (d *Drop) addExpression(kind *ClaimKind, facts *Facts) {
+func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 	if offerWhen := d.Class.Kind.rules.offerWhen; d.Reason == "NotOffered" && offerWhen != nil {
 		d.Expression = offerWhen.String() // What it saw is not held.
 		return

@@ -12,18 +12,20 @@ import (
 // NotYet is the reason to leave a claim alone that is not to be bound now.
 const NotYet = "NotYet"
 
-// Facts are what the expressions of a ClaimKind see of one claim, and what they say of it.
+// subject of a decision: a claim, and what expressions say of it, nil for a kind without.
+type subject struct {
+	Claim
+	facts *facts
+}
+
+// facts are what the expressions of a ClaimKind see of one claim, and what they say of it.
 // One goroutine uses them, for one decision.
-type Facts struct {
-	// Claim has the fields that expressions look at.
-	Claim map[string]any
-	// Request is what expressions see of who asks, nil if that is not known.
-	Request map[string]any
-	// Names of the related objects, by the name of the relation, with their namespace. Those
+type facts struct {
+	// names of the related objects, by the name of the relation, with their namespace. Those
 	// that are absent have a name and no object.
-	Names map[string]string
-	// Partition of the claim, if it gets a default class.
-	Partition string
+	names map[string]string
+	// partition of the claim, if it gets a default class.
+	partition string
 
 	input  expression.Input
 	budget expression.Budget
@@ -59,24 +61,18 @@ type claimTerm struct {
 	err  error
 }
 
-// newFacts of a claim that was read.
-func newFacts(object map[string]any) *Facts {
-	return &Facts{Claim: object, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
-}
-
-// begin again: the same claim may be decided on several times.
-func (f *Facts) begin() {
-	*f = Facts{Claim: f.Claim, Request: f.Request, budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}}
-	f.input = expression.Input{Claim: f.Claim}
-	if f.Request != nil {
-		f.input.Request = f.Request
+func newFacts(c Claim) *facts {
+	f := &facts{budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}, input: expression.Input{Claim: c.Object}}
+	if c.Request != nil {
+		f.input.Request = c.Request
 	}
+	return f
 }
 
-func (f *Facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
+func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
 
 // claimTerm of a fit that is not true, nil if all are.
-func (f *Facts) claimTerm(of *fit) *claimTerm {
+func (f *facts) claimTerm(of *fit) *claimTerm {
 	for i := range f.terms {
 		if f.terms[i].of == of {
 			return &f.terms[i]
@@ -86,7 +82,7 @@ func (f *Facts) claimTerm(of *fit) *claimTerm {
 }
 
 // valueOf the claim's side of an equality, nil if it is not known.
-func (f *Facts) valueOf(e *equality) *claimValue {
+func (f *facts) valueOf(e *equality) *claimValue {
 	for i := range f.values {
 		if f.values[i].of == e {
 			return &f.values[i]
@@ -111,7 +107,7 @@ func (v *claimValue) equals(c *Class) bool {
 func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
 
 // meets reports whether a class meets an equality.
-func (f *Facts) meets(e *equality, c *Class) (bool, error) {
+func (f *facts) meets(e *equality, c *Class) (bool, error) {
 	v := f.valueOf(e)
 	if v.err != nil {
 		return false, v.err
@@ -123,7 +119,7 @@ func (f *Facts) meets(e *equality, c *Class) (bool, error) {
 }
 
 // rank of a class by its score.
-func (f *Facts) rank(k *ClaimKind, c *Class) (int64, error) {
+func (f *facts) rank(k *ClaimKind, c *Class) (int64, error) {
 	if f.ranked != c {
 		f.ranked = c
 		f.input.Class = c.Fields
@@ -137,7 +133,7 @@ func (f *Facts) rank(k *ClaimKind, c *Class) (int64, error) {
 }
 
 // judgedRank is the rank of a class if it was judged last.
-func (f *Facts) judgedRank(c *Class) int64 {
+func (f *facts) judgedRank(c *Class) int64 {
 	if f.ranked != c {
 		return 0
 	}

@@ -76,7 +76,7 @@ func (f *fit) servedBy(c *Class, budget *expression.Budget) (by *expression.Expr
 }
 
 // drops reports whether a class does not fit the claim of the facts. By is the term that says so.
-func (f *fit) drops(facts *Facts, c *Class) (by *expression.Expression, why error) {
+func (f *fit) drops(facts *facts, c *Class) (by *expression.Expression, why error) {
 	if failed := facts.claimTerm(f); failed != nil {
 		return failed.term, failed.err
 	}
@@ -96,8 +96,8 @@ func (f *fit) drops(facts *Facts, c *Class) (by *expression.Expression, why erro
 
 // row is the filter that drops the classes that do not fit.
 func (f *fit) row() compiledFilter {
-	return compiledFilter{f.name, f.text, func(claim Claim, c *Class) (bool, error) {
-		by, err := f.drops(claim.Facts, c)
+	return compiledFilter{f.name, f.text, func(claim subject, c *Class) (bool, error) {
+		by, err := f.drops(claim.facts, c)
 		return by != nil || err != nil, err
 	}}
 }
@@ -107,10 +107,10 @@ type linkedFit struct{ name, text string }
 
 // rowOf the fits of these names of class kinds.
 func rowOf(reason, text string, names ...string) compiledFilter {
-	return compiledFilter{reason, text, func(claim Claim, c *Class) (bool, error) {
+	return compiledFilter{reason, text, func(claim subject, c *Class) (bool, error) {
 		for _, f := range c.Kind.rules.fits {
 			if slices.Contains(names, f.name) {
-				if by, err := f.drops(claim.Facts, c); by != nil || err != nil {
+				if by, err := f.drops(claim.facts, c); by != nil || err != nil {
 					return true, err
 				}
 			}
@@ -141,8 +141,8 @@ func (k *ClaimKind) compileFits() {
 		k.addJudges(rowOf(otherFit, "unfit", others...))
 	}
 	if k.score != nil {
-		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim Claim, c *Class) (bool, error) {
-			_, err := claim.Facts.rank(k, c)
+		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim subject, c *Class) (bool, error) {
+			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})
 	}

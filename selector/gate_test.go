@@ -261,7 +261,7 @@ func TestDeciderGuards(t *testing.T) {
 // A filter that fails for one class drops that class, and says so.
 func TestFilterFailsForOneClass(t *testing.T) {
 	kind := NewClaimKind(postgres())
-	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ Claim, c *Class) (bool, error) {
+	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ subject, c *Class) (bool, error) {
 		if c.Name == "class-001" {
 			return false, errors.New("no such field: spec.size")
 		}

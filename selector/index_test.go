@@ -141,7 +141,7 @@ func matching(v *View, s labels.Selector) []*Class { return visited(v, Claim{Sel
 
 func visited(v *View, claim Claim) []*Class {
 	var found []*Class
-	v.each(claim, func(c *Class) { found = append(found, c) })
+	v.each(subject{Claim: claim}, func(c *Class) { found = append(found, c) })
 	slices.SortFunc(found, compare)
 	return found
 }

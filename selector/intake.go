@@ -27,8 +27,10 @@ type Claim struct {
 	Selector labels.Selector
 	// Given is what its author has set of the class reference, nil if that is nothing.
 	Given *Given
-	// Facts for the expressions of its kind, nil for a kind without.
-	Facts *Facts
+	// Object has the fields that expressions look at, nil for a kind without expressions.
+	Object map[string]any
+	// Request is what expressions see of who asks, nil if that is not known.
+	Request map[string]any
 }
 
 // Asks returns the selector of a claim. Of a claim without one, it is that of everything
@@ -116,16 +118,15 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 			return false
 		}
 	}
-	in.Facts = newFacts(object)
-	bindWhen := r.bindWhen
-	if bindWhen == nil || !readsClaimAlone(bindWhen) {
+	in.Object = object
+	if r.bindWhen == nil || r.AsksOthers() {
 		return true
 	}
-	in.Facts.begin()
-	ok, err := in.Facts.bool(bindWhen)
+	budget := expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	ok, err := r.bindWhen.Bool(&expression.Input{Claim: object}, &budget)
 	switch {
 	case err != nil:
-		in.Problems = append(in.Problems, failure(r.Name, "spec.bindWhen", bindWhen, err))
+		in.Problems = append(in.Problems, failure(r.Name, "spec.bindWhen", r.bindWhen, err))
 	case !ok:
 		in.LeftAlone = NotYet
 	}

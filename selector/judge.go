@@ -31,7 +31,7 @@ func (p *policy) judges() bool { return p.free < len(p.filters) }
 // drops nothing: it counts the classes that cost too much.
 func (p *policy) addJudges(filters ...compiledFilter) {
 	if len(filters) > 0 && !p.judges() {
-		none := func(Claim, *Class) (bool, error) { return false, nil }
+		none := func(subject, *Class) (bool, error) { return false, nil }
 		p.filters = append(p.filters, compiledFilter{reasonCostly, "too costly to judge", none})
 	}
 	p.filters = append(p.filters, filters...)
@@ -39,8 +39,8 @@ func (p *policy) addJudges(filters ...compiledFilter) {
 
 // judge returns the index of the first filter with an expression that drops a class, -1 if none
 // does.
-func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
-	f, costly := claim.Facts, k.free
+func (k *ClaimKind) judge(claim subject, c *Class) (filter int, err error) {
+	f, costly := claim.facts, k.free
 	if err := f.goOn(); err != nil {
 		return costly, err
 	}
@@ -51,7 +51,7 @@ func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
 		dropped, err := k.filters[i].drops(claim, c)
 		switch {
 		case errors.Is(err, expression.ErrBudget) && left > v1alpha1.MaxClassExpressionCost:
-			f.blame(k.Reader, c)
+			claim.blame(k.Reader, c)
 			return costly, errCostly
 		case errors.Is(err, expression.ErrBudget):
 			return costly, err
@@ -63,7 +63,7 @@ func (k *ClaimKind) judge(claim Claim, c *Class) (filter int, err error) {
 }
 
 // goOn waits for a turn, unless it has one, once the claim has cost what is free. An error ends the decision.
-func (f *Facts) goOn() error {
+func (f *facts) goOn() error {
 	const free = v1alpha1.MaxExpressionCost - v1alpha1.FreeExpressionCost
 	if f.turn != nil && f.err == nil && f.budget.Left < free {
 		f.err = f.turn()
@@ -72,29 +72,29 @@ func (f *Facts) goOn() error {
 }
 
 // blame the claim, if it has longer fields than a class that costs too much.
-func (f *Facts) blame(r *Reader, c *Class) {
-	if length, problem := f.longest(r); f.costly == nil && length >= c.Fields.Length() {
-		f.costly = problem
+func (s subject) blame(r *Reader, c *Class) {
+	if length, problem := s.longest(r); s.facts.costly == nil && length >= c.Fields.Length() {
+		s.facts.costly = problem
 	}
 }
 
 // longest returns what it costs to go through all that expressions look at beside the class,
 // and an error for the longest field of the claim.
-func (f *Facts) longest(r *Reader) (all uint64, _ *field.Error) {
+func (s subject) longest(r *Reader) (all uint64, _ *field.Error) {
 	at, most := field.NewPath("metadata"), uint64(0)
 	for _, p := range r.looksAt.Paths() {
-		value, _ := p.Lookup(f.Claim)
+		value, _ := p.Lookup(s.Object)
 		length := expression.Length(value)
 		if all += length; length > most {
 			at, most = p.Field(), length
 		}
 	}
-	for _, o := range f.input.Related {
+	for _, o := range s.facts.input.Related {
 		if o, ok := o.(*expression.Object); ok {
 			all += o.Length()
 		}
 	}
-	all += expression.Length(f.Request)
+	all += expression.Length(s.Request)
 	return all, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(
 		"the expressions of claim kind %q cost too much CPU with what they look at in this claim: make it shorter", r.Name))
 }
@@ -111,7 +111,7 @@ func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candida
 	}
 	for _, candidates := range []*candidateHeap{&short, &long} {
 		heap.Init(candidates)
-		for o.mayHaveBetter(candidates, best) && o.claim.Facts.budget.Left > 0 && o.claim.Facts.err == nil {
+		for o.mayHaveBetter(candidates, best) && o.claim.facts.budget.Left > 0 && o.claim.facts.err == nil {
 			best = o.better(decision, best, heap.Pop(candidates).(candidate).class)
 		}
 	}
@@ -146,7 +146,7 @@ func (o *order) mayPrefer(c, best candidate) bool {
 // only if no other class fits: else one class could refuse every claim with longer fields. It is an
 // error if it is nobody's fault that classes were not judged.
 func (d *Decision) settle(found bool) error {
-	f := d.Claim.Facts
+	f := d.facts
 	switch {
 	case f == nil:
 		return nil
@@ -155,7 +155,7 @@ func (d *Decision) settle(found bool) error {
 	case d.Unjudged == 0 && (found || f.costly == nil):
 		return nil
 	case f.costly == nil:
-		length, problem := f.longest(d.View.Kind.Reader)
+		length, problem := d.subject().longest(d.View.Kind.Reader)
 		if length <= v1alpha1.LongExpressionCost {
 			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
 				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)

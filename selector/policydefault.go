@@ -30,7 +30,7 @@ func (v *View) PolicyDefault() (*Class, *Fault) {
 	if why := c.needsWebhook(v.Kind.Strategy.Weighted); why != "" {
 		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
 	}
-	i, _ := v.Kind.firstDrop(Claim{}, c) // It fails for expressions alone, and there are none.
+	i, _ := v.Kind.firstDrop(subject{}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil

@@ -140,7 +140,7 @@ func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class n
 	if !r.decides {
 		return to
 	}
-	value, _ := r.classRef.Lookup(in.Facts.Claim)
+	value, _ := r.classRef.Lookup(in.Object)
 	reference, _ := value.(map[string]any)
 	for _, field := range r.form.fields {
 		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && class.text(field) == "" {

@@ -216,5 +216,5 @@ func TestRelatedOfCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, d.Claim.Problems)
 	require.NotNil(t, d.Class)
-	assert.Equal(t, "gold", d.Claim.Facts.Names["plan"])
+	assert.Equal(t, "gold", d.facts.names["plan"])
 }

@@ -19,16 +19,16 @@ type resolver struct {
 	view     *View
 	in       *Intake
 	mode     Mode
-	facts    *Facts
+	facts    *facts
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left
 // alone or invalid.
-func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, error) {
-	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, in.Facts}
+func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, *facts, error) {
+	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, newFacts(in.Claim)}
 	defer r.deadline.end()
-	in.Facts.begin()
-	return in, r.resolve() //nolint:contextcheck // It is in deadline.
+	err := r.resolve() //nolint:contextcheck // It is in deadline.
+	return in, r.facts, err
 }
 
 func (r *resolver) resolve() error {
@@ -57,7 +57,7 @@ func (r *resolver) resolve() error {
 	}
 	if k.partitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
-		f.Partition, err = k.partitionOf.Text(&f.input, &f.budget)
+		f.partition, err = k.partitionOf.Text(&f.input, &f.budget)
 		if r.fails("spec.partition.claim", k.partitionOf, err) {
 			return nil
 		}
@@ -160,7 +160,7 @@ func (r *resolver) resolveRelated() error {
 		return nil
 	}
 	related := make(map[string]any, len(k.related))
-	f.input.Related, f.Names = related, make(map[string]string, len(k.related))
+	f.input.Related, f.names = related, make(map[string]string, len(k.related))
 	for i := range k.related {
 		rule := &k.related[i]
 		namespace, name := "", r.text(rule.nameField, rule.objectName)
@@ -178,9 +178,9 @@ func (r *resolver) resolveRelated() error {
 		if len(in.Problems) > 0 {
 			return nil
 		}
-		f.Names[rule.kind.Name] = name
+		f.names[rule.kind.Name] = name
 		if namespace != "" {
-			f.Names[rule.kind.Name] = namespace + "/" + name
+			f.names[rule.kind.Name] = namespace + "/" + name
 		}
 		o, err := r.object(rule.kind, namespace, name)
 		if err != nil {

@@ -86,10 +86,10 @@ func (v *View) DefaultsOf(seat Seat) []*Class {
 // eachDefault visits the default classes of the claim's own namespace and partition. If none
 // of them is left after dropping, it also visits those of the next seat: for partitions
 // without a default, then for all namespaces, in both ways.
-func (v *offer) eachDefault(claim Claim, visit func(*Class)) {
+func (v *offer) eachDefault(claim subject, visit func(*Class)) {
 	partition := ""
-	if claim.Facts != nil {
-		partition = claim.Facts.Partition
+	if claim.facts != nil {
+		partition = claim.facts.partition
 	}
 	left := false
 	each := func(namespace, partition string) {

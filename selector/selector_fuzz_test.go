@@ -165,7 +165,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c Claim) (found []string) {
-	v.each(c, func(c *Class) { found = append(found, c.Name) })
+	v.each(subject{Claim: c}, func(c *Class) { found = append(found, c.Name) })
 	slices.Sort(found)
 	return found
 }

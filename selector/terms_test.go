@@ -92,8 +92,8 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			view.each(d.Claim.Claim, func(c *Class) {
-				if i, _ := view.Kind.firstDrop(d.Claim.Claim, c); i < 0 {
+			view.each(d.subject(), func(c *Class) {
+				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
 					is = append(is, c.Name)
 				}
 			})

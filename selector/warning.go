@@ -44,8 +44,8 @@ func (v *View) UnreadText() string {
 // severalDefaults names the default classes among which one was drawn.
 func (d *Decision) severalDefaults() string {
 	var first []*Class // There may be thousands.
-	d.View.each(d.Claim.Claim, func(c *Class) {
-		if i, _ := d.View.Kind.firstDrop(d.Claim.Claim, c); i < 0 {
+	d.View.each(d.subject(), func(c *Class) {
+		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, compare)
 			first = slices.Insert(first, i, c)
 			first = first[:min(len(first), maxListed)]
@@ -124,7 +124,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
 	marked := "is marked default"
 	if d.View.Kind.partitionClass != nil {
-		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.Claim.Facts.Partition, v1alpha1.MaxShownBytes))
+		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1alpha1.MaxShownBytes))
 	}
 	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
 	if d.View.Kind.selectorAbsent {
@@ -133,8 +133,8 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.selector, remedy)
 	}
 	cordoned := (*Class)(nil)
-	d.View.each(d.Claim.Claim, func(c *Class) {
-		i, _ := d.View.Kind.firstDrop(d.Claim.Claim, c)
+	d.View.each(d.subject(), func(c *Class) {
+		i, _ := d.View.Kind.firstDrop(d.subject(), c)
 		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
 			cordoned = c
 		}
@@ -154,11 +154,11 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 // equalText says what fields of classes the claim asks for by equality terms, which count as
 // if the selector said so; empty, there are none, or the claim gets the default class.
 func (d *Decision) equalText() string {
-	if d.Claim.Facts == nil || d.asks() == nil {
+	if d.facts == nil || d.asks() == nil {
 		return ""
 	}
 	text, said := "", map[string]bool{}
-	for _, v := range d.Claim.Facts.values {
+	for _, v := range d.facts.values {
 		if !v.indexed {
 			continue
 		}

@@ -89,8 +89,8 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	}
 	claim := view.Kind.Read(request.Namespace, request.Name, object)
 	claim.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
-	if claim.Facts != nil && view.Kind.UsesRequest() {
-		if claim.Facts.Request, err = requestFacts(arrivalOf(ctx).user); err != nil {
+	if claim.Object != nil && view.Kind.UsesRequest() {
+		if claim.Request, err = requestFacts(arrivalOf(ctx).user); err != nil {
 			return nil, err
 		}
 	}

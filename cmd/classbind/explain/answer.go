@@ -141,8 +141,8 @@ func (o *options) decide(
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if in.Facts != nil {
-		in.Facts.Request = r.settings.request
+	if in.Object != nil {
+		in.Request = r.settings.request
 		if v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && r.settings.request == nil {
 			item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: "+
 				"say who with --set request.userInfo.username=NAME")
