@@ -49,7 +49,7 @@ func (v *offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool
 		return v.index.each(q, math.MaxInt, visit)
 	}
 	return v.index.each(q, v.lenOffered(namespace), func(c *Class) {
-		if v.Kind.offers(namespace, c) {
+		if v.Kind.offers(namespace, c.Namespace) {
 			visit(c)
 		}
 	})
@@ -210,7 +210,7 @@ func (v *offer) withEqualities(q query, facts *facts) query {
 				}
 				from := len(q.values)
 				q.values = append(q.values, value.hashed())
-				q.terms = append(q.terms, term{key: hash(string(e.key)), from: from, to: from + 1, asks: in, derived: true})
+				q.terms = append(q.terms, term{key: hash(e.key), from: from, to: from + 1, asks: in, derived: true})
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -72,7 +73,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		weight:           newSource(k.Spec.Weight),
 	}
 	c.rules = newClassRules(k)
-	c.Fault = c.rules.faultOf("class kind", k.Name)
+	c.Fault = faultOf("class kind", k.Name, c.rules.invalid)
 	held := fitLooks(c.rules.fits)
 	for _, claimKind := range claimKinds {
 		held = append(held, compileClaimRules(claimKind).class...)
@@ -207,7 +208,7 @@ func (s *Classes) Read(kind *ClassKind, meta metav1.Object, content map[string]a
 func (k *ClassKind) readWeight(c *Class, weight any) {
 	var err error
 	if c.Weight, err = parseWeight(weight); err != nil {
-		c.WeightErr = field.Invalid(k.weight.field(), badValue(weight), err.Error())
+		c.WeightErr = field.Invalid(k.weight.field(), truncate.Value(weight), err.Error())
 	}
 }
 
@@ -348,7 +349,7 @@ func (s source) mark(annotations map[string]string, content map[string]any) (mar
 	case false, "false", nil:
 		return false, nil
 	default:
-		return false, field.Invalid(s.field(), badValue(v), "must be true or false, and counts as false")
+		return false, field.Invalid(s.field(), truncate.Value(v), "must be true or false, and counts as false")
 	}
 }
 
@@ -362,8 +363,8 @@ func (s source) field() *field.Path {
 	return s.path.Field()
 }
 
-// named is what a reference can say of the class.
-func (c *Class) named() named {
+// Target is what a reference can say of the class.
+func (c *Class) Target() named {
 	kind := &c.Kind.GroupVersionKind
 	return named{kind.Group, kind.Version, kind.Kind, c.Namespace, c.Name}
 }

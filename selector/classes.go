@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/hamt"
 )
 
@@ -38,7 +39,7 @@ type namespaced struct{ all, defaults classSet }
 // Hash is for sets of classes.
 func (c *Class) Hash() uint64 { return c.place }
 
-func (n className) Hash() uint64 { return maphash.Comparable(placeSeed, n) }
+func (n className) Hash() uint64 { return maphash.Comparable(hamt.Seed, n) }
 
 // These say which sets a class belongs to.
 var (
@@ -211,4 +212,34 @@ func sorted(s classSet) []*Class {
 	s.Each(func(c *Class, _ struct{}) { all = append(all, c) })
 	slices.SortFunc(all, compare)
 	return all
+}
+
+// lenOffered is how many of the classes the claims of a namespace are offered.
+func (s *Classes) lenOffered(r *reach, namespace string) int {
+	switch {
+	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+		return s.Len()
+	case r.from == v1alpha1.FromNames:
+		n := 0
+		for _, name := range r.names {
+			n += s.in(name).all.Len()
+		}
+		return n
+	}
+	return s.in(namespace).all.Len()
+}
+
+// eachOffered visits the classes that the claims of a namespace are offered.
+func (s *Classes) eachOffered(r *reach, namespace string, visit func(*Class)) {
+	visitKey := func(c *Class, _ struct{}) { visit(c) }
+	switch {
+	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+		s.byName.Each(func(_ className, c *Class) { visit(c) })
+	case r.from == v1alpha1.FromNames:
+		for _, name := range r.names {
+			s.in(name).all.Each(visitKey)
+		}
+	default:
+		s.in(namespace).all.Each(visitKey)
+	}
 }

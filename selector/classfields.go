@@ -22,7 +22,7 @@ func (k *ClassKind) newReadPlan() *fields.Plan {
 	for _, name := range identityFields {
 		r.Add(fields.Path{"metadata", name}, fields.AsScalar, maxBytes)
 	}
-	r.Add(deletionTimestamp, fields.AsSet, 0)
+	r.Add(fields.Path{"metadata", "deletionTimestamp"}, fields.AsSet, 0)
 	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
 		if s.isExpression {
 			continue

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -193,4 +194,22 @@ func UnopinionatedConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
 	}
 	annotation := fields.Path(k.Spec.ClassSelector.AnnotationPlace().Names())
 	return append(all, MatchCondition{"class-selector-annotation-is-not-set", annotation.IsAbsent("object")})
+}
+
+// BindWhen returns the expression bindWhen of a ClaimKind as the API server can evaluate it,
+// with this name for the claim. It is empty where there is none, where it looks at more than
+// the claim and who creates it, and where it is at fault. decides says that it looks at the
+// class reference, and so decides on claims that have one.
+func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bool) {
+	if k.Spec.BindWhen == "" {
+		return "", false
+	}
+	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scopeOfClaim(&k.Spec))
+	if err != nil {
+		return "", false
+	}
+	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
+		condition = e.Rename(map[string]string{expression.Claim: claim})
+	}
+	return condition, decidesOn(e, k.Spec.Reference.Place().Names())
 }

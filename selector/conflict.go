@@ -86,6 +86,3 @@ func (all claimKinds) rivals(k *ClaimKind) (names []string) {
 	}
 	return names
 }
-
-// InConflict says that an older ClaimKind binds the claims of this one.
-func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }

@@ -316,7 +316,7 @@ func (d *Decision) Denied() bool {
 
 // Patch gives the claim its class, after these tests.
 func (d *Decision) Patch(tests ...fields.Operation) []byte {
-	return d.View.Kind.patch(&d.Claim, d.Class.named(), tests)
+	return d.View.Kind.patch(&d.Claim, d.Class.Target(), tests)
 }
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts} }

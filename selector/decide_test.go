@@ -79,7 +79,7 @@ func TestChoose(t *testing.T) {
 			} else {
 				require.NotNil(t, got.Class, want.Reason)
 				assert.Equal(t, want.Class, got.Class.String(), want.Reason)
-				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reference(got.Class)), want.Reason)
+				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reference(got.Class.Target())), want.Reason)
 			}
 			assert.Equal(t, want.Candidates, drawn(view, claim.Claim), want.Reason)
 		})

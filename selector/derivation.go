@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"fmt"
 	"slices"
 	"unique"
 
@@ -29,7 +30,7 @@ func (v *offer) newDerivation() *derivation {
 		for _, f := range fits {
 			for _, e := range f.equal {
 				if d.find(e.key) == nil {
-					d.paths = append(d.paths, derivedPath{keyed{hash: e.key.Hash(), key: unique.Make(string(e.key))}, e.path})
+					d.paths = append(d.paths, derivedPath{keyed{hash: text(e.key).Hash(), key: unique.Make(e.key)}, e.path})
 				}
 			}
 		}
@@ -47,9 +48,9 @@ func (v *offer) newDerivation() *derivation {
 	return d
 }
 
-func (d *derivation) find(key text) *derivedPath {
+func (d *derivation) find(key string) *derivedPath {
 	for i := range d.paths {
-		if d.paths[i].key.key.Value() == string(key) {
+		if d.paths[i].key.key.Value() == key {
 			return &d.paths[i]
 		}
 	}
@@ -95,4 +96,25 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 			visit(keyed{partitionKey.Hash(), key, newLabel(key, partition)})
 		}
 	}
+}
+
+// derivedValue is the text of a value in the index, so that equal values have the same; false
+// if the index does not have such values.
+func derivedValue(value any) (text, bool) {
+	const exact = 1 << 53 // Above, a float64 equals several integers.
+	switch v := value.(type) {
+	case string:
+		return text("s" + v), true
+	case bool:
+		return text(fmt.Sprintf("b%t", v)), true
+	case int64:
+		if v > -exact && v < exact {
+			return text(fmt.Sprintf("n%d", v)), true
+		}
+	case float64:
+		if v == float64(int64(v)) && v > -exact && v < exact {
+			return text(fmt.Sprintf("n%d", int64(v))), true
+		}
+	}
+	return "", false
 }

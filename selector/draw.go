@@ -36,7 +36,7 @@ var filters = [...]filter{
 			return nil
 		}
 		return func(claim subject, c *Class) (bool, error) {
-			return claim.Given != nil && !claim.Given.agreesWith(c.named()), nil
+			return claim.Given != nil && !claim.Given.agreesWith(c.Target()), nil
 		}
 	}},
 	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
@@ -123,6 +123,9 @@ func (k *ClaimKind) compileFilters() {
 	}
 	k.compileFits()
 }
+
+// judges reports whether there are filters that evaluate expressions.
+func (p *policy) judges() bool { return p.free < len(p.filters) }
 
 // firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
 func (k *ClaimKind) firstDrop(claim subject, c *Class) (filter int, err error) {

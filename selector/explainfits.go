@@ -52,7 +52,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 		if f.name != d.Reason && d.Reason != otherFit {
 			continue
 		}
-		if term, _ := f.drops(facts, d.Class); term != nil {
+		if term, _ := facts.drops(f, d.Class); term != nil {
 			facts.input.Class = d.Class.Fields
 			d.Expression, d.Saw = term.String(), term.Saw(&facts.input)
 			return

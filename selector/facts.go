@@ -9,9 +9,6 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 )
 
-// NotYet is the reason to leave a claim alone that is not to be bound now.
-const NotYet = "NotYet"
-
 // subject of a decision: a claim, and what expressions say of it, nil for a kind without.
 type subject struct {
 	Claim

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Fault of a registration: the reason of its Ready condition, and a text.
@@ -26,7 +29,7 @@ func (v *View) FaultOf(classKind string) *Fault {
 	}
 	var forms []string
 	for _, f := range referenceForms {
-		if !f.confuses(kind, first) {
+		if !f.confuses(kind.GroupVersionKind, first.GroupVersionKind) {
 			forms = append(forms, string(f.name))
 		}
 	}
@@ -85,10 +88,32 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	return nil
 }
 
-func toStrings[T ~string](values ...T) []string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = string(v)
+// faultOf a registration with invalid expressions, nil if there are none.
+func faultOf(what, name string, invalid []InvalidExpression) *Fault {
+	if len(invalid) == 0 {
+		return nil
 	}
-	return texts
+	texts := make([]string, 0, v1alpha1.MaxErrors)
+	for _, i := range invalid[:min(len(invalid), v1alpha1.MaxErrors)] {
+		texts = append(texts, i.Error())
+	}
+	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
+		truncate.String(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
+}
+
+// PathsFault is the fault that the status of a ClaimKind tells, nil if there is none: the
+// registration does not fit the schema of its claims. Only the leader reads the schema, and
+// all replicas the status. A changed registration keeps the fault until the leader has
+// checked it: meanwhile, claims would be stored without a class.
+func PathsFault(k *v1alpha1.ClaimKind) *Fault {
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+	if c == nil || !OfPaths(c.Reason) {
+		return nil
+	}
+	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
+}
+
+// OfPaths reports whether a fault with this reason is a PathsFault.
+func OfPaths(reason string) bool {
+	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
 }

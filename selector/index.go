@@ -32,7 +32,7 @@ type valueClasses struct {
 // text is a key or a value of a label.
 type text string
 
-func (t text) Hash() uint64 { return maphash.String(placeSeed, string(t)) }
+func (t text) Hash() uint64 { return maphash.String(hamt.Seed, string(t)) }
 
 func newIndex(kinds []*Classes, derived *derivation) *index {
 	byLabel := map[unique.Handle[label]][]*Class{}

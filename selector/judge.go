@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -23,9 +24,6 @@ import (
 const reasonCostly = "TooCostly"
 
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
-
-// judges reports whether there are filters that evaluate expressions.
-func (p *policy) judges() bool { return p.free < len(p.filters) }
 
 // addJudges adds the filters that evaluate expressions, after all others. The first of them
 // drops nothing: it counts the classes that cost too much.
@@ -171,5 +169,75 @@ func (d *Decision) drop(filter int, c *Class, err error) {
 	d.Dropped[filter]++
 	if err != nil && (d.dropErr == nil || compare(c, d.dropErr) < 0) {
 		d.DropErr, d.dropErr = err, c
+	}
+}
+
+// drops reports whether a class does not fit the claim. By is the term that says so.
+func (f *facts) drops(of *fit, c *Class) (by *expression.Expression, why error) {
+	if failed := f.claimTerm(of); failed != nil {
+		return failed.term, failed.err
+	}
+	f.input.Class = c.Fields
+	for _, e := range of.equal {
+		if met, err := f.meets(e, c); !met || err != nil {
+			return e.term, err
+		}
+	}
+	for _, term := range of.rest {
+		if ok, err := f.bool(term); !ok || err != nil {
+			return term, err
+		}
+	}
+	return nil, nil
+}
+
+// filterOf a fit drops the classes that do not fit.
+func filterOf(f *fit) compiledFilter {
+	return compiledFilter{f.name, f.text, func(claim subject, c *Class) (bool, error) {
+		by, err := claim.facts.drops(f, c)
+		return by != nil || err != nil, err
+	}}
+}
+
+// linkedFilter drops by the fits of these names of class kinds.
+func linkedFilter(reason, text string, names ...string) compiledFilter {
+	return compiledFilter{reason, text, func(claim subject, c *Class) (bool, error) {
+		for _, f := range c.Kind.rules.fits {
+			if slices.Contains(names, f.name) {
+				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
+					return true, err
+				}
+			}
+		}
+		return false, nil
+	}}
+}
+
+// otherFit is the reason of the fits of class kinds that have no filter of their own, because
+// there are too many.
+const otherFit = "OtherFit"
+
+// compileFits adds the filters for the fits of the kind and of its class kinds.
+func (k *ClaimKind) compileFits() {
+	k.free = len(k.filters)
+	for _, f := range k.fits {
+		k.addJudges(filterOf(f))
+	}
+	room := min(len(k.linkedFits), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
+	for _, f := range k.linkedFits[:room] {
+		k.addJudges(linkedFilter(f.name, f.text, f.name))
+	}
+	var others []string
+	for _, f := range k.linkedFits[room:] {
+		others = append(others, f.name)
+	}
+	if len(others) > 0 {
+		k.addJudges(linkedFilter(otherFit, "unfit", others...))
+	}
+	if k.score != nil {
+		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim subject, c *Class) (bool, error) {
+			_, err := claim.facts.rank(k, c)
+			return err != nil, err
+		}})
 	}
 }

@@ -33,7 +33,7 @@ func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	case fields.Unread:
 		return nil, field.ErrorList{tooLong(at, strconv.Itoa(v.Length))}
 	default:
-		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be an object, a label selector")}
+		return nil, field.ErrorList{field.TypeInvalid(at, truncate.Value(value), "must be an object, a label selector")}
 	}
 	r := selectorReader{at: at, left: v1alpha1.MaxSelectorBytes}
 	s, wrong := r.selector(object)
@@ -176,7 +176,7 @@ func (r *selectorReader) countValues(n int) *field.Error {
 }
 
 func wrongType(at *field.Path, value any, must string) *field.Error {
-	return field.TypeInvalid(at, badValue(value), "must be "+must)
+	return field.TypeInvalid(at, truncate.Value(value), "must be "+must)
 }
 
 func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
@@ -216,9 +216,9 @@ func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 		for _, err := range metav1validation.ValidateLabelSelectorRequirement(q, anyValue, at) {
 			switch v := err.BadValue.(type) {
 			case string:
-				err.BadValue = badValue(v)
+				err.BadValue = truncate.Value(v)
 			case metav1.LabelSelectorOperator:
-				err.BadValue = badValue(string(v))
+				err.BadValue = truncate.Value(string(v))
 			}
 			if !p.add(err) {
 				return p.list
@@ -229,7 +229,7 @@ func validate(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 			if len(errs) == 0 {
 				continue
 			}
-			err := field.Invalid(at.Child("values").Index(j), badValue(value), strings.Join(errs, "; "))
+			err := field.Invalid(at.Child("values").Index(j), truncate.Value(value), strings.Join(errs, "; "))
 			if !p.add(err) {
 				return p.list
 			}
@@ -251,7 +251,7 @@ func areValid(set map[string]string) bool {
 // check adds what is wrong with a key or a value, and reports whether to look for more.
 func (p *problems) check(at *field.Path, text string, wrong func(string) []string) bool {
 	for _, w := range wrong(text) {
-		if !p.add(field.Invalid(at, badValue(text), w)) {
+		if !p.add(field.Invalid(at, truncate.Value(text), w)) {
 			return false
 		}
 	}
@@ -271,7 +271,7 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	case fields.Unread, fields.LongText:
 		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))}
 	default:
-		return nil, field.ErrorList{field.TypeInvalid(at, badValue(value), "must be a string")}
+		return nil, field.ErrorList{field.TypeInvalid(at, truncate.Value(value), "must be a string")}
 	}
 	if len(text) > v1alpha1.MaxSelectorBytes {
 		return nil, field.ErrorList{tooLong(at, strconv.Itoa(len(text)))}
@@ -284,14 +284,14 @@ func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	}
 	// The parser would stop at NUL, and return a wider selector.
 	if i := strings.IndexByte(text, 0); i >= 0 {
-		return nil, field.ErrorList{field.Invalid(at, badValue(text), "must not have a NUL character, as at byte "+strconv.Itoa(i))}
+		return nil, field.ErrorList{field.Invalid(at, truncate.Value(text), "must not have a NUL character, as at byte "+strconv.Itoa(i))}
 	}
 	if err := countText(text, at); err != nil {
 		return nil, field.ErrorList{err}
 	}
 	parsed, err := labels.Parse(text, inText)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, badValue(text), truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
+		return nil, field.ErrorList{field.Invalid(at, truncate.Value(text), truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
 	}
 	return parsed, nil
 }

@@ -57,7 +57,7 @@ func TestAddReference(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
 			kind := kindOf(withReference(v1alpha1.Reference{Path: v1alpha1.FieldPath("." + strings.Join(tc.path, ".")), Form: v1alpha1.Name}))
-			patch := fields.Patch(kind.addReference(kind.parents(object), kind.Reference(&Class{Kind: &ClassKind{}, Name: "gold"})))
+			patch := fields.Patch(kind.addReference(kind.parents(object), kind.Reference(named{name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
@@ -273,7 +271,7 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	}
 	for _, s := range v.Classes {
 		isRefused = false
-		sample := sampleOf(s.Kind).named()
+		sample := sampleOf(s.Kind).Target()
 		for _, name := range c.required {
 			if sample.text(name) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have", v.Kind.shown(name), s.Kind.Name)
@@ -299,21 +297,4 @@ func sampleOf(kind *ClassKind) *Class {
 		class.Namespace = "namespace"
 	}
 	return class
-}
-
-// PathsFault is the fault that the status of a ClaimKind tells, nil if there is none: the
-// registration does not fit the schema of its claims. Only the leader reads the schema, and
-// all replicas the status. A changed registration keeps the fault until the leader has
-// checked it: meanwhile, claims would be stored without a class.
-func PathsFault(k *v1alpha1.ClaimKind) *Fault {
-	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	if c == nil || !OfPaths(c.Reason) {
-		return nil
-	}
-	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
-}
-
-// OfPaths reports whether a fault with this reason is a PathsFault.
-func OfPaths(reason string) bool {
-	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
 }

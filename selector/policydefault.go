@@ -84,9 +84,3 @@ func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 	}
 	return nil
 }
-
-// readsReferenceOf reports whether a kind looks where another one has its reference.
-func (r *Reader) readsReferenceOf(o *Reader) bool {
-	read := append(slices.Concat(r.skipIfSet, r.looksAt.Paths()), r.classRef, r.selector, r.annotation)
-	return slices.ContainsFunc(read, o.classRef.Overlaps)
-}

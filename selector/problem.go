@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // problems of a claim. No more are collected than are reported.
@@ -41,15 +40,4 @@ func tooLong(at *field.Path, has string) *field.Error {
 		Type: field.ErrorTypeTooLong, Field: at.String(),
 		Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes),
 	}
-}
-
-// badValue is what an error shows of a value: a shortened text, and no object or list.
-func badValue(value any) any {
-	switch v := value.(type) {
-	case nil, bool, int64, float64:
-		return v
-	case string:
-		return truncate.String(v, v1alpha1.MaxShownBytes)
-	}
-	return field.OmitValueType{}
 }

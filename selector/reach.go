@@ -25,14 +25,14 @@ func (r *reach) own() bool {
 
 // offers reports whether the claims of a namespace are offered a class. Claims without a
 // namespace are offered no class with one, unless the registration says so.
-func (r *reach) offers(namespace string, c *Class) bool {
+func (r *reach) offers(namespace, classNamespace string) bool {
 	switch {
-	case c.Namespace == "" || r.from == v1alpha1.FromAll:
+	case classNamespace == "" || r.from == v1alpha1.FromAll:
 		return true
 	case r.from == v1alpha1.FromNames:
-		return slices.Contains(r.names, c.Namespace)
+		return slices.Contains(r.names, classNamespace)
 	}
-	return c.Namespace == namespace
+	return classNamespace == namespace
 }
 
 // ClassNamespaces are the namespaces whose classes the claims of a namespace are
@@ -49,32 +49,11 @@ func (r *reach) ClassNamespaces(claimNamespace string) (names []string, all bool
 	return []string{claimNamespace}, false
 }
 
-// lenOffered is how many of the classes the claims of a namespace are offered.
-func (s *Classes) lenOffered(r *reach, namespace string) int {
-	switch {
-	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
-		return s.Len()
-	case r.from == v1alpha1.FromNames:
-		n := 0
-		for _, name := range r.names {
-			n += s.in(name).all.Len()
-		}
-		return n
+// toStrings are the same values.
+func toStrings[T ~string](values ...T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
 	}
-	return s.in(namespace).all.Len()
-}
-
-// eachOffered visits the classes that the claims of a namespace are offered.
-func (s *Classes) eachOffered(r *reach, namespace string, visit func(*Class)) {
-	visitKey := func(c *Class, _ struct{}) { visit(c) }
-	switch {
-	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
-		s.byName.Each(func(_ className, c *Class) { visit(c) })
-	case r.from == v1alpha1.FromNames:
-		for _, name := range r.names {
-			s.in(name).all.Each(visitKey)
-		}
-	default:
-		s.in(namespace).all.Each(visitKey)
-	}
+	return texts
 }

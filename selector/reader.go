@@ -1,16 +1,163 @@
 package selector
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
+
+// Reasons to leave a claim alone.
+const (
+	BeingDeleted = "BeingDeleted"
+	Settled      = "Settled"
+	ParentAbsent = "ParentAbsent"
+	NoSelector   = "NoSelector"
+	// NotYet says that bindWhen is not true of the claim now.
+	NotYet = "NotYet"
+)
+
+// Claim is the identity of a claim, and what it asks for.
+type Claim struct {
+	// Name is empty until the API server generates it from GenerateName.
+	Namespace, Name, GenerateName string
+	// Selector is nil for a claim without one: see Reader.Asks.
+	Selector labels.Selector
+	// Given is what its author has set of the class reference, nil if that is nothing.
+	Given *Given
+	// Object has the fields that expressions look at, nil for a kind without expressions.
+	Object map[string]any
+	// Request is what expressions see of who asks, nil if that is not known.
+	Request map[string]any
+}
+
+// Asks returns the selector of a claim. Of a claim without one, it is that of everything
+// where such claims get any class, and nil where they get the default class.
+func (r *Reader) Asks(c Claim) labels.Selector {
+	if c.Selector == nil && r.whenNoSelector == v1alpha1.NoSelectorAny {
+		return labels.Everything()
+	}
+	return c.Selector
+}
+
+// Intake is a claim as it was read, once, for whoever decides on it or explains it.
+type Intake struct {
+	Claim
+	// LeftAlone is the reason why the claim is not ours to bind; empty, it is.
+	LeftAlone string
+	// SettledBy is the place that is set, for the reason Settled.
+	SettledBy string
+	// Problems make the claim invalid. They are for its author: MaxErrors at most,
+	// each of them short.
+	Problems field.ErrorList
+	// Parents is how many of the fields that lead to the class reference the claim has. The
+	// reference itself counts, too, if it is an object without a name.
+	Parents int
+	// Converted says that the API server converted the claim from another version, whose
+	// schema says what the claim must have.
+	Converted bool
+}
+
+// Decode reads a claim of this kind from JSON: only the fields that Read and BoundTo ask
+// for. Of a value that is too long, it keeps the length. It fails if the claim is not an
+// object. Of several fields of one name the last counts, as it does for the API server,
+// which never sends them.
+func (r *Reader) Decode(raw []byte) (map[string]any, error) {
+	return r.plan.Decode(raw)
+}
+
+// DecodeValid does the same for JSON that is known to be valid, such as the object of
+// a decoded review. For invalid JSON, its result means nothing.
+func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
+	return r.plan.DecodeValid(raw)
+}
+
+// Read a claim of this kind from an object that any decoder may have made. A claim
+// that is left alone is read no further.
+func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
+	in := Intake{Claim: Claim{Namespace: namespace, Name: name}}
+	reason, by, wrong := r.leaveAloneReason(object, nil)
+	if reason != "" {
+		in.LeftAlone = reason
+		if reason == Settled {
+			in.SettledBy = by.String()
+		}
+		return in
+	}
+	if wrong != nil {
+		in.Problems = field.ErrorList{wrong}
+		return in
+	}
+	if r.hasFacts && !r.readFacts(object, &in) {
+		return in
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	in.GenerateName, _ = metadata["generateName"].(string)
+	if in.Given, in.Problems = r.given(object); len(in.Problems) > 0 {
+		return in
+	}
+	in.Selector, in.Problems = r.classSelector(object)
+	in.Parents = r.parents(object)
+	return in
+}
+
+// readFacts reads what expressions look at, and evaluates bindWhen if it looks at nothing
+// else. It is false if that says all there is to say.
+func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
+	for _, p := range r.looksAt.Paths() {
+		at := p
+		if value, _ := at.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
+			in.Problems = append(in.Problems, &field.Error{
+				Type: field.ErrorTypeTooLong, Field: at.Field().String(),
+				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
+					"because an expression of claim kind %q looks at it",
+					v1alpha1.MaxExpressionValueBytes, v1alpha1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),
+			})
+			return false
+		}
+	}
+	in.Object = object
+	if r.bindWhen == nil || r.AsksOthers() {
+		return true
+	}
+	budget := expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	ok, err := r.bindWhen.Bool(&expression.Input{Claim: object}, &budget)
+	switch {
+	case err != nil:
+		in.Problems = append(in.Problems, failure(r.Name, "spec.bindWhen", r.bindWhen, err))
+	case !ok:
+		in.LeftAlone = NotYet
+	}
+	return ok && err == nil
+}
+
+func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
+	value, err := r.selector.Lookup(object)
+	if err != nil {
+		return nil, field.ErrorList{err}
+	}
+	text, err := r.annotation.Lookup(object)
+	switch {
+	case err != nil:
+		return nil, field.ErrorList{err}
+	case value != nil && text != nil:
+		detail := "give either the annotation or the field " + r.selector.String() + ", not both"
+		return nil, field.ErrorList{field.Forbidden(r.annotationField, detail)}
+	case value != nil:
+		return parseSelector(value, r.selectorField)
+	case text != nil:
+		return parseSelectorText(text, r.annotationField)
+	}
+	return nil, nil
+}
 
 // Reader reads claims of one kind: where they have what, and which of them are ours to bind.
 type Reader struct {
@@ -100,4 +247,26 @@ func (r *Reader) newPlan() *fields.Plan {
 		p.AddForExpressions(at, v1alpha1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
 	return p.Compile(0)
+}
+
+// AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not
+// show whether it is to be bound now.
+func (r *Reader) AsksOthers() bool {
+	return r.bindWhen != nil && !readsClaimAlone(r.bindWhen)
+}
+
+// failure of an expression that does not look at a class.
+func failure(kind, name string, e *expression.Expression, err error) *field.Error {
+	at := field.NewPath("metadata")
+	if looks := e.Looks(expression.Claim); len(looks) > 0 {
+		at = looks[0].Field()
+	}
+	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
+		name, kind, truncate.String(err.Error(), v1alpha1.MaxMessageBytes)))
+}
+
+// readsReferenceOf reports whether a kind looks where another one has its reference.
+func (r *Reader) readsReferenceOf(o *Reader) bool {
+	read := append(slices.Concat(r.skipIfSet, r.looksAt.Paths()), r.classRef, r.selector, r.annotation)
+	return slices.ContainsFunc(read, o.classRef.Overlaps)
 }

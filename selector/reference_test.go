@@ -100,7 +100,7 @@ func TestReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
-			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class))
+			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class.Target()))
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
 		})
@@ -117,7 +117,7 @@ func TestReferencesAreReadBack(t *testing.T) {
 			classKind := newKind("golds.example.org", "Gold")
 			classKind.Namespaced = namespace != ""
 			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)
-			claim := fmt.Sprintf(`{"spec":{"classRef":%s}}`, kind.Reference(gold))
+			claim := fmt.Sprintf(`{"spec":{"classRef":%s}}`, kind.Reference(gold.Target()))
 			object, err := kind.Decode([]byte(claim))
 			require.NoError(t, err)
 			classes, bound := kind.BoundTo("team", object)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // resolver evaluates what does not look at a class.
@@ -80,16 +79,6 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 	}
 	r.in.Problems = append(r.in.Problems, failure(r.view.Kind.Name, name, e, err))
 	return true
-}
-
-// failure of an expression that does not look at a class.
-func failure(kind, name string, e *expression.Expression, err error) *field.Error {
-	at := field.NewPath("metadata")
-	if looks := e.Looks(expression.Claim); len(looks) > 0 {
-		at = looks[0].Field()
-	}
-	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
-		name, kind, truncate.String(err.Error(), v1alpha1.MaxMessageBytes)))
 }
 
 func (r *resolver) resolveSelector() {

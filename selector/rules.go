@@ -2,19 +2,16 @@ package selector
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // rules are the expressions of a ClaimKind.
 type rules struct {
-	claimKind      string
 	related        []relatedRule
 	namespaces     *RelatedKind // nil if no expression looks at the namespace
 	bindWhen       *expression.Expression
@@ -75,19 +72,6 @@ func (r *rules) InvalidExpressions() []InvalidExpression { return r.invalid }
 // UsesRequest reports whether expressions see who asks.
 func (r *rules) UsesRequest() bool { return r.usesRequest }
 
-// faultOf a registration with invalid expressions, nil if there are none.
-func (l *looks) faultOf(what, name string) *Fault {
-	if len(l.invalid) == 0 {
-		return nil
-	}
-	texts := make([]string, 0, v1alpha1.MaxErrors)
-	for _, i := range l.invalid[:min(len(l.invalid), v1alpha1.MaxErrors)] {
-		texts = append(texts, i.Error())
-	}
-	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
-		truncate.String(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
-}
-
 // newRules of a ClaimKind, and of the ClassKinds that name it.
 func newRules(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *rules {
 	r := compileClaimRules(k)
@@ -106,7 +90,7 @@ func newRules(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *rules {
 }
 
 func compileClaimRules(k *v1alpha1.ClaimKind) *rules {
-	r := &rules{claimKind: k.Name}
+	r := &rules{}
 	s := &k.Spec
 	for i, related := range s.Related {
 		field := "spec.related[" + related.Name + "]"
@@ -229,4 +213,26 @@ func fitLooks(fits []*fit) (paths []fields.Path) {
 		paths = append(paths, f.looks...)
 	}
 	return paths
+}
+
+// Naming are the ClassKinds that name a ClaimKind: what is read of its claims depends on their
+// expressions, too.
+func Naming(claimKind string, all []v1alpha1.ClassKind) (naming []*v1alpha1.ClassKind) {
+	for i := range all {
+		if slices.Contains(all[i].Spec.ClaimKinds, claimKind) {
+			naming = append(naming, &all[i])
+		}
+	}
+	return naming
+}
+
+// NamedBy a ClassKind are these ClaimKinds: what is held of its classes depends on their
+// expressions, too.
+func NamedBy(k *v1alpha1.ClassKind, all []v1alpha1.ClaimKind) (named []*v1alpha1.ClaimKind) {
+	for i := range all {
+		if slices.Contains(k.Spec.ClaimKinds, all[i].Name) {
+			named = append(named, &all[i])
+		}
+	}
+	return named
 }

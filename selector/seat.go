@@ -41,18 +41,18 @@ func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 		seat.Namespace = c.Namespace
 		return seat, true, nil
 	}
-	return seat, k.offers("", c), nil
+	return seat, k.offers("", c.Namespace), nil
 }
 
 // partitionFor which a class can be the default.
-func (r *rules) partitionFor(c *Class) (string, error) {
-	if r.partitionClass == nil {
+func (k *ClaimKind) partitionFor(c *Class) (string, error) {
+	if k.partitionClass == nil {
 		return "", nil
 	}
 	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
-	partition, err := r.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	partition, err := k.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
-		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", r.claimKind, c, err)
+		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
 	}
 	return partition, nil
 }
@@ -131,7 +131,7 @@ func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
 		return
 	}
 	v.index.eachOf(partitionKey, text(partition), func(c *Class) {
-		if v.Kind.own() && c.Namespace != namespace || !v.Kind.offers(namespace, c) {
+		if v.Kind.own() && c.Namespace != namespace || !v.Kind.offers(namespace, c.Namespace) {
 			return
 		}
 		visit(c)

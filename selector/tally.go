@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/classbind/classbind/selector/hamt"
 )
 
 // InFlightWindow is how long a claim counts for its class without being seen stored.
@@ -192,9 +194,9 @@ func (t *Tally) reserve(claim Claim, class uint64, now time.Time) {
 // were given the same class, for one.
 func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
-		return maphash.Comparable(placeSeed, [...]string{namespace, name})
+		return maphash.Comparable(hamt.Seed, [...]string{namespace, name})
 	}
-	return maphash.Comparable(placeSeed, struct {
+	return maphash.Comparable(hamt.Seed, struct {
 		namespace, generateName string
 		class                   uint64
 	}{namespace, generateName, class})

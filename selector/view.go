@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -178,11 +179,6 @@ func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
 func (k *ClaimKind) ConfusesKinds() bool { return k.form.namesKind != groupAndKind }
 
-// confuses says that no reference can tell the classes of two kinds apart.
-func (f *referenceForm) confuses(a, b *ClassKind) bool {
-	return f.namesKind == noKind || f.namesKind == kindAlone && a.GroupVersionKind.Kind == b.GroupVersionKind.Kind
-}
-
 // leaveOut those of the class kinds that no reference can tell from one that was created
 // before, so that one that is created later changes nothing for the claims of others.
 func (v *View) leaveOut() {
@@ -204,7 +200,7 @@ func (v *View) leaveOut() {
 // if no reference confuses it with another.
 func (v *View) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range v.Classes {
-		if v.Kind.form.confuses(s.Kind, kind) {
+		if v.Kind.form.confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
 			return s.Kind
 		}
 	}
@@ -247,3 +243,50 @@ func (v *offer) lenUnserving(namespace string) int {
 func (v *offer) partly() bool {
 	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
+
+// serves reports whether a class can serve claims of the kind. If not, by is the condition that
+// it does not meet, and term the part of it, and why an error.
+func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
+	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
+}
+
+func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, term *expression.Expression, why error) {
+	for _, fits := range [...][]*fit{k.fits, c.Kind.rules.fits} {
+		for _, f := range fits {
+			if term, why = f.servedBy(c.Fields, budget); term != nil {
+				return f, term, why
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
+// Serves reports whether a class can serve claims of the kind.
+func (k *ClaimKind) Serves(c *Class) bool {
+	by, _, _ := k.serves(c)
+	return by == nil
+}
+
+// mayExclude reports whether some classes of a kind may not serve the claims.
+func (k *ClaimKind) mayExclude(classes *ClassKind) bool {
+	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
+	return slices.ContainsFunc(k.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
+}
+
+// Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
+// nil if they do.
+func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
+	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
+		return !slices.ContainsFunc(k.linkedFits, func(l linkedFit) bool { return l.name == f.name })
+	})
+	if !missesFit && classes.holds(k.class) && k.looksAt.Covers(classes.rules.claim...) {
+		return nil
+	}
+	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(
+		"the classes of %q are being read again, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
+			"try again in a moment",
+		classes.Name, k.Name)}
+}
+
+// InConflict says that an older ClaimKind binds the claims of this one.
+func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }

@@ -117,7 +117,7 @@ func referenceExpression(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *se
 func referenceValue(kind *selector.ClaimKind, of *selector.Class) string {
 	name := "string(params.metadata.name)"
 	var written []string
-	for field, text := range kind.ReferenceFields(of) {
+	for field, text := range kind.ReferenceFields(of.Target()) {
 		value := strconv.Quote(text)
 		switch field {
 		case "name":

@@ -4,9 +4,15 @@ package hamt
 
 import (
 	"cmp"
+	"hash/maphash"
 	"math/bits"
 	"slices"
 )
+
+// Seed of the hashes of keys. It differs from process to process: authors of classes and claims
+// choose names and labels, and must not choose their places in a trie or a table. Many in one
+// place would be searched one by one.
+var Seed = maphash.MakeSeed()
 
 // Key of a Map.
 type Key interface {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/classbind/classbind/api/v1alpha1"
 )
 
@@ -111,4 +113,15 @@ func urlErrors(err error) (all []*url.Error) {
 		}
 	}
 	return all
+}
+
+// Value is what an error shows of a value: a shortened text, and no object or list.
+func Value(value any) any {
+	switch v := value.(type) {
+	case nil, bool, int64, float64:
+		return v
+	case string:
+		return String(v, v1alpha1.MaxShownBytes)
+	}
+	return field.OmitValueType{}
 }

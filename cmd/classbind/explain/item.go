@@ -54,7 +54,7 @@ func (i *Item) addDecision() {
 		return
 	}
 	class := d.Class.FullName()
-	i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class)
+	i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class.Target())
 	for n := range i.Candidates {
 		i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 	}
