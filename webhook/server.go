@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -48,7 +47,6 @@ type Server struct {
 
 	options ServerOptions
 	mux     *http.ServeMux
-	started atomic.Bool
 }
 
 // NewServer returns a server for a manager to start.
@@ -87,7 +85,6 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	})
 	defer stop()
 	s.options.Log.Info("Serving the webhooks", "address", tcp.Addr().String(), "http2", s.options.HTTP2)
-	s.started.Store(true)
 	if err := server.Serve(tls.NewListener(limited, config)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve the webhooks: %w", err)
 	}
@@ -118,24 +115,6 @@ func (s *Server) newHTTPServer() *http.Server {
 		},
 		ConnContext: withConnection,
 		ConnState:   connectionState,
-	}
-}
-
-// StartedChecker tries a TLS handshake with the server.
-func (s *Server) StartedChecker() healthz.Checker {
-	return func(r *http.Request) error {
-		if !s.started.Load() {
-			return errors.New("the webhook server has not been started yet")
-		}
-		dialer := &tls.Dialer{
-			NetDialer: &net.Dialer{Timeout: 10 * time.Second},
-			Config:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // It is this process, and is sent nothing.
-		}
-		connection, err := dialer.DialContext(r.Context(), "tcp", s.options.Address)
-		if err != nil {
-			return fmt.Errorf("cannot reach the webhook server: %w", err)
-		}
-		return connection.Close()
 	}
 }
 

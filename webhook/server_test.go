@@ -42,9 +42,6 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 		cancel()
 		assert.NoError(t, <-ended)
 	})
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.NoError(c, s.StartedChecker()(httptest.NewRequest(http.MethodGet, "/", nil)))
-	}, 3*time.Minute, time.Millisecond)
 	return tcp.Addr().String()
 }
 
