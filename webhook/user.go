@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -21,30 +22,9 @@ func requestFacts(userInfo []byte) (map[string]any, error) {
 			return nil, malformed("request.userInfo: %v", err)
 		}
 	}
-	facts := map[string]any{}
-	for name, text := range map[string]string{"username": user.Username, "uid": user.UID} {
-		if text != "" {
-			facts[name] = text
-		}
-	}
-	if len(user.Groups) > 0 {
-		facts["groups"] = list(user.Groups)
-	}
-	if len(user.Extra) > 0 {
-		extra := map[string]any{}
-		for name, values := range user.Extra {
-			extra[name] = list(values)
-		}
-		facts["extra"] = extra
+	facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&user)
+	if err != nil {
+		return nil, malformed("request.userInfo: %v", err)
 	}
 	return map[string]any{"userInfo": facts}, nil
-}
-
-// list of texts, as JSON is decoded.
-func list(texts []string) []any {
-	all := make([]any, len(texts))
-	for i, text := range texts {
-		all[i] = text
-	}
-	return all
 }
