@@ -57,8 +57,6 @@ type Gate struct {
 	// when an entry was last written, by the clock of an API server; zero means that
 	// this is not known.
 	Bundles func(context.Context) (bundles [][]byte, written time.Time, err error)
-	// Now is time.Now outside of tests.
-	Now func() time.Time
 
 	served atomic.Pointer[tls.Certificate]
 	// notReady is why the replica must not be called yet. Once nil, it stays nil.
@@ -72,7 +70,7 @@ type Gate struct {
 
 // NewGate returns a gate in front of a source.
 func NewGate(source Source, name string, bundles func(context.Context) ([][]byte, time.Time, error)) *Gate {
-	g := &Gate{Source: source, Name: name, Bundles: bundles, Now: time.Now}
+	g := &Gate{Source: source, Name: name, Bundles: bundles}
 	g.notReady.Store(&errNoCertificate)
 	return g
 }
@@ -127,7 +125,7 @@ func (g *Gate) advance(ctx context.Context) error {
 	if newest == nil {
 		return errors.Join(errNoCertificate, err)
 	}
-	now, served, unready := g.Now(), g.served.Load(), g.notReady.Load() != nil
+	now, served, unready := time.Now(), g.served.Load(), g.notReady.Load() != nil
 	if newest != g.next {
 		g.next, g.trustedSince = newest, time.Time{}
 	}
