@@ -3,7 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -146,7 +145,7 @@ func (g *Guard) oneDefault(
 		}
 	}
 	ask.Known, ask.DryRun = knownDefaults(snapshot, ask.Seats), isDryRun(request)
-	protocol := &onedefault.Protocol{Store: g.store(snapshot), NewID: rand.Text, Contended: func() bool { return g.limiter.Wanted(key) }}
+	protocol := &onedefault.Protocol{Store: g.store(snapshot), Contended: func() bool { return g.limiter.Wanted(key) }}
 	refusal, err := protocol.Admit(ctx, ask)
 	if err != nil {
 		return nil, err

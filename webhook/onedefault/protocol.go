@@ -2,6 +2,7 @@ package onedefault
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -41,8 +42,6 @@ type Store interface {
 // Protocol runs attempts on a Store.
 type Protocol struct {
 	Store Store
-	// NewID returns an id that nobody can guess and no other attempt has.
-	NewID func() string
 	// Contended reports whether other requests wait for this one, which is refused then at once
 	// instead of waiting for what is in flight. Nil means that none waits.
 	Contended func() bool
@@ -65,7 +64,7 @@ func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
 }
 
 func (p *Protocol) attempt(ctx context.Context, r *Request) (*Refusal, error) {
-	a := Begin(r, p.NewID())
+	a := Begin(r, rand.Text())
 	for a.Next() != nil && a.phase != takingOut {
 		next, err := p.do(ctx, a)
 		if err != nil {

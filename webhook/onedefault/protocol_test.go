@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,11 +100,6 @@ func newMemory(leases map[string]Lease) *memory {
 	return m
 }
 
-func (m *memory) protocol() *Protocol {
-	var n atomic.Int64
-	return &Protocol{Store: m, NewID: func() string { return "mine-" + strconv.Itoa(int(n.Add(1))) }}
-}
-
 var (
 	otherInFlight = held(other, pending("o", "", window))
 	otherDefault  = Live{UID: "other-1", Version: "11", Seats: seats("x", "y")}
@@ -152,7 +146,7 @@ func TestAdmitWaits(t *testing.T) {
 				}
 				request := newRequest("", "x")
 				request.DryRun = tc.dryRun
-				refusal, err := m.protocol().Admit(ctx, request)
+				refusal, err := (&Protocol{Store: m}).Admit(ctx, request)
 				require.NoError(t, err, tc.reason)
 				got := want{refused: refusal != nil, took: time.Since(start)}
 				if refusal != nil {
@@ -255,7 +249,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 			}
 			request := newRequest("", "x", "y")
 			request.DryRun = tc.dryRun
-			refusal, err := m.protocol().Admit(t.Context(), request)
+			refusal, err := (&Protocol{Store: m}).Admit(t.Context(), request)
 			if tc.want.err != "" {
 				require.EqualError(t, err, tc.want.err, tc.reason)
 				require.ErrorIs(t, err, failure, tc.reason)
@@ -276,7 +270,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 func TestAdmitTogether(t *testing.T) {
 	m := newMemory(nil)
 	m.classes[me] = Live{UID: "me-1", Version: "10"}
-	p := m.protocol()
+	p := &Protocol{Store: m}
 	const together = 4
 	var written sync.WaitGroup
 	written.Add(together)
@@ -328,7 +322,7 @@ func TestAdmitManySeats(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		start := time.Now()
-		refusal, err := m.protocol().Admit(ctx, request)
+		refusal, err := (&Protocol{Store: m}).Admit(ctx, request)
 		require.NoError(t, err, "We should be in time.")
 		assert.Nil(t, refusal)
 		// 64 reads, 16 at once, two classes at once, and one write after the other.
@@ -346,7 +340,7 @@ func TestAdmitTakesOutWhenThereIsNoTime(t *testing.T) {
 		}
 		return nil
 	}
-	refusal, err := m.protocol().Admit(ctx, newRequest("", "x", "y"))
+	refusal, err := (&Protocol{Store: m}).Admit(ctx, newRequest("", "x", "y"))
 	require.ErrorIs(t, err, context.Canceled, "We should say that we cannot answer.")
 	assert.Nil(t, refusal)
 	assert.Empty(t, m.leases[seat("x")].Pending, "We should take out what we wrote all the same.")
@@ -366,7 +360,7 @@ func TestAdmitDoesNotTakeOutForEver(t *testing.T) {
 			return nil
 		}
 		start := time.Now()
-		_, err := m.protocol().Admit(t.Context(), newRequest("", "x", "y"))
+		_, err := (&Protocol{Store: m}).Admit(t.Context(), newRequest("", "x", "y"))
 		require.ErrorIs(t, err, failure, "We should say what went wrong first.")
 		assert.Equal(t, takeOutTimeout, time.Since(start), "We should give up.")
 	})
