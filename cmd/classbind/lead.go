@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
@@ -20,10 +19,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/latebinding"
-	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -41,19 +38,9 @@ const (
 // term after term. Each term has its own manager: a manager ends when it loses its
 // Lease, but this replica must keep answering.
 type leadership struct {
-	cluster      *rest.Config
-	scheme       *runtime.Scheme
-	mapper       meta.RESTMapper
-	options      *options
-	registration *registry.Registration
-	claims       *latebinding.Claims
-	decider      *selector.Decider
-	// collectLeases that are no longer used, until the context ends.
-	collectLeases func(context.Context) error
+	*server
 	// opened is closed once this replica knows all classes.
 	opened <-chan struct{}
-	// verifyServing returns an error unless this replica serves a certificate of the CA.
-	verifyServing func(ctx context.Context, ca []byte) error
 }
 
 // NeedLeaderElection is false: every replica runs for the leadership.
@@ -79,7 +66,7 @@ func (l *leadership) Start(ctx context.Context) error {
 func (l *leadership) term(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(l.cluster, ctrl.Options{
 		Scheme:                        l.scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mapper, nil },
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mgr.GetRESTMapper(), nil },
 		Logger:                        logf.FromContext(ctx),
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own manager serves all metrics.
 		LeaderElection:                l.options.leaderElect,
@@ -123,7 +110,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("cannot add the late binding: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(l.collectLeases)); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(l.guard.CollectLeases)); err != nil {
 		return fmt.Errorf("cannot add the collection of Leases: %w", err)
 	}
 	writer := &status.Writer{

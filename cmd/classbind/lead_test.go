@@ -20,7 +20,8 @@ func TestLeadershipGoesOn(t *testing.T) {
 		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 		ctx, stop := context.WithCancel(logf.IntoContext(t.Context(), log))
 		opened := make(chan struct{})
-		l := &leadership{opened: opened, cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
+		s := &server{cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
+		l := &leadership{server: s, opened: opened}
 		assert.False(t, l.NeedLeaderElection(), "We should run for the leadership on every replica.")
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()

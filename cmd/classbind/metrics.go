@@ -13,8 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
@@ -50,26 +49,20 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 // made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
 type readers struct {
 	// unknownReviews are for new tokens, knownReviews for known ones.
-	unknownReviews, knownReviews reviews
+	unknownReviews, knownReviews kubernetes.Interface
 	// known has when the tokens that may read were reviewed, by their hashes. It has no others, so made-up
 	// tokens evict none. A token that may not read any more is forgotten.
 	known *lru.Cache
 	log   logr.Logger
 }
 
-// reviews asks the API server about tokens and their rights.
-type reviews struct {
-	tokens authenticationclient.TokenReviewInterface
-	rights authorizationclient.SubjectAccessReviewInterface
-}
-
 // newReaders returns a filter for controller-runtime's metrics server.
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	unknown, err := newReviews(config, client)
+	unknown, err := newReviewer(config, client)
 	if err != nil {
 		return nil, err
 	}
-	known, err := newReviews(config, client)
+	known, err := newReviewer(config, client)
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +72,16 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 	}, nil
 }
 
-// newReviews returns reviews with their own rate limit, because every made-up token
-// costs a review.
-func newReviews(config *rest.Config, client *http.Client) (reviews, error) {
+// newReviewer returns a client for reviews with a rate limit of its own, because every
+// made-up token costs a review.
+func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1alpha1.MaxTokenReviewRate, 2*v1alpha1.MaxTokenReviewRate)
-	tokens, err := authenticationclient.NewForConfigAndClient(config, client)
+	reviewer, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
-		return reviews{}, fmt.Errorf("cannot make a client for token reviews: %w", err)
+		return nil, fmt.Errorf("cannot make a client for token and access reviews: %w", err)
 	}
-	rights, err := authorizationclient.NewForConfigAndClient(config, client)
-	if err != nil {
-		return reviews{}, fmt.Errorf("cannot make a client for access reviews: %w", err)
-	}
-	return reviews{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews()}, nil
+	return reviewer, nil
 }
 
 // handler reserves slots and a rate for known tokens. Made-up tokens wait for the API
@@ -110,7 +99,7 @@ func (r *readers) handler(next http.Handler) http.Handler {
 }
 
 // authorize lets in requests that may read, and answers all others itself.
-func (r *readers) authorize(api reviews, next http.Handler) http.Handler {
+func (r *readers) authorize(api kubernetes.Interface, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch status, err := r.status(request, api); {
 		case err != nil:
@@ -136,7 +125,7 @@ func bearerToken(request *http.Request) string {
 }
 
 // status returns 200 for a request that may read, and else the status of the answer.
-func (r *readers) status(request *http.Request, api reviews) (int, error) {
+func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, error) {
 	token := bearerToken(request)
 	if token == "" {
 		return http.StatusUnauthorized, nil
@@ -148,7 +137,7 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
 	defer cancel()
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	identity, err := api.tokens.Create(ctx, review, metav1.CreateOptions{})
+	identity, err := api.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review a token: %w", err)
 	}
@@ -156,7 +145,7 @@ func (r *readers) status(request *http.Request, api reviews) (int, error) {
 		r.known.Remove(hash)
 		return http.StatusUnauthorized, nil
 	}
-	access, err := api.rights.Create(ctx, accessReview(&identity.Status.User), metav1.CreateOptions{})
+	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, accessReview(&identity.Status.User), metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review the rights of a token: %w", err)
 	}

@@ -106,8 +106,7 @@ func TestReaders(t *testing.T) {
 				review.Status.Allowed = review.Spec.User == "prometheus"
 				return true, review, nil
 			})
-			api := reviews{tokens: clientset.AuthenticationV1().TokenReviews(), rights: clientset.AuthorizationV1().SubjectAccessReviews()}
-			r := &readers{unknownReviews: api, knownReviews: api, known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
+			r := &readers{unknownReviews: clientset, knownReviews: clientset, known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {

@@ -182,7 +182,7 @@ func (o *options) validateAddresses(wrong func(name, value, text string)) {
 		if a.off {
 			continue
 		}
-		if _, _, err := splitAddress(a.value); err != nil {
+		if err := checkAddress(a.value); err != nil {
 			wrong(a.name, a.value, err.Error())
 		}
 	}
@@ -240,7 +240,7 @@ func (o *options) webhookHost() (string, error) {
 		return "", fmt.Errorf("must name a host: %s", strings.Join(e, "; "))
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		if _, err := parsePort(port); err != nil {
+		if err := checkPort(port); err != nil {
 			return "", err
 		}
 	}
@@ -266,21 +266,19 @@ func (o *options) caSecret() string {
 	return v1alpha1.CASecret
 }
 
-func splitAddress(address string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(address)
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, errors.New("must be host:port, or :port for all addresses")
+		return errors.New("must be host:port, or :port for all addresses")
 	}
-	port, err = parsePort(text)
-	return host, port, err
+	return checkPort(port)
 }
 
-func parsePort(text string) (int, error) {
-	port, err := strconv.Atoi(text)
-	if err != nil || port < 1 || port > 65535 {
-		return 0, fmt.Errorf("port %q must be a number from 1 to 65535", text)
+func checkPort(text string) error {
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("port %q must be a number from 1 to 65535", text)
 	}
-	return port, nil
+	return nil
 }
 
 // logLevels are the values of --log-level.

@@ -12,7 +12,6 @@ import (
 	"os"
 	goruntime "runtime"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -123,7 +122,6 @@ type server struct {
 	cluster *rest.Config
 	clients *clients
 	mgr     ctrl.Manager
-	address string // of the webhook server, as a client on this machine reaches it
 
 	history      *history
 	source       certs.Source
@@ -158,11 +156,6 @@ func (s *server) addManager() (err error) {
 	// No client-side rate limit: claims wait for these requests. The API server
 	// protects itself better, by priority and fairness.
 	s.cluster.QPS = -1
-	host, port, err := splitAddress(o.webhookAddress)
-	if err != nil {
-		return err
-	}
-	s.address = net.JoinHostPort(host, strconv.Itoa(port))
 	if s.clients, err = o.newClients(s.ownCertificate); err != nil {
 		return err
 	}
@@ -260,14 +253,6 @@ func (s *server) addWebhooks() error {
 }
 
 func (s *server) addRunnables() error {
-	leader := &leadership{
-		cluster: s.cluster, scheme: s.scheme, mapper: s.mgr.GetRESTMapper(), options: s.options,
-		registration: s.registration, claims: s.claims, decider: s.decider, opened: s.registration.Opened(),
-		collectLeases: s.guard.CollectLeases,
-		verifyServing: func(ctx context.Context, ca []byte) error {
-			return s.gate.Verify(ctx, s.address, ca)
-		},
-	}
 	sightings := manager.RunnableFunc(func(ctx context.Context) error {
 		s.guard.Sightings.Watch(ctx, s.guard.Leases)
 		return nil
@@ -276,7 +261,7 @@ func (s *server) addRunnables() error {
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
-		"leadership":       leader,
+		"leadership":       &leadership{server: s, opened: s.registration.Opened()},
 		"sightings":        sightings,
 		"history":          s.history,
 	} {
@@ -287,9 +272,14 @@ func (s *server) addRunnables() error {
 	return nil
 }
 
+// verifyServing returns an error unless this replica serves a certificate of the CA.
+func (s *server) verifyServing(ctx context.Context, ca []byte) error {
+	return s.gate.Verify(ctx, s.options.webhookAddress, ca)
+}
+
 func (s *server) addChecks() error {
 	for name, ready := range map[string]healthz.Checker{
-		"webhook-server": func(r *http.Request) error { return s.gate.CheckServing(r.Context(), s.address) },
+		"webhook-server": func(r *http.Request) error { return s.gate.CheckServing(r.Context(), s.options.webhookAddress) },
 		"certificate":    s.gate.Ready,
 		"classes":        func(r *http.Request) error { return s.registration.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return s.claims.Ready(time.Now()) },
