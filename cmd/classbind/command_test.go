@@ -41,6 +41,7 @@ func TestHelpOfServe(t *testing.T) {
 		"--certificate-duration time":    `(default 168h0m0s)`,
 		"--ca-duration time":             `(default 8760h0m0s)`,
 		"--shutdown-delay-duration time": `SIGTERM`,
+		"--in-flight-window time":        `(default 1m0s)`,
 	} {
 		var line string
 		for l := range strings.Lines(out) {
@@ -166,12 +167,6 @@ func TestPluginCompletion(t *testing.T) {
 			assert.Contains(t, b.String(), tc.want, "We should complete as kubectl asks us to.")
 		})
 	}
-}
-
-func TestCompletion(t *testing.T) {
-	out, err := run(t, "completion", "bash")
-	require.NoError(t, err)
-	assert.Contains(t, out, "classbind", "We should print what a shell needs.")
 }
 
 func TestExitStatus(t *testing.T) {

@@ -40,31 +40,6 @@ func TestMetricsServer(t *testing.T) {
 	assert.NotNil(t, o.FilterProvider, "We should ask the API server who may read.")
 }
 
-func TestLimitConcurrency(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	handler := limitConcurrency(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		entered <- struct{}{}
-		<-leave
-	}))
-	get := func() int {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-		return w.Code
-	}
-	statuses := make(chan int)
-	for range 2 {
-		go func() { statuses <- get() }()
-		<-entered
-	}
-	require.Equal(t, http.StatusTooManyRequests, get(), "We should refuse the third request while two are answered.")
-	close(leave)
-	for range 2 {
-		assert.Equal(t, http.StatusOK, <-statuses)
-	}
-	go func() { <-entered }()
-	assert.Equal(t, http.StatusOK, get(), "We should answer again when there is a free slot.")
-}
-
 func TestReaders(t *testing.T) {
 	down := errors.New("the API server is down")
 	for name, tc := range map[string]struct {

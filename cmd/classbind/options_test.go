@@ -205,25 +205,6 @@ func TestValidateAccepts(t *testing.T) {
 	}
 }
 
-func TestInFlightWindow(t *testing.T) {
-	assert.Equal(t, time.Minute, parse(t).inFlightWindow, "We should allow for the API server's longest request, 60 s.")
-	err := newServeCommand().ParseFlags([]string{"--in-flight-window=soon"})
-	assert.ErrorContains(t, err, `invalid argument "soon" for "--in-flight-window" flag`, "We should refuse a text that is not a duration.")
-}
-
-func TestCertificateDefaults(t *testing.T) {
-	o := parse(t)
-	assert.Equal(t, "self-signed", o.certs, "We should need no other software.")
-	assert.Equal(t, "/etc/classbind/tls", o.certDir, "We should look where deploy/ mounts the Secret.")
-	assert.Equal(t, 7*24*time.Hour, o.certDuration, "We should renew certificates within the week.")
-	assert.Equal(t, 365*24*time.Hour, o.caDuration, "We should renew the CA within the year.")
-	assert.Zero(t, o.shutdownDelay, "We should not delay the end of a run by hand.")
-	for _, flag := range []string{"certificate-duration", "ca-duration", "shutdown-delay-duration"} {
-		err := newServeCommand().ParseFlags([]string{"--" + flag + "=soon"})
-		assert.ErrorContains(t, err, `invalid argument "soon" for "--`+flag+`" flag`, "We should refuse a text that is not a duration.")
-	}
-}
-
 // TestCertificates checks what each mode takes from the flags.
 func TestCertificates(t *testing.T) {
 	o := parse(t, "--namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
