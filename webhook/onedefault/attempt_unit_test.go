@@ -95,12 +95,7 @@ func TestAttempt(t *testing.T) {
 		"Free":         {reason: "We should take a Lease that names nobody.", lease: Lease{Version: "7"}, want: want{pending: []Pending{mine}}},
 		"FreeToCreate": {reason: "We should record no base of a creation.", create: true, want: want{pending: []Pending{pending("mine", "", 0)}}},
 
-		"Exists":       {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
-		"ExistsItself": {reason: "We should not hold a seat for a creation that was stored.", create: true, own: &stored, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
-		"Gone":         {reason: "We should not believe that there is a class to update.", own: &Live{}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
-		"AnotherUID":   {reason: "We should not believe a uid that we can read.", own: &Live{UID: "me-0", Version: "10"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
-		"OlderBase":    {reason: "We should not believe a base that is stored no more.", own: &Live{UID: "me-1", Version: "11"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
-		"NewerBase":    {reason: "We should not believe a base that is not stored yet.", own: &Live{UID: "me-1", Version: "9"}, want: want{refusal: &Refusal{Reason: Changed, Class: me}}},
+		"Exists": {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
 		"DefaultAlready": {
 			reason: "We should leave a Lease alone that may have made the class default.",
 			own:    &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true},
@@ -112,34 +107,28 @@ func TestAttempt(t *testing.T) {
 
 		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
 		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},
-		"MineLanded":         {reason: "We should drop the creation of our class, which landed.", lease: held(me, pending("before", "", window)), want: want{pending: []Pending{mine}}},
-		"MineOver":           {reason: "We should drop a write of our class whose window is over.", lease: held(me, pending("before", "10", 0)), want: want{pending: []Pending{mine}}},
 		"MineCrowded":        {reason: "We should not let a Lease grow without end, and say when it has room.", lease: held(me, crowd...), want: want{refusal: inFlightFor(me, window-time.Duration(len(crowd)-1))}},
 		"MineSentTwice":      {reason: "We should record once what was written though we were told that it was not.", lease: held(me, pending("mine", "10", window)), want: want{pending: []Pending{mine}}},
 		"MineUnderOtherName": {reason: "We should not take another class for ours because somebody names its uid.", lease: Lease{Version: "7", Holder: Holder{Class: other, UID: "me-1"}, Pending: []Pending{pending("o", "9", window)}}, live: Live{UID: "me-1", Version: "9"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
 		"MineByNameAlone":    {reason: "We should wait for the creation of another class of our name.", lease: Lease{Version: "7", Holder: Holder{Class: me, UID: "me-0"}, Pending: []Pending{pending("o", "", window)}}, want: want{refusal: inFlightFor(me, window)}},
 
 		"DefaultAlreadyOther":    {reason: "We should refuse for good while another is default.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"DefaultForLong":         {reason: "We should refuse for good however long another is default.", lease: held(other, pending("o", "9", 0)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"DefaultUnderAnotherUID": {reason: "We should refuse where a class of that name is default, whichever was admitted.", lease: held(other, pending("o", "", 0)), live: Live{UID: "other-2", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"DefaultOfAnotherPart":   {reason: "We should not mind the default of another partition.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 
-		"UpdatedAndGone":    {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"UpdatedAndAnother": {reason: "We should pass over an update of a class in whose place there is another.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-2", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"UpdatedElsewise":   {reason: "We should pass over an update from a version that the API server has no more.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"UpdateInFlight":    {reason: "We should wait for an update whose version the API server still has.", lease: held(other, pending("o", "10", 1)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 1)}},
-		"UpdateOver":        {reason: "We should pass over an update once its window is over.", lease: held(other, pending("o", "10", 0)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"OneOfSeveralLeft":  {reason: "We should wait for the longest of all writes.", lease: held(other, pending("o", "9", window), pending("p", "10", 5), pending("q", "10", 3)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 5)}},
+		"UpdatedAndGone":   {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"UpdatedElsewise":  {reason: "We should pass over an update from a version that the API server has no more.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"UpdateInFlight":   {reason: "We should wait for an update whose version the API server still has.", lease: held(other, pending("o", "10", 1)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 1)}},
+		"UpdateOver":       {reason: "We should pass over an update once its window is over.", lease: held(other, pending("o", "10", 0)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"OneOfSeveralLeft": {reason: "We should wait for the longest of all writes.", lease: held(other, pending("o", "9", window), pending("p", "10", 5), pending("q", "10", 3)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 5)}},
 
-		"CreatedAndUndone":            {reason: "We should pass over a creation that landed, of a class that is default no more.", lease: held(other, pending("o", "", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"CreatedAndDeleted":           {reason: "We should pass over a creation that we saw land, whatever became of it.", lease: landed, want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"CreationInFlight":            {reason: "We should wait for a creation that nobody saw land.", lease: held(other, pending("o", "", window)), want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
 		"CreationInFlightOverAnother": {reason: "We should wait for a creation in whose place there is another class, which may be deleted.", lease: held(other, pending("o", "", window)), live: Live{UID: "other-2", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
 		"CreationOver":                {reason: "We should pass over a creation once its window is over.", lease: held(other, pending("o", "", 0)), want: want{read: []Class{other}, pending: []Pending{mine}}},
 
 		"KnownDefault":     {reason: "We should refuse while there is a default that no Lease knows.", known: []Class{other}, live: Live{UID: "other-1", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"KnownBesideMine":  {reason: "We should refuse while there is a default that our own Lease does not know.", lease: held(me, pending("before", "10", window)), known: []Class{other}, live: Live{UID: "other-1", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"KnownNoMore":      {reason: "We should believe the API server rather than a cache.", known: []Class{other}, live: Live{UID: "other-1"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"KnownIsMe":        {reason: "We should not stand in our own way.", known: []Class{me}, want: want{pending: []Pending{mine}}},
 		"KnownIsTheHolder": {reason: "We should read a class once.", lease: held(other, pending("o", "10", window)), known: []Class{other}, want: want{read: []Class{other}, pending: []Pending{mine}}},
@@ -174,9 +163,7 @@ func TestAttempt(t *testing.T) {
 
 // TestAttemptOnSeveralSeats follows the operations of an attempt, each as a line.
 func TestAttemptOnSeveralSeats(t *testing.T) {
-	const readMe, readOther = "read golds.example.org/me", "read silvers.example.org/team/other"
-	inFlight := &Refusal{Reason: InFlight, Seat: seat("z"), Class: other, RetryAfter: window}
-	busy := held(other, pending("o", "", window))
+	const readMe = "read golds.example.org/me"
 	type want struct {
 		ops     []string
 		refusal *Refusal
@@ -187,18 +174,12 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 		already    []string               // of them
 		held       map[string]Lease       // The others are free.
 		meanwhile  func(map[string]Lease) // before the write of y
-		abandon    int                    // before this operation, counted from 1
 		want       want
 	}{
 		"None": {reason: "We should let a class be default that takes no seat."},
 		"AllFree": {
 			reason: "We should look at all, then write one after the other.", claimKinds: []string{"x", "y"},
 			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`}},
-		},
-		"RefusedTheLast": {
-			reason: "We should write nothing where any seat is taken.", claimKinds: []string{"x", "y", "z"},
-			held: map[string]Lease{"z": busy},
-			want: want{ops: []string{"get x", "get y", "get z", readMe, readOther}, refusal: inFlight},
 		},
 		"RefusedForGoodRatherThanForNow": {
 			reason: "We should say what does not pass by waiting.", claimKinds: []string{"y", "z"},
@@ -231,38 +212,6 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
 			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
 		},
-		"LostTheSecondForGood": {
-			reason: "We should take out what we wrote where another was faster at the next seat.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) { leases["y"] = busy },
-			want: want{
-				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "put": `},
-				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
-			},
-		},
-		"TakenOutBesideAnother": {
-			reason: "We should take out our own write alone.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) {
-				leases["y"] = busy
-				leases["x"] = Lease{Version: "8", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("mine", "", window), pending("twin", "", window)}}
-			},
-			want: want{
-				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`},
-				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
-			},
-		},
-		"OverwrittenMeanwhile": {
-			reason: "We should leave a Lease alone that another took over meanwhile.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) { leases["x"], leases["y"] = busy, busy },
-			want: want{
-				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"},
-				refusal: &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window},
-			},
-		},
-		"AbandonedAtOnce": {reason: "We should have nothing to take out before we wrote anything.", claimKinds: []string{"x"}, abandon: 1},
-		"AbandonedBeforeTheSecondWrite": {
-			reason: "We should take out what we wrote, and what we may have written.", claimKinds: []string{"x", "y"}, abandon: 5,
-			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, "get x", `put x over "put": `, "get y"}},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leases := map[string]Lease{}
@@ -272,15 +221,8 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 				base, own = "10", Live{UID: "me-1", Version: "10", Seats: seats(tc.already...)}
 			}
 			a, ops := Begin(newRequest(base, tc.claimKinds...), "mine"), []string(nil)
-			for abandoned := false; ; {
-				if len(ops)+1 == tc.abandon && !abandoned {
-					a, abandoned = a.Abandon(), true
-				}
-				next := a.Next()
-				if next == nil {
-					break
-				}
-				switch op := next[0]; op.Kind {
+			for a.Next() != nil {
+				switch op := a.Next()[0]; op.Kind {
 				case ReadLease:
 					ops = append(ops, "get "+op.Seat.ClaimKind)
 					a = a.LeaseRead(op, leases[op.Seat.ClaimKind])
@@ -293,11 +235,7 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 						tc.meanwhile(leases)
 						tc.meanwhile = nil
 					}
-					id := ""
-					if n := len(op.Lease.Pending); n > 0 {
-						id = op.Lease.Pending[n-1].ID
-					}
-					ops = append(ops, fmt.Sprintf("put %s over %q: %s", op.Seat.ClaimKind, op.Lease.Version, id))
+					ops = append(ops, fmt.Sprintf("put %s over %q: %s", op.Seat.ClaimKind, op.Lease.Version, op.Lease.Pending[0].ID))
 					written := leases[op.Seat.ClaimKind].Version == op.Lease.Version
 					if written {
 						op.Lease.Version = "put"
@@ -309,16 +247,5 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 			assert.Equal(t, tc.want.ops, ops, tc.reason)
 			assert.Equal(t, tc.want.refusal, a.Refusal(), tc.reason)
 		})
-	}
-}
-
-func TestAttemptIsAValue(t *testing.T) {
-	a := Begin(newRequest("", "x", "y"), "mine")
-	ops := a.Next()
-	one, two := a.LeaseRead(ops[0], Lease{Version: "one"}), a.LeaseRead(ops[0], Lease{Version: "two"})
-	for want, a := range map[string]Attempt{"one": one, "two": two} {
-		a = a.LeaseRead(ops[1], Lease{})
-		a = a.ClassRead(a.Next()[0], Live{})
-		assert.Equal(t, want, a.Next()[0].Lease.Version, "We should not share what was read with another that went on from here.")
 	}
 }

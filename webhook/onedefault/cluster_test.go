@@ -77,18 +77,15 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 func TestLeaseOfAPartition(t *testing.T) {
 	s := claims
 	s.Namespace, s.Partition = "team", strings.Repeat("Ä\n", 1000)
-	for name, l := range map[string]Lease{"Held": held(me, pending("1", "10", 0))} {
-		t.Run(name, func(t *testing.T) {
-			encoded, err := encode(s, l)
-			require.NoError(t, err)
-			text := encoded.Annotations[v1alpha1.SeatAnnotation]
-			assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`), "We should say which seat it is: %s", text)
-			assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
-			got, err := decode(encoded)
-			require.NoError(t, err)
-			assert.Equal(t, l, got, "We should read what we wrote.")
-		})
-	}
+	l := held(me, pending("1", "10", 0))
+	encoded, err := encode(s, l)
+	require.NoError(t, err)
+	text := encoded.Annotations[v1alpha1.SeatAnnotation]
+	assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`), "We should say which seat it is: %s", text)
+	assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
+	got, err := decode(encoded)
+	require.NoError(t, err)
+	assert.Equal(t, l, got, "We should read what we wrote.")
 }
 
 // newLease of me, which is updated.
@@ -294,18 +291,6 @@ func TestTooManySeats(t *testing.T) {
 	require.NoError(t, cluster.WriteLease(t.Context(), of(-1), greedy), "We should go on once a Lease is deleted.")
 	require.NoError(t, cluster.WriteLease(t.Context(), of(6), later), "We should let another share take a Lease.")
 	require.NoError(t, cluster.WriteLease(t.Context(), of(-3), greedy), "We should count it for that one.")
-}
-
-func TestClusterClass(t *testing.T) {
-	want := Live{UID: "other-1", Version: "10", Seats: []selector.Seat{claims}}
-	failure := errors.New("connection refused")
-	cluster := &Cluster{Live: func(_ context.Context, c Class) (Live, error) {
-		assert.Equal(t, other, c)
-		return want, failure
-	}}
-	got, err := cluster.Class(t.Context(), other)
-	require.ErrorIs(t, err, failure)
-	assert.Equal(t, want, got, "We should ask for the class.")
 }
 
 // TestCollect deletes a Lease only if it is as good as none, and only the version that was read.
