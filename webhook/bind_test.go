@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -159,18 +158,6 @@ func TestReviewGuards(t *testing.T) {
 			request:   newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`),
 			want:      want{untouched: "Settled"},
 		},
-		"ExplicitAndEmpty": {
-			reason:    "We should leave a claim alone whose reference is set to nothing: it wants no class.",
-			inventory: served,
-			request:   newRequest(`{"spec":{"classRef":{}}}`),
-			want:      want{untouched: "Settled"},
-		},
-		"Static": {
-			reason:    "We should leave a static claim alone.",
-			inventory: served,
-			request:   newRequest(`{"spec":{"resourceRef":{"name":"mine"}}}`),
-			want:      want{untouched: "Settled"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // It may wait.
@@ -270,146 +257,36 @@ func TestReviewAwaits(t *testing.T) {
 	}
 }
 
+// TestReviewRefusesMalformedClaims with all that the selector package finds wrong.
 func TestReviewRefusesMalformedClaims(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		object string
-		field  string
-		cause  metav1.CauseType
-	}{
-		"UnknownOperator": {
-			reason: "We should name the operator that there is not.",
-			object: `{"spec":{` + mistyped + `}}`,
-			field:  "spec.classSelector.matchExpressions[0].operator", cause: metav1.CauseTypeFieldValueInvalid,
-		},
-		"InWithoutValues": {
-			reason: "We should name the values that are missing.",
-			object: `{"spec":{"classSelector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In"}]}}}`,
-			field:  "spec.classSelector.matchExpressions[1].values", cause: metav1.CauseTypeFieldValueRequired,
-		},
-		"UnknownField": {
-			reason: "We should refuse a misspelt selector, which would select more than was meant.",
-			object: `{"spec":{"classSelector":{"matchLabel":{"tier":"gold"}}}}`,
-			field:  "spec.classSelector", cause: metav1.CauseTypeFieldValueInvalid,
-		},
-		"SelectorTwice": {
-			reason: "We should not choose between a field and an annotation.",
-			object: `{"metadata":{"annotations":{"classbind.io/class-selector":"tier=gold"}},"spec":{"classSelector":{}}}`,
-			field:  "metadata.annotations[classbind.io/class-selector]", cause: metav1.CauseTypeForbidden,
-		},
-		"MalformedAnnotation": {
-			reason: "We should name the annotation that cannot be read.",
-			object: `{"metadata":{"annotations":{"classbind.io/class-selector":"tier in (gold"}}}`,
-			field:  "metadata.annotations[classbind.io/class-selector]", cause: metav1.CauseTypeFieldValueInvalid,
-		},
-		"SpecIsNoObject": {
-			reason: "We should name what stands where an object should.",
-			object: `{"spec":"gold"}`,
-			field:  "spec", cause: metav1.CauseTypeTypeInvalid,
-		},
+	binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true")))
+	response, err := byResource(binder)(t.Context(), newRequest(`{"spec":{`+mistyped+`}}`))
+	require.NoError(t, err)
+	assert.False(t, response.Allowed)
+	assert.Empty(t, response.Patch)
+	assert.Equal(t, map[string]string{"reason": "MalformedClaim"}, response.AuditAnnotations)
+	status := response.Result
+	require.NotNil(t, status)
+	assert.Equal(t, metav1.StatusFailure, status.Status)
+	assert.EqualValues(t, http.StatusUnprocessableEntity, status.Code)
+	assert.Equal(t, metav1.StatusReasonInvalid, status.Reason)
+	const field = "spec.classSelector.matchExpressions[0].operator"
+	assert.True(t, strings.HasPrefix(status.Message, `PostgreSQLInstance.database.example.org "db" is invalid: `+field+": "), status.Message)
+	require.Len(t, status.Details.Causes, 1)
+	assert.Equal(t, field, status.Details.Causes[0].Field)
+	assert.Equal(t, metav1.CauseTypeFieldValueInvalid, status.Details.Causes[0].Type)
+}
+
+func TestReviewBinds(t *testing.T) {
+	const gold = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
+	for name, tc := range map[string]struct{ reason, object, want string }{
+		"Matching": {"We should write a reference to the class.", wantsGold, `[{"op":"add","path":"/spec/classRef","value":` + gold + `}]`},
+		"Default":  {"We should give an unopinionated claim the default class.", `{"spec":{}}`, `[{"op":"add","path":"/spec/classRef","value":` + gold + `}]`},
+		"NoSpec":   {"We should add the spec that is missing.", `{}`, `[{"op":"add","path":"/spec","value":{"classRef":` + gold + `}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true")))
 			response, err := byResource(binder)(t.Context(), newRequest(tc.object))
-			require.NoError(t, err, tc.reason)
-			assert.False(t, response.Allowed, tc.reason)
-			assert.Empty(t, response.Patch, tc.reason)
-			assert.Equal(t, map[string]string{"reason": "MalformedClaim"}, response.AuditAnnotations, tc.reason)
-
-			status := response.Result
-			require.NotNil(t, status, tc.reason)
-			assert.Equal(t, metav1.StatusFailure, status.Status, tc.reason)
-			assert.EqualValues(t, http.StatusUnprocessableEntity, status.Code, tc.reason)
-			assert.Equal(t, metav1.StatusReasonInvalid, status.Reason, tc.reason)
-			assert.True(t, strings.HasPrefix(status.Message, `PostgreSQLInstance.database.example.org "db" is invalid: `+tc.field+": "), "%s Got: %s", tc.reason, status.Message)
-			require.Len(t, status.Details.Causes, 1, tc.reason)
-			assert.Equal(t, tc.field, status.Details.Causes[0].Field, tc.reason)
-			assert.Equal(t, tc.cause, status.Details.Causes[0].Type, tc.reason)
-		})
-	}
-}
-
-func TestReviewBinds(t *testing.T) {
-	format := func(f v1alpha1.ReferenceForm) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = f }
-	}
-	classRef := func(p v1alpha1.FieldPath) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = p }
-	}
-	gold := index(sqlClasses, "gold tier=gold @default=true")
-	core := selector.NewClassKind(&v1alpha1.ClassKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "volumes"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{claimKindName}},
-	}, schema.GroupVersionKind{Version: "v1", Kind: "Volume"}, false)
-	for name, tc := range map[string]struct {
-		reason  string
-		kind    *selector.ClaimKind
-		classes *selector.Classes
-		object  string
-		want    string
-	}{
-		"ObjectReference": {
-			reason: "We should write group, version, kind and name, and no uid.",
-			kind:   newClaimKind(), classes: gold, object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}]`,
-		},
-		"ObjectReferenceToANamespace": {
-			reason: "We should write the namespace of a class that has one.",
-			kind:   newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll }), classes: index(rdsClasses, "gold tier=gold"), object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"example.org/v1","kind":"RDSClass","namespace":"aws","name":"gold"}}]`,
-		},
-		"ObjectReferenceToTheCoreGroup": {
-			reason: "We should write the version alone for a class of the core group.",
-			kind:   newClaimKind(), classes: index(core, "gold tier=gold"), object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":{"apiVersion":"v1","kind":"Volume","name":"gold"}}]`,
-		},
-		"TypedLocalObjectReference": {
-			reason: "We should write the group without its version.",
-			kind:   newClaimKind(format(v1alpha1.TypedLocalObjectReference)), classes: gold, object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":{"apiGroup":"example.org","kind":"SQLClass","name":"gold"}}]`,
-		},
-		"LocalObjectReference": {
-			reason: "We should write an object with the name alone.",
-			kind:   newClaimKind(format(v1alpha1.LocalObjectReference)), classes: gold, object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`,
-		},
-		"Name": {
-			reason: "We should write the name as a string.",
-			kind:   newClaimKind(format(v1alpha1.Name)), classes: gold, object: wantsGold,
-			want: `[{"op":"add","path":"/spec/classRef","value":"gold"}]`,
-		},
-		"Default": {
-			reason: "We should give an unopinionated claim the default class.",
-			kind:   newClaimKind(format(v1alpha1.Name)), classes: gold, object: `{"spec":{"engine":"15"}}`,
-			want: `[{"op":"add","path":"/spec/classRef","value":"gold"}]`,
-		},
-		"NullReference": {
-			reason: "We should count a null reference as absent.",
-			kind:   newClaimKind(format(v1alpha1.Name)), classes: gold, object: `{"spec":{"classRef":null,"resourceRef":null}}`,
-			want: `[{"op":"add","path":"/spec/classRef","value":"gold"}]`,
-		},
-		"NoSpec": {
-			reason: "We should add the spec that is missing.",
-			kind:   newClaimKind(format(v1alpha1.Name)), classes: gold, object: `{}`,
-			want: `[{"op":"add","path":"/spec","value":{"classRef":"gold"}}]`,
-		},
-		"NullSpec": {
-			reason: "We should put an object in the place of null.",
-			kind:   newClaimKind(format(v1alpha1.Name)), classes: gold, object: `{"spec":null}`,
-			want: `[{"op":"add","path":"/spec","value":{"classRef":"gold"}}]`,
-		},
-		"MissingParents": {
-			reason: "We should add the missing parents, and only them.",
-			kind:   newClaimKind(format(v1alpha1.Name), classRef(".spec.parameters.class.ref")), classes: gold, object: `{"spec":{"parameters":{"size":1}}}`,
-			want: `[{"op":"add","path":"/spec/parameters/class","value":{"ref":"gold"}}]`,
-		},
-		"TopLevel": {
-			reason: "We should write a reference that is a field of the claim itself.",
-			kind:   newClaimKind(format(v1alpha1.Name), classRef(".className")), classes: gold, object: `{}`,
-			want: `[{"op":"add","path":"/className","value":"gold"}]`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			response, err := byResource(newBinder(t, newInventory(tc.kind, tc.classes)))(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
 			assert.True(t, response.Allowed, tc.reason)
 			assert.Equal(t, tc.want, string(response.Patch), tc.reason)
@@ -418,24 +295,4 @@ func TestReviewBinds(t *testing.T) {
 			assert.Empty(t, response.Warnings, tc.reason)
 		})
 	}
-}
-
-func TestReviewTakesTurns(t *testing.T) {
-	inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.RoundRobin }),
-		index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold"))
-	binder := newBinder(t, inventory)
-	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
-	got := map[string]int{}
-	for range 9 {
-		said, err := byResource(binder)(t.Context(), newRequest(wantsGold, dry))
-		require.NoError(t, err)
-		again, err := byResource(binder)(t.Context(), newRequest(wantsGold, dry))
-		require.NoError(t, err)
-		assert.Equal(t, string(said.Patch), string(again.Patch), "We should take no turn in a dry run.")
-		response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
-		require.NoError(t, err)
-		assert.Equal(t, string(said.Patch), string(response.Patch), "We should give what a dry run said is next.")
-		got[response.AuditAnnotations["class"]]++
-	}
-	assert.Equal(t, map[string]int{"SQLClass/a": 3, "SQLClass/b": 3, "SQLClass/c": 3}, got, "We should give each class in turn.")
 }

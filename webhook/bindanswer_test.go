@@ -68,8 +68,6 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
-		noDefault = `this claim of "postgresqlinstances.database.example.org" has no class selector, and no class is marked default ` +
-			`(among 3 classes of sqlclasses.example.org): set spec.classSelector or the annotation classbind.io/class-selector, or mark a class default`
 	)
 	type want struct {
 		allowed bool
@@ -87,30 +85,15 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			kind:   newClaimKind(), object: wantsGold,
 			want: want{true, noMatch, map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
 		},
-		"AdmitNoDefault": {
-			reason: "We should admit the claim and warn that there is no default class.",
-			kind:   newClaimKind(), object: `{}`,
-			want: want{true, noDefault, map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
-		},
 		"BindLaterNoMatch": {
 			reason: "We should admit the claim and say what it waits for.",
 			kind:   newClaimKind(bindLater), object: wantsGold,
 			want: want{true, noMatch + "; it will be bound when a class matches", map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
 		},
-		"BindLaterNoDefault": {
-			reason: "We should admit the claim and say that it waits for a default class.",
-			kind:   newClaimKind(bindLater), object: `{}`,
-			want: want{true, noDefault + "; it will be bound when a class is marked default", map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
-		},
 		"DenyNoMatch": {
 			reason: "We should refuse the claim with what would have been the warning.",
 			kind:   newClaimKind(deny), object: wantsGold,
 			want: want{false, noMatch, map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
-		},
-		"DenyNoDefault": {
-			reason: "We should refuse the claim with what would have been the warning.",
-			kind:   newClaimKind(deny), object: `{}`,
-			want: want{false, noDefault, map[string]string{"reason": "NoDefaultClass", "candidates": "0", "strategy": "WeightedRandom"}},
 		},
 		"RequiredNoMatch": {
 			reason: "We should refuse a claim that the API server would refuse, and say more than it.",
@@ -141,20 +124,6 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 	}
 }
 
-func TestReviewWarnsOfSeveralDefaults(t *testing.T) {
-	inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) {
-		s.Strategy, s.ClassNamespaces.From = v1alpha1.HighestWeight, v1alpha1.FromAll
-	}),
-		index(sqlClasses, "gold @default=true @weight=2", "silver @default=true"), index(rdsClasses, "bronze @default=true"))
-	response, err := byResource(newBinder(t, inventory))(t.Context(), newRequest(`{}`))
-	require.NoError(t, err)
-	assert.JSONEq(t, `[{"op":"add","path":"/spec","value":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}]`, string(response.Patch),
-		"We should bind the claim all the same.")
-	assert.Equal(t, []string{`3 classes are marked default for "postgresqlinstances.database.example.org", of which "SQLClass/gold" was drawn: ` +
-		`leave the mark on one of RDSClass/aws/bronze, SQLClass/gold, SQLClass/silver`}, response.Warnings,
-		"We should say which, so that an admin can mend it.")
-}
-
 func TestReviewSaysWhy(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
@@ -179,49 +148,19 @@ func TestReviewSaysWhy(t *testing.T) {
 	assert.Contains(t, lines[1], `"dryRun"=true`, "We should tell dry runs apart in the log.")
 }
 
+// Claims that share a generateName have no name yet.
 func TestReviewSeedsTheDraw(t *testing.T) {
-	const requests = 64
-	for name, tc := range map[string]struct {
-		reason  string
-		kind    *selector.ClaimKind
-		request *admissionv1.AdmissionRequest
-		several bool
-	}{
-		"Name": {
-			reason: "We should give the same claim the same class at every request.",
-			kind:   newClaimKind(), request: newRequest(wantsGold),
-		},
-		"GenerateName": {
-			reason: "We should draw anew for each of the claims that share a generateName.",
-			kind:   newClaimKind(), several: true,
-			request: newRequest(`{"metadata":{"generateName":"db-"},"spec":{"classSelector":{}}}`, func(r *admissionv1.AdmissionRequest) { r.Name = "" }),
-		},
-		"SeedRequest": {
-			reason: "We should draw anew at every request if the claim kind asks for it.",
-			kind:   newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = v1alpha1.SeedRequest }), several: true, request: newRequest(wantsGold),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			binder := newBinder(t, newInventory(tc.kind, index(sqlClasses, "a tier=gold", "b tier=gold")))
-			fresh := uint64(0)
-			binder.Decider.Fresh = func() uint64 { fresh++; return fresh }
-			classes := map[string]int{}
-			for range requests {
-				response, err := byResource(binder)(t.Context(), tc.request)
-				require.NoError(t, err, tc.reason)
-				classes[response.AuditAnnotations["class"]]++
-			}
-			if tc.several {
-				// Of 64 fair draws of two, fewer than 16 of either come once in 60,000
-				// runs; the seeds here are always the same.
-				for _, class := range []string{"SQLClass/a", "SQLClass/b"} {
-					assert.GreaterOrEqual(t, classes[class], 16, fmt.Sprint(tc.reason, classes))
-				}
-				return
-			}
-			assert.Len(t, classes, 1, "%s %v", tc.reason, classes)
-		})
+	binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "a tier=gold", "b tier=gold")))
+	fresh, classes := uint64(0), map[string]int{}
+	binder.Decider.Fresh = func() uint64 { fresh++; return fresh }
+	generated := newRequest(`{"metadata":{"generateName":"db-"},"spec":{"classSelector":{}}}`, func(r *admissionv1.AdmissionRequest) { r.Name = "" })
+	for range 64 {
+		response, err := byResource(binder)(t.Context(), generated)
+		require.NoError(t, err)
+		classes[response.AuditAnnotations["class"]]++
 	}
+	// Of 64 fair draws of two, fewer than 16 of either come once in 60,000 runs; the seeds here are always the same.
+	assert.GreaterOrEqual(t, min(classes["SQLClass/a"], classes["SQLClass/b"]), 16, "We should draw anew for each: %v", classes)
 }
 
 // TestReviewCountsInFlight admits claims one after the other. No watch shows them.

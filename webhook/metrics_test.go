@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -220,20 +217,6 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
 }
 
-func TestMetricsRegister(t *testing.T) {
-	m := NewMetrics(selector.NewInventory().Snapshot)
-	require.NoError(t, m.Register())
-	t.Cleanup(func() { metrics.Registry.Unregister(m) })
-	families, err := metrics.Registry.Gather()
-	require.NoError(t, err)
-	var names []string
-	for _, family := range families {
-		names = append(names, family.GetName())
-	}
-	assert.Contains(t, names, "classbind_decisions_total", "We should be in what controller-runtime serves.")
-	assert.Error(t, m.Register(), "We should not count twice.")
-}
-
 // Claims are reviewed while what is registered changes and is scraped.
 func TestMetricsAtOnce(t *testing.T) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
@@ -278,45 +261,18 @@ func TestMetricsAllocateNothing(t *testing.T) {
 	assert.InDelta(t, allocations(nil), allocations(NewMetrics(inventory.Snapshot)), 0, "We should not allocate in order to count.")
 }
 
-func TestMetricsHaveUsefulBuckets(t *testing.T) {
-	m := NewMetrics(selector.NewInventory().Snapshot)
-	view := selector.NewView(newClaimKind(), nil)
-	for took, bucket := range map[time.Duration]float64{time.Microsecond: 1e-6, 4 * time.Microsecond: 5e-6, 90 * time.Microsecond: 1e-4, 80 * time.Millisecond: 1e-1} {
-		m.choosing.Reset()
-		m.kinds.Store(&map[string]*kindMetrics{})
-		m.reviewed(view, &selector.Decision{View: view, Took: took}, unmatchedAdmitted)
-		registry := prometheus.NewPedanticRegistry()
-		require.NoError(t, registry.Register(m.choosing))
-		families, err := registry.Gather()
-		require.NoError(t, err)
-		buckets := map[float64]uint64{}
-		for _, b := range families[0].GetMetric()[0].GetHistogram().GetBucket() {
-			buckets[b.GetUpperBound()] = b.GetCumulativeCount()
-		}
-		below := 0.0
-		for _, bound := range slices.Sorted(maps.Keys(buckets)) {
-			if bound < bucket {
-				below = bound
-			}
-		}
-		assert.EqualValues(t, 1, buckets[bucket], "We should have a bucket for %s.", took)
-		assert.Zero(t, buckets[below], "We should have a bucket that says no more than is so of %s.", took)
-	}
-}
-
 func BenchmarkReview(b *testing.B) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "other tier=gold", "silver tier=silver"))
-	request := newRequest(wantsGold)
-	ctx := logr.NewContext(b.Context(), logr.Discard())
-	for name, m := range map[string]*Metrics{"Uncounted": nil, "Counted": NewMetrics(inventory.Snapshot)} {
-		b.Run(name, func(b *testing.B) {
-			binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: m}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := byResource(binder)(ctx, request); err != nil {
-					b.Fatal(err)
-				}
+	request, ctx := newRequest(wantsGold), logr.NewContext(b.Context(), logr.Discard())
+	b.Run("Counted", func(b *testing.B) {
+		binder := &Binder{
+			Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot),
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := byResource(binder)(ctx, request); err != nil {
+				b.Fatal(err)
 			}
-		})
-	}
+		}
+	})
 }

@@ -51,6 +51,11 @@ func TestReviewOfUpdates(t *testing.T) {
 			reason: "We should allow another class.", inventory: newInventory(newClaimKind()),
 			request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: selector.Settled, counted: "untouched",
 		},
+		"Allowed": {
+			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
+			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind })),
+			request:   newUpdate(boundToGold, `{}`), want: selector.UnbindAllowed, counted: "untouched",
+		},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			binder := newBinder(t, tc.inventory)
@@ -85,12 +90,4 @@ func TestReviewOfMalformedUpdates(t *testing.T) {
 			assert.Equal(t, tc.want, bad.text, tc.reason)
 		})
 	}
-}
-
-// TestReviewOfAllowedUpdates is for an entry that the API server still has from before.
-func TestReviewOfAllowedUpdates(t *testing.T) {
-	allow := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind })
-	got, err := byResource(newBinder(t, newInventory(allow)))(t.Context(), newUpdate(boundToGold, `{}`))
-	require.NoError(t, err)
-	assert.Equal(t, untouched(selector.UnbindAllowed), got)
 }

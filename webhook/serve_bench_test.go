@@ -26,27 +26,6 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkServe over the network, to a client of the same process.
-func BenchmarkServe(b *testing.B) {
-	server := httptest.NewUnstartedServer(newHandler(io.Discard))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	b.Cleanup(server.Close)
-	b.ReportAllocs()
-	b.SetParallelism(8)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			response, err := server.Client().Post(server.URL, "application/json", strings.NewReader(wholeReview))
-			if err != nil || response.StatusCode != http.StatusOK {
-				b.Error(response, err)
-				return
-			}
-			_, _ = io.Copy(io.Discard, response.Body)
-			_ = response.Body.Close()
-		}
-	})
-}
-
 func BenchmarkDecode(b *testing.B) {
 	r := httptest.NewRequest(http.MethodPost, "/bind", nil)
 	r.Header.Set("Content-Type", "application/json")
