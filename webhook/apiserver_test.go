@@ -19,8 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-	fakecoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
-	clienttesting "k8s.io/client-go/testing"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
@@ -75,6 +74,8 @@ func newGuardRequest(kind *selector.ClassKind, before, after string, change ...f
 
 // apiServer has class kinds, classes and Leases.
 type apiServer struct {
+	coordinationclient.LeaseInterface
+
 	kinds   map[string]*selector.ClassKind
 	classes map[string]string // objects by resource, namespace and name
 	leases  map[string]*coordinationv1.Lease
@@ -101,16 +102,13 @@ func (s *apiServer) guard(i *selector.Inventory) *Guard {
 		ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName},
 		Spec:       v1alpha1.ClaimKindSpec{ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}},
 	}))
-	f := &clienttesting.Fake{}
-	f.AddReactor("*", "leases", s.lease)
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
 		Registered: func(context.Context, string) (bool, error) { return false, nil },
 		Namespace: func(_ context.Context, name string) (bool, error) {
 			return name != "made-up", s.fail("get namespace", name)
 		},
-		Leases: (&fakecoordinationv1.FakeCoordinationV1{Fake: f}).Leases("classbind-system"),
-		Window: 90 * time.Second, Sightings: onedefault.NewSightings(),
+		Leases: s, Window: 90 * time.Second, Sightings: onedefault.NewSightings(),
 	}
 }
 
@@ -131,51 +129,69 @@ func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace
 	return u, class, err
 }
 
-// lease serves the Leases, gives them versions, and checks the versions of updates and deletions.
-func (s *apiServer) lease(action clienttesting.Action) (bool, runtime.Object, error) {
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// find a Lease, on whose behalf the operation is noted. The caller holds mu.
+func (s *apiServer) find(verb, name string) (*coordinationv1.Lease, error) {
+	s.done = append(s.done, verb+" "+name)
+	return s.leases[name], s.fail(verb+" lease", name)
+}
+
+// Get a Lease.
+func (s *apiServer) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer := func(verb, name string, write *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-		s.done = append(s.done, verb+" "+name)
-		if err := s.fail(verb+" lease", name); err != nil {
-			return nil, err
-		}
-		resource, stored := action.GetResource().GroupResource(), s.leases[name]
-		switch {
-		case write == nil && stored == nil:
-			return nil, apierrors.NewNotFound(resource, name)
-		case write == nil:
-			return stored.DeepCopy(), nil
-		case stored != nil && stored.ResourceVersion != write.ResourceVersion:
-			return nil, apierrors.NewConflict(resource, name, errors.New("it was changed"))
-		}
-		s.version++
-		write.ResourceVersion = strconv.Itoa(s.version)
-		s.leases[name] = write
-		return write.DeepCopy(), nil
+	switch stored, err := s.find("get", name); {
+	case err != nil:
+		return nil, err
+	case stored == nil:
+		return nil, apierrors.NewNotFound(leases, name)
+	default:
+		return stored.DeepCopy(), nil
 	}
-	var l *coordinationv1.Lease
-	var err error
-	switch a := action.(type) {
-	case clienttesting.CreateAction: // So is an UpdateAction.
-		write := a.GetObject().DeepCopyObject().(*coordinationv1.Lease)
-		l, err = answer(a.GetVerb(), write.Name, write)
-	case clienttesting.DeleteActionImpl:
-		name := a.Name
-		s.done = append(s.done, "delete "+name)
-		switch stored := s.leases[name]; {
-		case s.fail("delete lease", name) != nil:
-			return true, nil, s.fail("delete lease", name)
-		case stored == nil:
-			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), name)
-		case stored.ResourceVersion != *a.DeleteOptions.Preconditions.ResourceVersion || stored.UID != *a.DeleteOptions.Preconditions.UID:
-			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), name, errors.New("it was changed"))
-		}
-		delete(s.leases, name)
-	case clienttesting.GetAction:
-		l, err = answer(a.GetVerb(), a.GetName(), nil)
+}
+
+// Create a Lease.
+func (s *apiServer) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return s.write("create", l)
+}
+
+// Update a Lease.
+func (s *apiServer) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return s.write("update", l)
+}
+
+// write a Lease over its version, and give it another.
+func (s *apiServer) write(verb string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored, err := s.find(verb, l.Name)
+	if err != nil {
+		return nil, err
 	}
-	return true, l, err
+	if stored != nil && stored.ResourceVersion != l.ResourceVersion {
+		return nil, apierrors.NewConflict(leases, l.Name, errors.New("it was changed"))
+	}
+	s.version++
+	s.leases[l.Name] = l.DeepCopy()
+	s.leases[l.Name].ResourceVersion = strconv.Itoa(s.version)
+	return s.leases[l.Name].DeepCopy(), nil
+}
+
+// Delete a Lease of a version.
+func (s *apiServer) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch stored, err := s.find("delete", name); {
+	case err != nil:
+		return err
+	case stored == nil:
+		return apierrors.NewNotFound(leases, name)
+	case stored.ResourceVersion != *o.Preconditions.ResourceVersion || stored.UID != *o.Preconditions.UID:
+		return apierrors.NewConflict(leases, name, errors.New("it was changed"))
+	}
+	delete(s.leases, name)
+	return nil
 }
 
 // leaseOf a claim kind.

@@ -45,7 +45,7 @@ func FuzzBind(f *testing.F) {
 		f.Add([]byte(`{"kind":"` + strings.Repeat("<", 1<<20) + `"}`))
 	}
 	meter, w := cost.NewMeter(f), largeWorld()
-	a := newPost("/bind", byResource(w.binder()))
+	a := newPost(byResource(w.binder()))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text := string(body)
 		meter.Measure(t, len(text), func() { a.ask(text) }, body)
@@ -63,7 +63,7 @@ func FuzzBindClaim(f *testing.F) {
 		}
 	}
 	meter, large, small := cost.NewMeter(f), largeWorld(), smallWorld()
-	crowd, few := newPost("/bind", byResource(large.binder())), newPost("/bind", byResource(small.binder()))
+	crowd, few := newPost(byResource(large.binder())), newPost(byResource(small.binder()))
 	f.Fuzz(func(t *testing.T, selector []byte, annotation string, element []byte, times byte, namespace, name string, which byte) {
 		c := fuzzedClaim{string(selector), annotation, string(element), times, namespace, name, which}
 		body := c.review()

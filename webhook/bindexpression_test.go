@@ -1,14 +1,11 @@
 package webhook
 
 import (
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -84,14 +81,9 @@ func TestExpressionOutcomes(t *testing.T) {
 			if strings.HasPrefix(name, "Selector") {
 				request = newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{` + tc.spec + `}}`)
 			}
-			text, err := json.Marshal(request)
-			require.NoError(t, err)
 			b := newBinder(t, inventory)
 			b.Decider.Live = nil
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":`+string(text)+`}`))
-			r.Header.Set("Content-Type", "application/json")
-			w := httptest.NewRecorder()
-			(&Handler{Review: named(b)}).ServeHTTP(w, r)
+			w := posted(&Handler{Review: named(b)}, asBody(t, request))
 			assert.Equal(t, tc.code, w.Code, tc.reason)
 			for _, want := range tc.want {
 				assert.Contains(t, w.Body.String(), want, tc.reason)

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/truncate"
@@ -33,6 +35,14 @@ func posted(h http.Handler, body string, change ...func(*http.Request)) *httptes
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// asBody is a request as the API server posts it.
+func asBody(t *testing.T, request *admissionv1.AdmissionRequest) string {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"}, Request: request})
+	require.NoError(t, err)
+	return string(body)
 }
 
 func TestBodiesInFlight(t *testing.T) {

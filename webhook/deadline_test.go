@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -110,12 +108,10 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()
-		body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"}, Request: request})
-		require.NoError(t, err)
-		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(slow(time.Second), strings.NewReader(string(body))))
-		r.Header.Set("Content-Type", "application/json")
-		w, begin := httptest.NewRecorder(), time.Now()
-		(&Handler{Review: review.Unnamed()}).ServeHTTP(w, r)
+		begin := time.Now()
+		w := posted(&Handler{Review: review.Unnamed()}, "", func(r *http.Request) {
+			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(slow(time.Second), strings.NewReader(asBody(t, request)))), -1
+		})
 		assert.Equal(t, deadline, time.Since(begin))
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code, "We should say that we cannot answer: %s", w.Body)
 	}

@@ -160,7 +160,7 @@ func FuzzDeletion(f *testing.F) {
 			return map[string]int64{"claims." + worldGroup: 3}, true
 		},
 	}
-	a := newPost(v1alpha1.DeletionPath, d.Review)
+	a := newPost(d.Review)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text := string(body)
 		meter.Measure(t, len(text), func() { a.ask(text) }, body)

@@ -91,7 +91,7 @@ func FuzzFits(f *testing.F) {
 	}
 	meter, w := cost.NewMeter(f).OfCPU(), fitsWorld()
 	binder := w.binder()
-	asked := newPost("/bind", byResource(binder))
+	asked := newPost(byResource(binder))
 	f.Fuzz(func(t *testing.T, element, text []byte, times, which byte) {
 		body := fitReview(string(element), string(text), times, which)
 		meter.Measure(t, len(body), func() { asked.ask(body) }, element, text, times, which)

@@ -3,10 +3,8 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,31 +169,6 @@ var (
 	smallWorld = sync.OnceValue(func() *world { return newWorld(60) })
 	largeWorld = sync.OnceValue(func() *world { return newWorld(10_000) })
 )
-
-// post asks a handler again and again, and reuses the request and the answer.
-type post struct {
-	handler *Handler
-	request *http.Request
-	body    strings.Reader
-	answers
-	logged lineWriter
-}
-
-func newPost(path string, review Reviewer) *post {
-	a := &post{answers: answers{header: http.Header{}}, request: httptest.NewRequest(http.MethodPost, path, nil)}
-	a.request.Header.Set("Content-Type", "application/json")
-	a.request.Body = io.NopCloser(&a.body)
-	a.handler = &Handler{Review: review.Unnamed(), Log: newLog(&a.logged)}
-	return a
-}
-
-func (a *post) ask(body string) {
-	a.body.Reset(body)
-	a.request.ContentLength = int64(len(body))
-	a.answers.body.Reset()
-	a.status, a.logged.longest = 0, 0
-	a.handler.ServeHTTP(&a.answers, a.request)
-}
 
 // check what holds for every answer, whatever is asked.
 func (a *post) check(t *testing.T, length int) {

@@ -2,10 +2,10 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,31 +28,8 @@ func admit(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 	return &admissionv1.AdmissionResponse{Allowed: true}, nil
 }
 
-func serve(t *testing.T, review Reviewer) (url string) {
-	t.Helper()
-	server := httptest.NewServer(&Handler{Review: review.Unnamed()})
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// send a request and return the status, the header and the text of the answer.
-func send(t *testing.T, method, url, contentType, body string) (status int, header http.Header, text string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	require.NoError(t, err)
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, response.Body.Close()) }()
-	b, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, response.Header, string(b)
-}
-
 func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
-	url := serve(t, admit)
+	h := &Handler{Review: Reviewer(admit).Unnamed()}
 	type want struct {
 		status int
 		text   string
@@ -149,24 +126,18 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			method, media := tc.method, tc.media
-			if method == "" {
-				method = http.MethodPost
+			w := posted(h, tc.body, func(r *http.Request) {
+				r.Method = cmp.Or(tc.method, http.MethodPost)
+				r.Header.Set("Content-Type", cmp.Or(tc.media, "application/json"))
+			})
+			assert.Equal(t, tc.want.status, w.Code, tc.reason)
+			assert.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"), tc.reason)
+			if w.Code == http.StatusMethodNotAllowed {
+				assert.Equal(t, http.MethodPost, w.Header().Get("Allow"), "We should say which method would do, as RFC 9110 asks.")
 			}
-			if media == "" {
-				media = "application/json"
-			}
-			status, header, text := send(t, method, url, media, tc.body)
-			assert.Equal(t, tc.want.status, status, tc.reason)
-			assert.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"), tc.reason)
-			if status == http.StatusMethodNotAllowed {
-				assert.Equal(t, http.MethodPost, header.Get("Allow"), "We should say which method would do, as RFC 9110 asks.")
-			}
-			assert.Contains(t, text, tc.want.text, tc.reason)
-			assert.Less(t, len(text), 500, "We should let nobody fill our log.")
-
-			status, _, _ = send(t, http.MethodPost, url, "application/json", goodReview)
-			assert.Equal(t, http.StatusOK, status, "We should go on to serve good requests.")
+			assert.Contains(t, w.Body.String(), tc.want.text, tc.reason)
+			assert.Less(t, w.Body.Len(), 500, "We should let nobody fill our log.")
+			assert.Equal(t, http.StatusOK, posted(h, goodReview).Code, "We should go on to serve good requests.")
 		})
 	}
 }
@@ -218,19 +189,17 @@ func TestReviewerAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := tc.media
-			if sent == "" {
-				sent = json
-			}
-			status, header, text := send(t, http.MethodPost, serve(t, tc.review), sent, goodReview)
-			assert.Equal(t, tc.want, want{status, header.Get("Content-Type"), text}, tc.reason)
+			w := posted(&Handler{Review: tc.review.Unnamed()}, goodReview, func(r *http.Request) {
+				r.Header.Set("Content-Type", cmp.Or(tc.media, json))
+			})
+			assert.Equal(t, tc.want, want{w.Code, w.Header().Get("Content-Type"), w.Body.String()}, tc.reason)
 		})
 	}
 }
 
 // TestReviewerNamesTheField whose type is wrong.
 func TestReviewerNamesTheField(t *testing.T) {
-	url := serve(t, admit)
+	h := &Handler{Review: Reviewer(admit).Unnamed()}
 	for pointer, field := range map[string]string{
 		"/request/uid":               `"uid":7`,
 		"/request/kind":              `"kind":"PostgreSQLInstance"`,
@@ -245,9 +214,9 @@ func TestReviewerNamesTheField(t *testing.T) {
 		"/request/operation":         `"operation":1e999`,
 		"/request/dryRun":            `"dryRun":"x"`,
 	} {
-		status, _, text := send(t, http.MethodPost, url, "application/json", strings.Replace(goodReview, `"uid":"5e1f"`, `"uid":"5e1f",`+field, 1))
-		assert.Equal(t, http.StatusBadRequest, status, "We should refuse %s.", field)
-		assert.Contains(t, text, fmt.Sprintf("within %q", pointer), "We should name the field.")
+		w := posted(h, strings.Replace(goodReview, `"uid":"5e1f"`, `"uid":"5e1f",`+field, 1))
+		assert.Equal(t, http.StatusBadRequest, w.Code, "We should refuse %s.", field)
+		assert.Contains(t, w.Body.String(), fmt.Sprintf("within %q", pointer), "We should name the field.")
 	}
 }
 

@@ -40,8 +40,8 @@ func TestManyReviews(t *testing.T) {
 		meters[i] = meter
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // It has to be reproducible.
-			few, many := newPost("/bind", byResource(smallWorld().binder())), newPost("/bind", byResource(largeWorld().binder()))
-			expressions := newPost("/bind", byResource(fitsWorld().binder()))
+			few, many := newPost(byResource(smallWorld().binder())), newPost(byResource(largeWorld().binder()))
+			expressions := newPost(byResource(fitsWorld().binder()))
 			for n := i; n < reviews && !t.Failed(); n += workers {
 				if (n+1)%10_000_000 == 0 {
 					t.Logf("%d reviews", n+1)

@@ -71,48 +71,63 @@ func (a *answers) WriteHeader(status int)      { a.status = status }
 func (a *answers) Write(p []byte) (int, error) { return a.body.Write(p) }
 func (a *answers) FlushError() error           { return nil }
 
-// ask returns a function that asks the handler, with a request that is used again.
-func ask(h http.Handler) (do func(), a *answers) {
-	r := httptest.NewRequest(http.MethodPost, "/bind", nil)
-	r.Header.Set("Content-Type", "application/json")
-	r.ContentLength = int64(len(wholeReview))
-	body := strings.NewReader(wholeReview)
-	r.Body = io.NopCloser(body)
-	a = &answers{header: http.Header{}}
-	return func() {
-		body.Reset(wholeReview)
-		a.body.Reset()
-		h.ServeHTTP(a, r)
-	}, a
+// post asks a handler again and again, and reuses the request and the answer.
+type post struct {
+	answers
+	handler *Handler
+	request *http.Request
+	body    strings.Reader
+	logged  lineWriter
+}
+
+// newPost notes what is logged.
+func newPost(review Reviewer) *post {
+	a := postTo(&Handler{Review: review.Unnamed()})
+	a.handler.Log = newLog(&a.logged)
+	return a
+}
+
+func postTo(h *Handler) *post {
+	a := &post{answers: answers{header: http.Header{}}, handler: h, request: httptest.NewRequest(http.MethodPost, "/bind", nil)}
+	a.request.Header.Set("Content-Type", "application/json")
+	a.request.Body = io.NopCloser(&a.body)
+	return a
+}
+
+func (a *post) ask(body string) {
+	a.body.Reset(body)
+	a.request.ContentLength = int64(len(body))
+	a.answers.body.Reset()
+	a.status, a.logged.longest = 0, 0
+	a.handler.ServeHTTP(&a.answers, a.request)
 }
 
 func TestServeHTTP(t *testing.T) {
 	var log bytes.Buffer
-	do, a := ask(newHandler(&log))
-	do()
+	a := postTo(newHandler(&log))
+	a.ask(wholeReview)
 	assert.Contains(t, log.String(), `"resource":"postgresqlinstances","group":"database.example.org","namespace":"acme-team","name":"gitlab-database",`+
 		`"requestUID":"705ab4f5-6393-11e8-b7cc-42010a800002","outcome":"bound",`+
 		`"audit":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"},"dryRun":false}`, "We should log the decision.")
 	assert.JSONEq(t, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true,`+
 		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1lIjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
-		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.body.String(), "We should answer in the form that the API server reads.")
-	assert.Equal(t, http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(a.body.Len())}}, a.header)
+		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.answers.body.String(), "We should answer in the form that the API server reads.")
+	assert.Equal(t, http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(a.answers.body.Len())}}, a.header)
 }
 
 // contended returns the stacks of the locks for which requests wait for each other.
-func contended(t *testing.T, h http.Handler) (stacks []string) {
+func contended(t *testing.T, h *Handler) (stacks []string) {
 	t.Helper()
-	first, _ := ask(h)
-	first() // It creates the counters of its kind.
+	postTo(h).ask(wholeReview) // It creates the counters of its kind.
 	before := waits(t)
 	fraction := runtime.SetMutexProfileFraction(1)
 	defer runtime.SetMutexProfileFraction(fraction)
 	var working sync.WaitGroup
 	for range 8 {
 		working.Go(func() {
-			do, _ := ask(h)
+			a := postTo(h)
 			for range 500 {
-				do()
+				a.ask(wholeReview)
 			}
 		})
 	}
@@ -169,8 +184,8 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 // The garbage of one claim takes time from others. The bound is today's number, and
 // some more for other releases of Go.
 func TestServeHTTPAllocatesLittle(t *testing.T) {
-	do, _ := ask(newHandler(io.Discard))
-	assert.LessOrEqual(t, cost.Allocs(do), 85.0)
+	a := postTo(newHandler(io.Discard))
+	assert.LessOrEqual(t, cost.Allocs(func() { a.ask(wholeReview) }), 85.0)
 }
 
 // A body has to arrive while the API server waits for the answer.

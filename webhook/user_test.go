@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -70,15 +69,9 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = tc.bindWhen }), index(sqlClasses, "gold tier=gold"))
 			require.Nil(t, inventory.Snapshot()[claimKindName].Fault)
-			request, err := json.Marshal(newRequest(wantsGold))
-			require.NoError(t, err)
-			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":` +
-				strings.Replace(string(request), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1) + `}`
+			body := strings.Replace(asBody(t, newRequest(wantsGold)), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1)
 			require.Contains(t, body, tc.userInfo)
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			w := httptest.NewRecorder()
-			(&Handler{Review: named(newBinder(t, inventory))}).ServeHTTP(w, r)
+			w := posted(&Handler{Review: named(newBinder(t, inventory))}, body)
 			assert.Equal(t, tc.code, w.Code, tc.reason)
 			assert.Contains(t, w.Body.String(), tc.want, tc.reason)
 		})

@@ -41,7 +41,7 @@ func BenchmarkWorst(b *testing.B) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(bodies)) {
 		b.Run(name, func(b *testing.B) {
-			p, body := newPost("/bind", byResource(w.binder())), bodies[name]
+			p, body := newPost(byResource(w.binder())), bodies[name]
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
