@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
@@ -17,8 +16,9 @@ import (
 
 // Reader reads once what Registration watches, in the same way, to explain a decision.
 type Reader struct {
-	resolver cluster.Resolver
-	classes  *classClient
+	cluster.Resolver
+
+	classes *classClient
 }
 
 // NewReader returns a Reader of a cluster.
@@ -31,17 +31,7 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{resolver: resolver, classes: classes}, nil
-}
-
-// Resolve finds a resource by its name, <plural>.<group>, in a version, or, if that is
-// empty, in the one that the API server prefers among those that serve it with all of the
-// verbs.
-func (r *Reader) Resolve(
-	ctx context.Context, name, version string, verbs ...string,
-) (kind schema.GroupVersionKind, namespaced bool, err error) {
-	found, err := r.resolver.Resolve(ctx, name, version, verbs...)
-	return found.GroupVersionKind, found.Namespaced, err
+	return &Reader{Resolver: resolver, classes: classes}, nil
 }
 
 // NotInstalledOrUnsuitable says that the API server answered, and does not serve the

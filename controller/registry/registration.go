@@ -72,7 +72,7 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 	if err != nil {
 		return nil, err
 	}
-	return newRegistration(cache, live, r.resolver, r.classes), nil
+	return newRegistration(cache, live, r.Resolver, r.classes), nil
 }
 
 func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {

@@ -85,7 +85,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 	item, found := newItem(d), r.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
 	switch {
-	case !found.namespaced && !found.guessed:
+	case !found.Namespaced && !found.guessed:
 		item.Claim.Namespace = ""
 	case item.Claim.Namespace == "":
 		item.Claim.Namespace = namespace

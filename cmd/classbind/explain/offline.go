@@ -152,7 +152,7 @@ func readCRD(d *document) (definition, error) {
 		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
 	}
 	spec, r := &crd.Spec, definition{crd: text}
-	r.Group, r.Kind, r.namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
+	r.Group, r.Kind, r.Namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
 	for _, v := range spec.Versions {
 		if v.Served {
 			r.served = append(r.served, v.Name)
@@ -202,7 +202,7 @@ func (f *files) resolve(_ context.Context, name, version string, _ ...string) (r
 	if found, ok := f.crds[name]; ok {
 		r := found.resource
 		if version != "" && !slices.Contains(found.served, version) {
-			return r, &notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
+			return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
 				"write the paths for one of these, and set spec.version to it", name, version, strings.Join(found.served, ", "))}
 		}
 		r.Version = cmp.Or(version, r.Version)
@@ -219,7 +219,7 @@ func (f *files) resolve(_ context.Context, name, version string, _ ...string) (r
 			continue
 		}
 		r.Kind = gvk.Kind
-		r.namespaced = r.namespaced || d.GetNamespace() != ""
+		r.Namespaced = r.Namespaced || d.GetNamespace() != ""
 		versions = append(versions, gvk.Version)
 	}
 	r.Version = cmp.Or(version, preferred(versions))
@@ -231,7 +231,7 @@ func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*object
 	case c == nil:
 		return nil, nil // Nothing is known of it.
 	case !slices.Contains(c.served, kind.Version):
-		return nil, &notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
+		return nil, notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
 	default:
 		return schemaOfCRD(c.crd, kind.Version)
 	}
@@ -280,13 +280,13 @@ func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
 	return classes, nil
 }
 
-func (f *files) object(_ context.Context, of resource, _, namespace, name string) (map[string]any, error) {
+func (f *files) object(_ context.Context, of resource, namespace, name string) (map[string]any, error) {
 	for n, d := range slices.Concat(f.objects, f.claims) {
 		in := cmp.Or(d.GetNamespace(), f.namespace)
 		if n >= len(f.objects) {
 			in = cmp.Or(d.GetNamespace(), f.claimNamespace)
 		}
-		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.namespaced) {
+		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.Namespaced) {
 			return d.Object, nil
 		}
 	}

@@ -87,9 +87,9 @@ func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind, of reso
 	return classes, nil
 }
 
-func (o *overlay) object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error) {
-	if found, err := o.files.object(ctx, of, plural, namespace, name); found != nil || err != nil || of.new {
+func (o *overlay) object(ctx context.Context, of resource, namespace, name string) (map[string]any, error) {
+	if found, err := o.files.object(ctx, of, namespace, name); found != nil || err != nil || of.new {
 		return found, err
 	}
-	return o.cluster.object(ctx, of, plural, namespace, name)
+	return o.cluster.object(ctx, of, namespace, name)
 }

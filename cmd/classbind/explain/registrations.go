@@ -15,6 +15,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -27,14 +29,13 @@ type source interface {
 	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
-	// object of a resource with this plural; nil where there is none, or nothing is known of it.
-	object(ctx context.Context, of resource, plural, namespace, name string) (map[string]any, error)
+	// object of a resource; nil where there is none, or nothing is known of it.
+	object(ctx context.Context, of resource, namespace, name string) (map[string]any, error)
 }
 
 // resource in the version that the API server prefers, or in which claims are read.
 type resource struct {
-	schema.GroupVersionKind
-	namespaced bool
+	lookup.Resource
 	// new says that the cluster does not have it, but files that are put on top.
 	new bool
 	// guessed says that the scope is that of the objects that are known.
@@ -43,13 +44,11 @@ type resource struct {
 	unread error
 }
 
+// notServedError is for what is not served by files, or has no schema.
 type notServedError struct{ error }
 
-func (e *notServedError) Unwrap() error { return e.error }
-
 func notServed(err error) bool {
-	var n *notServedError
-	return errors.As(err, &n)
+	return registry.NotInstalledOrUnsuitable(err) || errors.As(err, new(notServedError))
 }
 
 // registrations are what is registered.
@@ -134,11 +133,11 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	if k == nil {
 		return d, fmt.Errorf("%q: %w", arg, err)
 	}
-	if !found.namespaced {
+	if !found.Namespaced {
 		namespace = ""
 	}
 	if err == nil {
-		d.Object, err = r.object(ctx, found, schema.ParseGroupResource(k.Resource()).Resource, namespace, name)
+		d.Object, err = r.object(ctx, found, namespace, name)
 	}
 	if err == nil && d.Object == nil {
 		err = errors.New("there is none of this name")
@@ -252,7 +251,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.namespaced, selector.NamedBy(ck, r.claimKinds)...)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, selector.NamedBy(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		for _, e := range selector.InvalidClassExpressions(ck) {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	lookup "github.com/classbind/classbind/controller/cluster"
@@ -18,14 +17,14 @@ import (
 )
 
 // namespaces are the resource of what expressions see as namespace.
-var namespaces = resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}
+var namespaces = resource{Resource: lookup.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}}
 
 // namespace is the content of a Namespace, with the label that the API server gives to every one. It is
 // known if something else is.
 func (r *registrations) namespace(ctx context.Context, name string) (content map[string]any, known bool, err error) {
 	found, ok := r.namespaces[name]
 	if !ok {
-		found, err = r.object(ctx, namespaces, "namespaces", "", name)
+		found, err = r.object(ctx, namespaces, "", name)
 		if found, err = asSet(found, r.settings.namespace, err); err != nil {
 			return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w; "+
 				"say what it has with --set namespace.labels.KEY=VALUE", name, err)
@@ -51,7 +50,7 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 			v.Fault = cmp.Or(v.Fault, &selector.Fault{Reason: v1alpha1.ReasonRelatedMissing, Text: fmt.Sprintf(
 				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), v.Kind.Name, err)})
 		}
-		objects = append(objects, selector.NewObjects(kind, of.namespaced, nil))
+		objects = append(objects, selector.NewObjects(kind, of.Namespaced, nil))
 	}
 	v.View = v.WithRelated(objects)
 	return nil
@@ -72,7 +71,7 @@ func (r *registrations) relatedOf(item *Item) readRelated {
 		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		var content map[string]any
 		if err == nil {
-			content, err = r.object(ctx, of, schema.ParseGroupResource(kind.Resource).Resource, namespace, name)
+			content, err = r.object(ctx, of, namespace, name)
 		}
 		if notServed(err) {
 			err = nil

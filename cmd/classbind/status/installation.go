@@ -30,7 +30,7 @@ import (
 
 // reader of kinds and classes: a *registry.Reader.
 type reader interface {
-	Resolve(ctx context.Context, name, version string, verbs ...string) (kind schema.GroupVersionKind, namespaced bool, err error)
+	Resolve(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error)
 	Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error)
 }
 
@@ -101,13 +101,13 @@ func (i *installation) read(ctx context.Context) (err error) {
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
-		i.served[k.Name] = i.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		i.served[k.Name] = served{found, err}
 	}
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
-		found := i.resolve(ctx, k.Name, "", "list", "watch")
+		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
 		var classes *selector.Classes
-		err := found.err
 		if err == nil {
 			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...)
 			classes, err = i.reader.Classes(ctx, kind)
@@ -135,11 +135,6 @@ func (i *installation) elsewhere() string {
 		return ""
 	}
 	return slices.Collect(maps.Keys(in))[0]
-}
-
-func (i *installation) resolve(ctx context.Context, name, version string, verbs ...string) served {
-	kind, namespaced, err := i.reader.Resolve(ctx, name, version, verbs...)
-	return served{cluster.Resource{GroupVersionKind: kind, Namespaced: namespaced}, err}
 }
 
 // classesOf returns those of the class kinds that serve a claim kind, also of those that

@@ -150,12 +150,12 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 }
 
 // Resolve is called by the installation, as is Classes.
-func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (schema.GroupVersionKind, bool, error) {
+func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (cluster.Resource, error) {
 	found, ok := w.served[name]
 	if !ok {
-		return schema.GroupVersionKind{}, false, cluster.ErrNotInstalled
+		return found, cluster.ErrNotInstalled
 	}
-	return found.GroupVersionKind, found.Namespaced, nil
+	return found, nil
 }
 
 func (w *world) Classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
