@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
 // databaseCRD serves v1 and v1beta1, and has a schema of v1 alone.
@@ -123,7 +124,7 @@ func TestCheck(t *testing.T) {
 				assert.Equal(t, map[bool]int{true: exitUnmatched}[tc.outcome == "Unmatched"], got.status, tc.reason)
 				return
 			}
-			assert.Equal(t, exitFailed, got.status, "We should exit with the status of a malformed claim.")
+			assert.Equal(t, exit.Failed, got.status, "We should exit with the status of a malformed claim.")
 			require.Len(t, item.Errors, 1, "We should say it once.")
 			assert.Equal(t, tc.field, item.Errors[0].Field, tc.reason)
 			assert.Contains(t, item.Errors[0].Message, tc.want, tc.reason)

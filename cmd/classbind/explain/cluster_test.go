@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
 type object = map[string]any
@@ -228,7 +230,7 @@ func TestExplainCluster(t *testing.T) {
 		"NamespaceForbidden": {
 			reason: "We should not guess whether a namespace is selected.",
 			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
-			status: exitFailed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
+			status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
 		},
 		"NamespaceSet": {
 			reason: "We should take what is said of a namespace that may not be read.",
@@ -243,32 +245,32 @@ func TestExplainCluster(t *testing.T) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
 				a["/api/v1/namespaces/team"] = http.StatusServiceUnavailable
 			},
-			status: exitFailed, want: []string{`cannot read the namespace "team"`},
+			status: exit.Failed, want: []string{`cannot read the namespace "team"`},
 		},
 		"Forbidden": {
 			reason: "We should not decide on part of the classes.",
 			change: func(a map[string]any) { a["/apis/example.org/v1/slowclasses"] = http.StatusForbidden },
-			status: exitFailed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
+			status: exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
 		},
 		"Unavailable": {
 			reason: "We should not take a group that does not answer for one that is not installed.",
 			change: func(a map[string]any) { a["/apis/example.org"] = http.StatusServiceUnavailable },
-			status: exitFailed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
+			status: exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
 		},
 		"RegistrationsForbidden": {
 			reason: "We should say what we cannot list.",
 			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/classkinds"] = http.StatusForbidden },
-			status: exitFailed, want: []string{"error: cannot list ClassKinds: "},
+			status: exit.Failed, want: []string{"error: cannot list ClassKinds: "},
 		},
 		"Field": {
 			reason: "We should read the schema of the cluster.",
 			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
-			status: exitFailed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+			status: exit.Failed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		},
 		"Version": {
 			reason: "We should ask the cluster which versions it serves.",
 			claim:  strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"),
-			status: exitFailed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
+			status: exit.Failed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
 		},
 		"FieldOfTheCRD": {
 			reason: "We should prefer the CRD, where we may read it.",
@@ -277,7 +279,7 @@ func TestExplainCluster(t *testing.T) {
 				delete(a, "/openapi/v3/apis/example.org/v1")
 				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = json.RawMessage(databaseCRD)
 			},
-			status: exitFailed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+			status: exit.Failed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		},
 		"FieldOfABuiltInKind": {
 			reason: "We should know the fields that the ClaimKind reads, where a schema refers to others.",
@@ -286,7 +288,7 @@ func TestExplainCluster(t *testing.T) {
 				a["/openapi/v3/apis/example.org/v1"] = object{"components": object{"schemas": object{"Spec": object{"type": "object"}, "Database": json.RawMessage(
 					`{"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.org", "version": "v1", "kind": "Database"}], "properties": {"spec": {"$ref": "#/components/schemas/Spec"}}}`)}}}
 			},
-			status: exitFailed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
+			status: exit.Failed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
 		},
 		"NoSchema": {
 			reason: "We should say that we cannot check fields.",
@@ -310,12 +312,12 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"StoredUnknownKind": {
 			reason: "We should say what nobody registers.",
-			args:   []string{"Databse/stored"}, status: exitFailed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
+			args:   []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
 		},
 		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"}},
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
-			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exitFailed,
+			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exit.Failed,
 			with: documents(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
 				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.new.org"}, "spec": {"group": "new.org", "scope": "Namespaced", "names": {"kind": "Database"}, "versions": [{"name": "v1", "served": true}]}}`),
 			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
@@ -323,9 +325,9 @@ func TestExplainCluster(t *testing.T) {
 		"StoredNowhere": {
 			reason: "We should say that there is no such claim.",
 			change: func(a map[string]any) { a["/apis/example.org/v1/namespaces/team/databases/lost"] = http.StatusNotFound },
-			args:   []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
+			args:   []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
 		},
-		"StoredForbidden": {reason: "We should say what we cannot get.", args: []string{"Database/lost"}, status: exitFailed, want: []string{`cannot get the claim "Database/lost"`}},
+		"StoredForbidden": {reason: "We should say what we cannot get.", args: []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost"`}},
 		"WithClass": {
 			reason: "We should put a class on top of the cluster's, and in the place of one of its name.",
 			args:   []string{"--with", "new.yaml"},
@@ -370,7 +372,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
 			args:   []string{"--with", "new.yaml"},
 			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
-			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
+			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
 		},
 		"WithRightPath": {
 			reason: "We should not believe the status about other paths than those of the files.",
@@ -395,7 +397,7 @@ func TestExplainCluster(t *testing.T) {
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
 			},
-			status: exitFailed, want: []string{"Database team/mine: cannot be decided", "as it is"},
+			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "as it is"},
 		},
 		"PathsNotCompared": {
 			reason: "We should say that we cannot compare the paths.",
@@ -418,7 +420,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedForbidden": {
 			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
 			change: relating,
-			status: exitFailed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
+			status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
 		},
 		"RelatedUnanswered": {
 			reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"},
@@ -426,7 +428,7 @@ func TestExplainCluster(t *testing.T) {
 				relating(a)
 				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusServiceUnavailable
 			},
-			status: exitFailed, want: []string{`cannot read plans.example.org "standard"`},
+			status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`},
 		},
 		"RelatedSet": {
 			reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"},
@@ -480,7 +482,7 @@ func TestExplainCluster(t *testing.T) {
 				claimKind := a["/apis/classbind.io/v1alpha1/claimkinds"].(object)["items"].([]any)[0].(object)
 				claimKind["spec"].(object)["related"].([]object)[0]["version"] = "v2"
 			},
-			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.related"},
+			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.related"},
 		},
 		"RelatedUnsuitable": {
 			reason: "We should not take objects for absent that cannot be watched.",
@@ -489,7 +491,7 @@ func TestExplainCluster(t *testing.T) {
 				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
 					served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get"))
 			},
-			status: exitFailed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
+			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
 		},
 		"RelatedNotServed": {
 			reason: "We should take an object of a kind that is not installed as absent.",
@@ -517,7 +519,7 @@ func TestExplainCluster(t *testing.T) {
 				delete(a, "/apis/classbind.io")
 				delete(a, "/apis/classbind.io/v1alpha1")
 			},
-			status: exitFailed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
+			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
 		},
 		"NoClass": {
 			reason: "We should end with the status of a claim without a class.",

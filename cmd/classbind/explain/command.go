@@ -23,14 +23,9 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// The exit statuses of explain besides 0, which means that every claim is bound or
-// left alone.
-const (
-	exitUnmatched = 1
-	exitFailed    = exit.Failed
-)
-
-func failed(err error) error { return exit.AsFailed(err) }
+// exitUnmatched is the exit status besides exit.Failed, and 0, which means that every claim is
+// bound or left alone.
+const exitUnmatched = 1
 
 // options are the flags of explain.
 type options struct {
@@ -118,15 +113,15 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		Use:     "explain (-f CLAIM | KIND/NAME)",
 		Short:   "Say which class a claim gets, and why",
 		Long:    long,
-		Example: examples, RunE: func(c *cobra.Command, args []string) error {
-			if err := o.validate(c.Flags(), args); err != nil {
-				return failed(err)
-			}
-			return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
-		},
+		Example: examples,
 	}
+	exit.Run(c, func(args []string) error {
+		if err := o.validate(c.Flags(), args); err != nil {
+			return err
+		}
+		return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+	})
 	o.addFlags(c.Flags())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed(err) })
 	o.output.Add(c)
 	o.cluster.Add(c)
 	for _, flag := range []string{"filename", "classes", "with"} {
@@ -216,42 +211,42 @@ func (o *options) validateFiles() error {
 func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
 	claims, err := (&fileReader{in: in, recursive: o.recursive}).readAll(o.claims)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	if len(args)+len(claims) == 0 {
-		return failed(fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", ")))
+		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
 	}
 	w, err := o.world(ctx, claims, in, progress)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	r, err := newRegistrations(ctx, w.source, o.own)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	for _, arg := range args {
 		d, err := r.stored(ctx, arg, w.namespace)
 		if err != nil {
-			return failed(err)
+			return err
 		}
 		w.claims = append(w.claims, d)
 	}
 	r.settings = o.settings
 	if err := o.settings.undeclared(r); err != nil {
-		return failed(err)
+		return err
 	}
 	report := newReport()
 	for _, c := range w.claims {
 		items, err := o.answers(ctx, r, c, w.namespace)
 		if err != nil {
-			return failed(fmt.Errorf("%s: %w", c.where, err))
+			return fmt.Errorf("%s: %w", c.where, err)
 		}
 		for _, item := range items {
 			report.Items = append(report.Items, *item)
 		}
 	}
 	if err := o.output.Print(out, report, report.table); err != nil {
-		return failed(err)
+		return err
 	}
 	return report.exit()
 }

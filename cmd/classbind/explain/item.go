@@ -81,7 +81,7 @@ func (r *Report) exit() error {
 	}
 	switch {
 	case undecided.Len() > 0:
-		return failed(fmt.Errorf("%d of %d claims malformed or undecided", undecided.Len(), all.Len()))
+		return fmt.Errorf("%d of %d claims malformed or undecided", undecided.Len(), all.Len())
 	case unmatched.Len() > 0:
 		return &exit.Error{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", unmatched.Len(), all.Len())}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
 func TestSettings(t *testing.T) {
@@ -77,7 +78,7 @@ func TestExplainRefusesSettings(t *testing.T) {
 			}
 			got := run(t, "", args...)
 			assert.Contains(t, got.stderr, tc.want, tc.reason)
-			assert.Equal(t, exitFailed, got.status)
+			assert.Equal(t, exit.Failed, got.status)
 			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
 		})
 	}
@@ -88,7 +89,7 @@ func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "plain.yaml": claimKind, "related.yaml": documents(claimKind, related)}))
 	got := run(t, "", "-f", "claim.yaml", "--classes", "plain.yaml", "--set", "related.plam.spec.tier=gold")
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\"\n", got.stderr)
-	assert.Equal(t, exitFailed, got.status)
+	assert.Equal(t, exit.Failed, got.status)
 	got = run(t, "", "-f", "claim.yaml", "--classes", "related.yaml", "--set", "related.plam.spec.tier=gold")
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\", but plan\n", got.stderr, "We should say what there is.")
 }

@@ -1,15 +1,16 @@
 package explain
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
@@ -22,27 +23,25 @@ const maxRows = 5
 const absent = "absent"
 
 // table returns the report for people.
-func (r *Report) table() ([]byte, error) {
-	var out bytes.Buffer
+func (r *Report) table() string {
+	var out strings.Builder
 	for n := range r.Items {
 		if n > 0 {
 			out.WriteString("\n")
 		}
-		if err := (itemTable{&r.Items[n], &out}).write(); err != nil {
-			return nil, err
-		}
+		itemTable{&r.Items[n], &out}.write()
 	}
-	return out.Bytes(), nil
+	return out.String()
 }
 
 // itemTable is an Item as people read it.
 type itemTable struct {
 	*Item
 
-	out *bytes.Buffer
+	out *strings.Builder
 }
 
-func (t itemTable) write() error {
+func (t itemTable) write() {
 	by := ""
 	if t.several {
 		by = ", by " + t.Claim.ClaimKind
@@ -58,14 +57,9 @@ func (t itemTable) write() error {
 		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
 			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), indented(e.Caret))
 	}
-	if err := t.candidates(); err != nil {
-		return err
-	}
-	if err := t.dropped(); err != nil {
-		return err
-	}
-
 	name := t.namer()
+	t.candidates(name)
+	t.dropped(name)
 	var rows [][]string
 	for _, m := range t.NearMisses {
 		has := "no " + m.Unmet.Key
@@ -77,11 +71,8 @@ func (t itemTable) write() error {
 		}
 		rows = append(rows, []string{"  " + name(m.ClassName), m.Unmet.Text, has})
 	}
-	if err := t.section([]string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows); err != nil {
-		return err
-	}
+	t.section([]string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows)
 	t.others()
-	return nil
 }
 
 // facts are what expressions say of the claim.
@@ -146,8 +137,7 @@ func indented(text string) string {
 	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
 
-func (t itemTable) candidates() error {
-	name := t.namer()
+func (t itemTable) candidates(name func(selector.ClassName) string) {
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
 	scored := slices.ContainsFunc(t.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
@@ -168,15 +158,13 @@ func (t itemTable) candidates() error {
 		}
 		rows = append(rows, row)
 	}
-	err := t.section(header, rows, len(rows))
-	if err == nil && t.OddsDependOn != "" && len(t.Candidates) > 1 {
+	t.section(header, rows, len(rows))
+	if t.OddsDependOn != "" && len(t.Candidates) > 1 {
 		fmt.Fprintf(t.out, "  The odds depend on %s.\n", t.OddsDependOn)
 	}
-	return err
 }
 
-func (t itemTable) dropped() error {
-	name := t.namer()
+func (t itemTable) dropped(name func(selector.ClassName) string) {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
 	byExpression := slices.ContainsFunc(t.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
@@ -190,7 +178,7 @@ func (t itemTable) dropped() error {
 		}
 		rows = append(rows, row)
 	}
-	return t.section(header, rows, maxRows)
+	t.section(header, rows, maxRows)
 }
 
 // others counts the classes that have no row.
@@ -234,14 +222,8 @@ func (t itemTable) headline() string {
 // namer returns a function that names a class by its kind, or by its resource if two
 // kinds have the same name.
 func (t itemTable) namer() func(selector.ClassName) string {
-	resources := map[string]string{}
-	ambiguous := map[string]bool{}
-	note := func(c selector.ClassName) {
-		if before, ok := resources[c.Kind]; ok && before != c.ClassKind {
-			ambiguous[c.Kind] = true
-		}
-		resources[c.Kind] = c.ClassKind
-	}
+	resources := map[string]sets.Set[string]{} // by kind
+	note := func(c selector.ClassName) { resources[c.Kind] = resources[c.Kind].Union(sets.New(c.ClassKind)) }
 	for _, c := range t.Candidates {
 		note(c.ClassName)
 	}
@@ -253,7 +235,7 @@ func (t itemTable) namer() func(selector.ClassName) string {
 	}
 	return func(c selector.ClassName) string {
 		kind := c.Kind
-		if ambiguous[kind] {
+		if len(resources[kind]) > 1 {
 			kind = c.ClassKind
 		}
 		if c.Namespace != "" {
@@ -293,40 +275,24 @@ func percentage(o selector.Odds) string {
 
 // section prints at most limit rows, and how many more there are. Without rows, it
 // prints nothing.
-func (t itemTable) section(header []string, rows [][]string, limit int) error {
+func (t itemTable) section(header []string, rows [][]string, limit int) {
 	if len(rows) == 0 {
-		return nil
+		return
 	}
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{header}, rows[:min(limit, len(rows))]...) {
-		for i := range row {
-			row[i] = truncate.Printable(row[i])
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines("\n" + text.String()) {
-		fmt.Fprintln(t.out, strings.TrimRight(line, " \n")) // The last cells may be empty.
-	}
+	t.out.WriteString("\n" + output.Columns(slices.Insert(rows[:min(limit, len(rows))], 0, header)...))
 	if more := len(rows) - limit; more > 0 {
 		fmt.Fprintf(t.out, "  and %d more: see -o json\n", more)
 	}
-	return nil
 }
 
 // classesAre returns the start of a sentence, such as "4 more classes are".
 func classesAre(n int, more bool) string {
-	words := []string{fmt.Sprint(n)}
+	count, classes := fmt.Sprint(n), "classes are"
 	if more {
-		words = append(words, "more")
+		count += " more"
 	}
 	if n == 1 {
-		return strings.Join(append(words, "class is"), " ")
+		classes = "class is"
 	}
-	return strings.Join(append(words, "classes are"), " ")
+	return count + " " + classes
 }

@@ -8,9 +8,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
 const (
@@ -59,34 +60,27 @@ func run(out io.Writer, names []string, example bool) error {
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		return printed(list(out, presets))
+	text := []byte(list(presets))
+	if len(names) > 0 {
+		if presets, err = find(presets, names); err != nil {
+			return err
+		}
+		if text, err = manifestOf(presets, example); err != nil {
+			return err
+		}
 	}
-	if presets, err = find(presets, names); err != nil {
-		return err
-	}
-	text, err := manifestOf(presets, example)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(text)
-	return printed(err)
-}
-
-func printed(err error) error {
-	if err != nil {
+	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
 }
 
-func list(out io.Writer, presets []preset) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(w, "NAME\tSUMMARY\tCLAIM KINDS")
+func list(presets []preset) string {
+	rows := [][]string{{"NAME", "SUMMARY", "CLAIM KINDS"}}
 	for _, p := range presets {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", p.name, p.summary, strings.Join(p.claimKinds, ","))
+		rows = append(rows, []string{p.name, p.summary, strings.Join(p.claimKinds, ",")})
 	}
-	return w.Flush()
+	return output.Columns(rows...)
 }
 
 // complete offers the presets that are not named yet.

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
@@ -15,6 +18,8 @@ import (
 
 	"github.com/classbind/classbind/selector/truncate"
 )
+
+var trailingSpaces = regexp.MustCompile(` +\n`)
 
 var formats = []string{"table", "json", "yaml"}
 
@@ -36,9 +41,9 @@ func (f Format) Validate() error {
 	return nil
 }
 
-// Print a report, which table writes for people. In the table, nothing is printed that a terminal
+// Print a report, which table returns for people. In the table, nothing is printed that a terminal
 // would not show. That a line begins is for the table to decide: its values are truncate.Printable.
-func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) error {
+func (f Format) Print(out io.Writer, report any, table func() string) error {
 	var text []byte
 	var err error
 	switch f {
@@ -49,8 +54,7 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 	case "yaml":
 		text, err = yaml.Marshal(report)
 	default:
-		text, err = table()
-		text = []byte(truncate.PrintableLines(string(text)))
+		text = []byte(truncate.PrintableLines(table()))
 	}
 	if err == nil {
 		_, err = out.Write(text)
@@ -59,6 +63,21 @@ func (f Format) Print(out io.Writer, report any, table func() ([]byte, error)) e
 		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
+}
+
+// Columns returns a line for each row, with aligned cells. The last ones may be empty.
+func Columns(rows ...[]string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = truncate.Printable(cell)
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // A strings.Builder takes everything.
+	return trailingSpaces.ReplaceAllString(text.String(), "\n")
 }
 
 // escaped is JSON without characters that a terminal would not show: those that encoding/json

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -71,27 +70,21 @@ func NewCommand() *cobra.Command {
 		Short:   "Report whether an installation works, and what to fix",
 		Long:    long,
 		Example: examples,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return exit.AsFailed(fmt.Errorf("status takes no arguments; there are %q", args))
-			}
-			return nil
-		}, RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
-				return exit.AsFailed(err)
-			}
-			return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
-		},
+		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}
-	o.addFlags(c.Flags())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsFailed(err) })
+	exit.Run(c, func(args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("status takes no arguments; there are %q", args)
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+	})
+	c.Flags().StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself")
 	o.output.Add(c)
 	o.cluster.Add(c)
 	return c
-}
-
-func (o *options) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself")
 }
 
 // validate returns all errors in the flags at once.
@@ -106,18 +99,18 @@ func (o *options) validate() error {
 func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	config, err := o.cluster.Config(progress, "")
 	if err != nil {
-		return exit.AsFailed(err)
+		return err
 	}
 	i, err := newInstallation(config, o.own, progress)
 	if err != nil {
-		return exit.AsFailed(err)
+		return err
 	}
 	if err := i.read(ctx); err != nil {
-		return exit.AsFailed(err)
+		return err
 	}
 	report := i.report(ctx)
 	if err := o.output.Print(out, report, report.table); err != nil {
-		return exit.AsFailed(err)
+		return err
 	}
 	return report.exit()
 }

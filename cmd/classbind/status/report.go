@@ -1,15 +1,15 @@
 package status
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"text/tabwriter"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -124,16 +124,13 @@ func (r *Report) exit() error {
 }
 
 // table returns the report for people.
-func (r *Report) table() ([]byte, error) {
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(w, "SECTION\tSTATE\tSUMMARY")
+func (r *Report) table() string {
+	rows := [][]string{{"SECTION", "STATE", "SUMMARY"}}
 	for _, s := range r.Sections {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, truncate.Printable(s.Summary))
+		rows = append(rows, []string{s.Name, string(s.State), s.Summary})
 	}
-	if err := w.Flush(); err != nil {
-		return nil, err
-	}
+	var out strings.Builder
+	out.WriteString(output.Columns(rows...))
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
 			fmt.Fprintf(&out, "\n%s: %s\n", truncate.Printable(f.Where), truncate.Printable(f.What))
@@ -154,5 +151,5 @@ func (r *Report) table() ([]byte, error) {
 			header = ""
 		}
 	}
-	return out.Bytes(), nil
+	return out.String()
 }

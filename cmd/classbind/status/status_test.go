@@ -1,10 +1,12 @@
 package status
 
 import (
+	"crypto/x509"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,101 +14,74 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/certs/certtest"
 )
 
+// TestStatus changes one thing in an installation that works.
 func TestStatus(t *testing.T) {
 	label := func(o client.Object, key, value string) { o.SetLabels(map[string]string{key: value}) }
+	ca := certtest.NewCA(t)
+	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+	// delayed has a claim with a class that is not there, and one without a class where none is bound.
+	delayed := func(bindWhen v1alpha1.Expression) func(*world) {
+		return func(w *world) {
+			w.claimKind.Spec.BindWhen = bindWhen
+			w.writeEntries(w.secret.Data["ca.crt"])
+			filled := object("example.org/v1", "Database", "team", "default")
+			setField(t, filled, "default", "spec", "classRef")
+			w.more = append(w.more, filled, asking(t, "kube-system", "waits"))
+		}
+	}
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*world)
-		want   []string // each finding, as SECTION: WHERE: a part of WHAT
+		// claimKind and classKind are conditions of databases and of golds, as conditions reads them, instead of those that they have.
+		claimKind, classKind []string
+		change               func(*world)
+		want                 []string // each finding, as SECTION: WHERE: a part of WHAT
+		note                 string
 	}{
-		"Nothing": {
-			reason: "We should find nothing in an installation that works.",
-			change: func(*world) {},
-		},
+		"Nothing": {reason: "We should find nothing in an installation that works."},
 		"PathWithTypo": {
-			reason: "We should name the path, and not that the kind is not ready for it.",
-			change: func(w *world) {
-				w.claimKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "so it is"},
-					{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "reference.path: the schema has no field .spec.clasRef"},
-				}
-			},
-			want: []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): reference.path: the schema has no field .spec.clasRef"},
+			reason:    "We should name the path, and not that the kind is not ready for it.",
+			claimKind: []string{"Ready=False/ReferencePruned: so it is", "PathsValid=False/ReferencePruned: reference.path: the schema has no field .spec.clasRef"},
+			want:      []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): reference.path: the schema has no field .spec.clasRef"},
 		},
 		"ExpressionInvalid": {
-			reason: "We should name the expression, and not what follows from it.",
-			change: func(w *world) {
-				w.claimKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "so it is"},
-					{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "so it is"},
-					{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "spec.bindWhen: line 1, column 7: no"},
-				}
-				w.classKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed},
-					{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpressionFailed, Message: "Gold/a"},
-				}
-			},
+			reason:    "We should name the expression, and not what follows from it.",
+			claimKind: []string{"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is", "ExpressionsValid=False/InvalidExpression: spec.bindWhen: line 1, column 7: no"},
+			classKind: []string{"Ready=True/Served", "ExpressionsValid=False/ExpressionFailed: Gold/a"},
 			want: []string{
 				"kinds: claimkind/databases.example.org: ExpressionsValid is False (InvalidExpression): spec.bindWhen: line 1, column 7: no",
 				"kinds: classkind/golds.example.org: ExpressionsValid is False (ExpressionFailed): Gold/a",
 			},
 		},
 		"RelatedUnknown": {
-			reason: "We should say why related objects are not known, and not what follows from it.",
-			change: func(w *world) {
-				w.claimKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRelatedMissing, Message: "so it is"},
-					{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced, Message: "no answer"},
-				}
-			},
-			want: []string{"kinds: claimkind/databases.example.org: RelatedKnown is False (NotSynced): no answer"},
+			reason:    "We should say why related objects are not known, and not what follows from it.",
+			claimKind: []string{"Ready=False/RelatedMissing: so it is", "RelatedKnown=False/NotSynced: no answer"},
+			want:      []string{"kinds: claimkind/databases.example.org: RelatedKnown is False (NotSynced): no answer"},
 		},
 		"NotReady": {
-			reason: "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
-			change: func(w *world) {
-				w.classKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSynced, Message: "no"},
-					{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured},
-					{Type: v1alpha1.ConditionClaimKindsRegistered, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotRegistered, Message: "others"},
-				}
-				w.classes.Webhooks = nil
-			},
+			reason:    "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
+			classKind: []string{"Ready=False/NotSynced: no", "Guarded=False/NotConfigured", "ClaimKindsRegistered=False/NotRegistered: others"},
+			change:    func(w *world) { w.classes.Webhooks = nil },
 			want: []string{
 				"kinds: classkind/golds.example.org: Ready is False (NotSynced): no",
 				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
 			},
 		},
 		"NotReadyForAnotherReason": {
-			reason: "We should not take for a consequence what has a cause of its own.",
-			change: func(w *world) {
-				w.claimKind.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooLarge, Message: "no room"},
-					{Type: v1alpha1.ConditionClassKindsRead, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "no right"},
-				}
-			},
+			reason:    "We should not take for a consequence what has a cause of its own.",
+			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
 			want: []string{
 				"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room",
 				"kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right",
 			},
 		},
 		"Conditions": {
-			reason: "We should find each condition that is not met, once.",
-			change: func(w *world) {
-				w.classKind.Status.Conditions = w.classKind.Status.Conditions[:1]
-				for _, condition := range []string{
-					v1alpha1.ConditionGuarded, v1alpha1.ConditionWeightsValid, v1alpha1.ConditionLabelsHeld, v1alpha1.ConditionMarksValid, v1alpha1.ConditionClaimKindsRegistered,
-				} {
-					w.classKind.Status.Conditions = append(w.classKind.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Is"})
-				}
-				for _, condition := range []string{
-					v1alpha1.ConditionSingleDefault, v1alpha1.ConditionPathsValid, v1alpha1.ConditionSelectorsHeeded, v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted,
-				} {
-					w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Is"})
-				}
-				w.classes.Webhooks = nil
-			},
+			reason:    "We should find each condition that is not met, once.",
+			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsHeeded=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
+			classKind: []string{"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsHeld=False/Is", "MarksValid=False/Is", "ClaimKindsRegistered=False/Is"},
+			change:    func(w *world) { w.classes.Webhooks = nil },
 			want: []string{
 				"kinds: claimkind/databases.example.org: SingleDefault is False", "kinds: claimkind/databases.example.org: PathsValid is False",
 				"kinds: claimkind/databases.example.org: SelectorsHeeded is False", "kinds: claimkind/databases.example.org: LateBinding is False",
@@ -116,20 +91,14 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		"DefaultCordoned": {
-			reason: "We should find a default class that no claim gets, which is one default all the same.",
-			change: func(w *world) {
-				w.claimKind.Status.Conditions = append(w.claimKind.Status.Conditions, metav1.Condition{
-					Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDefaultCordoned, Message: "the default class is cordoned",
-				})
-			},
-			want: []string{"kinds: claimkind/databases.example.org: SingleDefault is True (DefaultCordoned): the default class is cordoned"},
+			reason:    "We should find a default class that no claim gets, which is one default all the same.",
+			claimKind: []string{"Ready=True/Served", "SingleDefault=True/DefaultCordoned: the default class is cordoned"},
+			want:      []string{"kinds: claimkind/databases.example.org: SingleDefault is True (DefaultCordoned): the default class is cordoned"},
 		},
 		"DefaultOfWeightZero": {
 			reason: "We should find a default that no claim gets.",
 			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
-			want: []string{
-				"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold",
-			},
+			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
 		"NeverLookedAt": {
 			reason: "We should not take silence for a good sign.",
@@ -137,12 +106,96 @@ func TestStatus(t *testing.T) {
 			want:   []string{"kinds: claimkind/databases.example.org: no leader has looked at it"},
 		},
 		"CRDGone": {
-			reason: "We should say that a resource is not served, once.",
+			reason:    "We should say that a resource is not served, once.",
+			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
+			change:    func(w *world) { delete(w.served, databases) },
+			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (NotInstalled): no such resource"},
+		},
+		"NoDefault": {
+			reason:    "We should not take for broken what may well be meant.",
+			claimKind: []string{"Ready=True/Served", "SingleDefault=True/NoDefault: a claim without a selector finds no class"},
+			note:      "claimkind/databases.example.org: SingleDefault is True (NoDefault): a claim without a selector finds no class",
+		},
+		"NeedsWebhook": {
+			reason:    "We should find nothing wrong where we bind the claims, and not the API server.",
+			claimKind: []string{"Ready=True/Served", "DefaultedByPolicy=False/NeedsWebhook: why"},
+			note:      "claimkind/databases.example.org: DefaultedByPolicy is False (NeedsWebhook): why",
+		},
+		"SchemaUnknown": {
+			reason:    "We should tell what nobody can know.",
+			claimKind: []string{"Ready=True/Served", "PathsValid=Unknown/SchemaUnknown: it allows anything"},
+			note:      "claimkind/databases.example.org: PathsValid is Unknown (SchemaUnknown): it allows anything",
+		},
+		"RelatedNotInstalled": {
+			reason:    "We should tell of related objects that cannot be there.",
+			claimKind: []string{"Ready=True/Served", "RelatedKnown=True/NotInstalled: no plans"},
+			note:      "claimkind/databases.example.org: RelatedKnown is True (NotInstalled): no plans",
+		},
+		"Ambiguous": {
+			reason:    "We should tell of a class kind that only some claim kinds are offered.",
+			classKind: []string{"Ready=True/AmbiguousReference: not to others"},
+			note:      "classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
+		},
+		"ExcludedAndAsksForNothing": {
+			reason: "We should not take a claim for lost that nobody asked to bind.",
+			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
+			note:   "claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
+		},
+		"Drain": {
+			reason: "We should not take a drain for broken that the PodDisruptionBudget allows.",
 			change: func(w *world) {
-				delete(w.served, databases)
-				w.claimKind.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotInstalled, Message: "no such resource"}}
+				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b"), "ContainerCreating")
 			},
-			want: []string{"kinds: claimkind/databases.example.org: Ready is False (NotInstalled): no such resource"},
+			note: "only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
+		},
+		"NotDelayed": {
+			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
+			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
+		},
+		"DelayedByTheClaim": {
+			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"),
+			want: []string{"1 claim has a class that is gone: team/default"},
+		},
+		"DelayedByTheNamespace": {
+			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"),
+			want: []string{"1 claim has a class that is gone: team/default"},
+		},
+		"Rebound": {reason: "We should not take for gone a class that bindWhen takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"CAExpired": {
+			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
+			change: func(w *world) {
+				w.secret.Data["ca.crt"], w.secret.Data["tls.crt"] = expired, expired
+				w.writeEntries(expired)
+			},
+			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at "},
+		},
+		"OfAnotherIssuer": {
+			reason: "We should not look at certificates that nobody uses any more.",
+			change: func(w *world) {
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
+				w.more = append(w.more, left)
+			},
+		},
+		"CertManagersExpired": {
+			reason: "We should find the expired certificate that replicas serve.",
+			change: func(w *world) {
+				w.certManager()
+				w.secret.Data["ca.crt"] = ca.PEM()
+				w.secret.Data["tls.crt"] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+				w.writeEntries(ca.PEM())
+			},
+			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
+		},
+		"NoSecret": {
+			reason: "We should say that there is no certificate at all.",
+			change: func(w *world) { w.secret.Name = "others" },
+			want:   []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"},
+		},
+		"SecretMalformed": {
+			reason: "We should say that a Secret holds no certificate.",
+			change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) },
+			want:   []string{"its ca.crt cannot be read"},
 		},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
@@ -265,10 +318,34 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			tc.change(w)
+			if tc.claimKind != nil {
+				w.claimKind.Status.Conditions = conditions(tc.claimKind)
+			}
+			if tc.classKind != nil {
+				w.classKind.Status.Conditions = conditions(tc.classKind)
+			}
+			if tc.change != nil {
+				tc.change(w)
+			}
 			report, err := w.report(t)
 			require.NoError(t, err)
-			assertFindings(t, report, tc.reason, tc.want)
+			table := report.table()
+			var got []string
+			for _, s := range report.Sections {
+				assert.NotEmpty(t, s.Summary, "We should say something about %s.", s.Name)
+				assert.Empty(t, s.Unread, "We should read everything.")
+				for _, f := range s.Findings {
+					got = append(got, s.Name+": "+f.Where+": "+f.What)
+				}
+			}
+			require.Len(t, got, len(tc.want), "%s\n%s", tc.reason, table)
+			for n, text := range tc.want {
+				assert.Contains(t, got[n], text, tc.reason)
+			}
+			assert.Equal(t, min(len(tc.want), 1), statusOf(report.exit()), "We should tell scripts.")
+			if tc.note != "" {
+				assert.Contains(t, table, "Note: "+tc.note+"\n", tc.reason)
+			}
 		})
 	}
 }

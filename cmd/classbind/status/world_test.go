@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -144,6 +143,17 @@ func asking(t *testing.T, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
+// conditions are written as TYPE=STATUS/REASON: MESSAGE.
+func conditions(texts []string) (all []metav1.Condition) {
+	for _, text := range texts {
+		is, message, _ := strings.Cut(text, ": ")
+		what, is, _ := strings.Cut(is, "=")
+		status, reason, _ := strings.Cut(is, "/")
+		all = append(all, metav1.Condition{Type: what, Status: metav1.ConditionStatus(status), Reason: reason, Message: message})
+	}
+	return all
+}
+
 func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...string) {
 	t.Helper()
 	require.NoError(t, unstructured.SetNestedField(o.Object, value, path...))
@@ -263,23 +273,4 @@ func (w *world) older(ready metav1.ConditionStatus, reason string) {
 func (w *world) certManager() {
 	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
 	w.secret.Name = v1alpha1.TLSSecret
-}
-
-func assertFindings(t *testing.T, report *Report, reason string, want []string) {
-	t.Helper()
-	table, err := report.table()
-	require.NoError(t, err)
-	var got []string
-	for _, s := range report.Sections {
-		assert.NotEmpty(t, s.Summary, "We should say something about %s.", s.Name)
-		assert.Empty(t, s.Unread, "We should read everything.")
-		for _, f := range s.Findings {
-			got = append(got, s.Name+": "+f.Where+": "+f.What)
-		}
-	}
-	require.Len(t, got, len(want), "%s\n%s", reason, table)
-	for n, text := range want {
-		assert.Contains(t, got[n], text, reason)
-	}
-	assert.Equal(t, min(len(want), 1), statusOf(report.exit()), "We should tell scripts.")
 }
