@@ -132,24 +132,13 @@ func IsToken(text string) bool {
 	return len(text) <= v1alpha1.MaxUIDBytes && token.MatchString(text)
 }
 
-// pendingWrite is a Pending as it is stored.
-type pendingWrite struct {
-	ID string `json:"id"`
-	// From is the base.
-	From string `json:"from,omitempty"`
-}
-
 func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 	// An API server creates a Lease that it is to update, where there is none, unless the update has a uid.
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version, UID: l.UID}}
 	if seat.Partition != "" {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.SeatAnnotation, describe(seat))
 	}
-	stored := make([]pendingWrite, len(l.Pending))
-	for i, p := range l.Pending {
-		stored[i] = pendingWrite{p.ID, p.Base}
-	}
-	text, err := json.Marshal(stored)
+	text, err := json.Marshal(l.Pending)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +158,9 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	l.Holder.UID = types.UID(object.Annotations[v1alpha1.HolderUIDAnnotation])
 	parts := strings.Split(*object.Spec.HolderIdentity, "/")
 	text := object.Annotations[v1alpha1.HolderPendingAnnotation]
-	var stored []pendingWrite
-	malformed := len(text) > v1alpha1.MaxPendingBytes || json.Unmarshal([]byte(text), &stored) != nil ||
-		len(stored) == 0 || len(stored) > v1alpha1.MaxPendingDefaults ||
-		slices.ContainsFunc(stored, func(p pendingWrite) bool { return !IsToken(p.ID) || p.From != "" && !IsToken(p.From) })
+	malformed := len(text) > v1alpha1.MaxPendingBytes || json.Unmarshal([]byte(text), &l.Pending) != nil ||
+		len(l.Pending) == 0 || len(l.Pending) > v1alpha1.MaxPendingDefaults ||
+		slices.ContainsFunc(l.Pending, func(p Pending) bool { return !IsToken(p.ID) || p.Base != "" && !IsToken(p.Base) })
 	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !IsToken(string(l.Holder.UID)) {
 		return Lease{}, fmt.Errorf("somebody else changed it (holderIdentity %q): kubectl delete lease %s --namespace %s",
 			truncate.String(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
@@ -180,9 +168,6 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]
 	if len(parts) == 3 {
 		l.Holder.Namespace = parts[1]
-	}
-	for _, p := range stored {
-		l.Pending = append(l.Pending, Pending{ID: p.ID, Base: p.From})
 	}
 	return l, nil
 }

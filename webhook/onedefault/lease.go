@@ -34,12 +34,12 @@ type Holder struct {
 // Pending is an admitted write of the holder that may be in flight.
 type Pending struct {
 	// ID of the attempt that admitted it. We make it up: no review can name it.
-	ID string
+	ID string `json:"id"`
 	// Base is the resourceVersion of the object to update; empty for a creation.
-	Base string
+	Base string `json:"from,omitempty"`
 	// Left is how long it may yet be in flight, as far as the replica that reads the
 	// Lease knows; 0 means over. It is not stored.
-	Left time.Duration
+	Left time.Duration `json:"-"`
 }
 
 // Lease records which class was last admitted as the default of a seat.
