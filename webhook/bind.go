@@ -164,9 +164,6 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	return view, err
 }
 
-// jsonPatch is the type of every patch. Nobody writes to it.
-var jsonPatch = admissionv1.PatchTypeJSONPatch
-
 // answer to the creation of a claim.
 func answer(request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
 	if d.Claim.LeftAlone != "" {
@@ -187,7 +184,7 @@ func answer(request *admissionv1.AdmissionRequest, d *selector.Decision) *admiss
 	}
 	if d.Class != nil {
 		response.Patch = d.Patch()
-		response.PatchType = &jsonPatch
+		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}
 	response.AuditAnnotations = auditAnnotations(d)
 	return response

@@ -17,20 +17,10 @@ import (
 // errTooManyBodies says that other reviews hold all the memory for bodies.
 var errTooManyBodies = errors.New("too many large reviews are being read; try again in a moment")
 
-// BodyBudget limits the memory for the bodies of the reviews that a replica reads
-// and answers. The free bytes of each body do not count, so a typical review never
-// waits. Bytes count when they arrive, not when a header announces them.
-type BodyBudget struct {
-	bytes *semaphore.Weighted
-}
-
-// NewBodyBudget allows maxBytes for all bodies together.
-func NewBodyBudget(maxBytes int64) *BodyBudget { return &BodyBudget{semaphore.NewWeighted(maxBytes)} }
-
 // reservation is what one review has taken of the budget; a nil budget limits nothing.
 type reservation struct {
 	ctx    context.Context
-	budget *BodyBudget
+	budget *semaphore.Weighted
 	bytes  int64
 }
 
@@ -43,7 +33,7 @@ func (r *reservation) grow(total int) error {
 	}
 	ctx, cancel := WithDeadline(r.ctx)
 	defer cancel()
-	if r.budget.bytes.Acquire(ctx, more) != nil {
+	if r.budget.Acquire(ctx, more) != nil {
 		return errTooManyBodies
 	}
 	r.bytes += more
@@ -52,7 +42,7 @@ func (r *reservation) grow(total int) error {
 
 func (r *reservation) release() {
 	if r.bytes > 0 {
-		r.budget.bytes.Release(r.bytes)
+		r.budget.Release(r.bytes)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -65,7 +66,7 @@ func TestBodiesInFlight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
-				h := &Handler{BodyBudget: NewBodyBudget(limit)}
+				h := &Handler{BodyBudget: semaphore.NewWeighted(limit)}
 				h.Review = func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
 					if first {
 						first = false
@@ -81,7 +82,7 @@ func TestBodiesInFlight(t *testing.T) {
 				assert.Equal(t, tc.after, time.Since(begin), tc.reason)
 				time.Sleep(tc.frees) // All is given back.
 				synctest.Wait()
-				assert.True(t, h.BodyBudget.bytes.TryAcquire(limit), "We should give back what a review held.")
+				assert.True(t, h.BodyBudget.TryAcquire(limit), "We should give back what a review held.")
 			})
 		})
 	}
@@ -89,7 +90,7 @@ func TestBodiesInFlight(t *testing.T) {
 
 // Announced bytes that do not arrive are not counted.
 func TestBodiesCountWhatComes(t *testing.T) {
-	h := reservation{ctx: t.Context(), budget: NewBodyBudget(1 << 20)}
+	h := reservation{ctx: t.Context(), budget: semaphore.NewWeighted(1 << 20)}
 	r := httptest.NewRequest(http.MethodPost, "/bind", io.MultiReader(strings.NewReader(padded(100<<10)), errs{}))
 	r.ContentLength = 20 << 20
 	_, err := readBody(r, &h)
@@ -103,7 +104,7 @@ func (errs) Read([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The largest object that the API server takes fits.
 func TestLargestReview(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)}
+	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)}
 	body := strings.Replace(goodReview, `"uid"`, `"object":{"a":"`+strings.Repeat(`\u003c`, 3<<20)+`"},"uid"`, 1)
 	for name, announced := range map[string]int64{"Announced": int64(len(body)), "NotAnnounced": -1} {
 		w := posted(h, body, func(r *http.Request) { r.ContentLength = announced })

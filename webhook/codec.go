@@ -28,8 +28,7 @@ type decodedReview struct {
 	body             []byte
 	apiVersion, kind string
 	request          *admissionv1.AdmissionRequest
-	user             runtime.RawExtension        // The userInfo: few claims need it.
-	requestResource  metav1.GroupVersionResource // saves an allocation
+	user             runtime.RawExtension // The userInfo: few claims need it.
 }
 
 // UnmarshalJSONFrom is called by package json.
@@ -61,7 +60,7 @@ func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 		case "resource":
 			return readKind(from, "resource", &request.Resource.Group, &request.Resource.Version, &request.Resource.Resource)
 		case "requestResource":
-			return r.readRequestResource(from)
+			return readRequestResource(from, request)
 		case "subResource":
 			return readText(from, &request.SubResource)
 		case "name":
@@ -83,30 +82,29 @@ func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
 	})
 }
 
-// readRequestResource reads the resource that the client asked for. Mostly it is the one
-// to which the API server converted the request, whose texts it shares then.
-func (r *decodedReview) readRequestResource(from *jsontext.Decoder) error {
-	request, to := r.request, &r.requestResource
+// readRequestResource reads the resource that the client asked for.
+func readRequestResource(from *jsontext.Decoder, request *admissionv1.AdmissionRequest) error {
 	switch {
 	case from.PeekKind() == jsontext.KindNull:
 		request.RequestResource = nil
+		return skip(from)
 	case request.RequestResource == nil:
-		*to, request.RequestResource = metav1.GroupVersionResource{}, to
+		request.RequestResource = &metav1.GroupVersionResource{}
 	}
-	like := &request.Resource
-	return readKind(from, "resource", &to.Group, &to.Version, &to.Resource, like.Group, like.Version, like.Resource)
+	r := request.RequestResource
+	return readKind(from, "resource", &r.Group, &r.Version, &r.Resource)
 }
 
 // readKind reads a kind or a resource; last is the name of its third field.
-func readKind(from *jsontext.Decoder, last string, group, version, kind *string, like ...string) error {
+func readKind(from *jsontext.Decoder, last string, group, version, kind *string) error {
 	return readObject(from, func(name []byte) error {
 		switch string(name) {
 		case "group":
-			return readText(from, group, like...)
+			return readText(from, group)
 		case "version":
-			return readText(from, version, like...)
+			return readText(from, version)
 		case last:
-			return readText(from, kind, like...)
+			return readText(from, kind)
 		}
 		return skip(from)
 	})
@@ -147,8 +145,8 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 }
 
 // readText reads a string; null leaves it as it is. A text longer than any name is
-// refused before it is copied. One that is like another is not copied.
-func readText[T ~string](from *jsontext.Decoder, to *T, like ...string) error {
+// refused before it is copied.
+func readText[T ~string](from *jsontext.Decoder, to *T) error {
 	switch from.PeekKind() {
 	case jsontext.KindString:
 		quoted, err := from.ReadValue()
@@ -163,12 +161,6 @@ func readText[T ~string](from *jsontext.Decoder, to *T, like ...string) error {
 		}
 		if len(text) > v1alpha1.MaxNameBytes {
 			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1alpha1.MaxNameBytes)
-		}
-		for _, other := range like {
-			if string(text) == other {
-				*to = T(other)
-				return nil
-			}
 		}
 		*to = T(text)
 		return nil

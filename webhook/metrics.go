@@ -231,11 +231,8 @@ func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, er
 }
 
 func isBadRequest(err error) bool {
-	if err == nil { // Otherwise every claim would allocate what follows.
-		return false
-	}
-	bad := (*badRequest)(nil)
-	return errors.As(err, &bad)
+	_, is := errors.AsType[*badRequest](err)
+	return is
 }
 
 // judged counts the answer to a class; kind is nil if it is not registered.

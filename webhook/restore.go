@@ -19,7 +19,7 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 		response.Warnings = []string{warning}
 	}
 	if r.Patch != nil {
-		response.Patch, response.PatchType = r.Patch, &jsonPatch
+		response.Patch, response.PatchType = r.Patch, new(admissionv1.PatchTypeJSONPatch)
 	}
 	return response, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,8 +61,10 @@ const nameInPath = "name"
 // Handler serves the answers of a reviewer.
 type Handler struct {
 	Review NamedReviewer
-	// BodyBudget limits the memory of all reviews of a replica; nil means no limit.
-	BodyBudget *BodyBudget
+	// BodyBudget limits the memory for the bodies of the reviews that a replica reads and answers, in bytes; nil
+	// means no limit. The free bytes of each body do not count, so a typical review never waits. Bytes count when
+	// they arrive, not when a header announces them.
+	BodyBudget *semaphore.Weighted
 	// Log is in the context of every review. controller-runtime's logger takes a lock.
 	Log logr.Logger
 }
@@ -113,18 +116,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.reply(w, r, http.StatusOK, body)
 }
 
-// jsonMedia is the Content-Type of every answer to an API server. Nobody writes to it.
-var jsonMedia = []string{"application/json"}
-
 // reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has
 // all of it then. One of HTTP/2 waits for the end of the stream, which is only sent when the
 // handler returns; so nothing is sent before that, since it would take two packets.
 func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	header := w.Header()
-	header["Content-Type"] = jsonMedia
+	header.Set("Content-Type", "application/json")
 	early := r.ProtoMajor == 1
 	if early { // Without the length, the end would be sent when the handler returns.
-		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	w.WriteHeader(status)
 	_, err := w.Write(body)
@@ -138,7 +138,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body
 
 // fail answers and logs an error; request is nil if it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
-	if bad := (*badRequest)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*badRequest](err); ok {
 		text := truncate.String(bad.text, v1alpha1.MaxMessageBytes)
 		http.Error(w, text, bad.status)
 		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
@@ -206,9 +206,6 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 }
 
 func isJSON(contentType string) bool {
-	if contentType == "application/json" {
-		return true
-	}
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media == "application/json"
 }
@@ -220,11 +217,8 @@ const deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Milliseco
 // arrivalKey finds the arrival of a request in the context of its review.
 type arrivalKey struct{}
 
-// arrival is the context of a review, with what is known of its request beside what an
-// AdmissionRequest has.
+// arrival is what is known of a request beside what an AdmissionRequest has.
 type arrival struct {
-	context.Context
-
 	at time.Time
 	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an
 	// expression looks at it.
@@ -232,15 +226,7 @@ type arrival struct {
 }
 
 func withArrival(ctx context.Context, at time.Time) context.Context {
-	return &arrival{Context: ctx, at: at}
-}
-
-// Value finds the arrival itself, too.
-func (a *arrival) Value(key any) any {
-	if key == (arrivalKey{}) {
-		return a
-	}
-	return a.Context.Value(key)
+	return context.WithValue(ctx, arrivalKey{}, &arrival{at: at})
 }
 
 // arrivalOf a request is empty if ctx has none.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -34,7 +35,7 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: maxConnections,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.Certificates = certificates }},
 	})
-	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)})
+	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, tcp) }()

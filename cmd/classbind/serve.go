@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -240,7 +241,7 @@ func (s *server) addWebhooks() error {
 		Metrics: s.metrics,
 	}
 	r.OnStored(s.guard.Stored)
-	budget := webhook.NewBodyBudget(v1alpha1.MaxReviewBytesInFlight)
+	budget := semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)
 	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
 	for path, review := range map[string]webhook.NamedReviewer{
 		webhook.BindPattern: binder.Review,
