@@ -133,43 +133,38 @@ func ownNamespace() string {
 // validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate() error {
 	var errs []error
-	wrong := func(name, value, text string) {
-		errs = append(errs, fmt.Errorf("--%s=%q: %s", name, value, text))
+	var check checkFlag = func(valid bool, name string, value any, text string) {
+		if !valid {
+			errs = append(errs, fmt.Errorf("--%s=%q: %s", name, fmt.Sprint(value), text))
+		}
 	}
-	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 {
-		wrong("namespace", o.namespace, strings.Join(e, "; "))
-	}
-	if e := validation.IsDNS1035Label(o.service); len(e) > 0 {
-		wrong("webhook-service", o.service, strings.Join(e, "; "))
-	}
+	invalid := validation.IsDNS1123Label(o.namespace)
+	check(len(invalid) == 0, "namespace", o.namespace, strings.Join(invalid, "; "))
+	invalid = validation.IsDNS1035Label(o.service)
+	check(len(invalid) == 0, "webhook-service", o.service, strings.Join(invalid, "; "))
 	if _, err := o.webhookHost(); err != nil {
-		wrong("webhook-url", o.webhookURL, err.Error())
+		check(false, "webhook-url", o.webhookURL, err.Error())
 	}
-	o.validateAddresses(wrong)
-	if o.inFlightWindow < time.Second || o.inFlightWindow > time.Hour || o.inFlightWindow%time.Second != 0 {
-		wrong("in-flight-window", o.inFlightWindow.String(), "must be whole seconds, from 1s to 1h")
-	}
-	if o.lateRate < 1 || o.lateRate > 100_000 {
-		wrong("late-binding-rate", strconv.Itoa(o.lateRate), "must be from 1 to 100000")
-	}
-	if o.lateMemory.CmpInt64(1<<20) < 0 || o.lateMemory.CmpInt64(1<<40) > 0 {
-		wrong("late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
-	}
-	o.validateCertificates(wrong)
-	o.validateClients(wrong)
-	if o.shutdownDelay < 0 || o.shutdownDelay > time.Hour {
-		wrong("shutdown-delay-duration", o.shutdownDelay.String(), "must be from 0s to 1h")
-	}
+	o.validateAddresses(check)
+	check(o.inFlightWindow >= time.Second && o.inFlightWindow <= time.Hour && o.inFlightWindow%time.Second == 0,
+		"in-flight-window", o.inFlightWindow, "must be whole seconds, from 1s to 1h")
+	check(o.lateRate >= 1 && o.lateRate <= 100_000, "late-binding-rate", o.lateRate, "must be from 1 to 100000")
+	check(o.lateMemory.CmpInt64(1<<20) >= 0 && o.lateMemory.CmpInt64(1<<40) <= 0,
+		"late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
+	o.validateCertificates(check)
+	o.validateClients(check)
+	check(o.shutdownDelay >= 0 && o.shutdownDelay <= time.Hour, "shutdown-delay-duration", o.shutdownDelay, "must be from 0s to 1h")
 	if _, err := o.logger(io.Discard); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (o *options) validateAddresses(wrong func(name, value, text string)) {
-	if o.metricsSecure && o.metricsAddress == "0" {
-		wrong("metrics-secure", "true", "needs --metrics-bind-address, where the metrics are served")
-	}
+// checkFlag adds an error unless the value of a flag is valid. The text says what it must be.
+type checkFlag func(valid bool, name string, value any, text string)
+
+func (o *options) validateAddresses(check checkFlag) {
+	check(!o.metricsSecure || o.metricsAddress != "0", "metrics-secure", true, "needs --metrics-bind-address, where the metrics are served")
 	for _, a := range []struct {
 		name, value string
 		off         bool
@@ -179,45 +174,29 @@ func (o *options) validateAddresses(wrong func(name, value, text string)) {
 		{"metrics-bind-address", o.metricsAddress, o.metricsAddress == "0"},
 		{"pprof-bind-address", o.pprofAddress, o.pprofAddress == ""},
 	} {
-		if a.off {
-			continue
-		}
 		if err := checkAddress(a.value); err != nil {
-			wrong(a.name, a.value, err.Error())
+			check(a.off, a.name, a.value, err.Error())
 		}
 	}
 }
 
-func (o *options) validateCertificates(wrong func(name, value, text string)) {
-	if o.certs != selfSigned && o.certs != certManager {
-		wrong("certs", o.certs, "must be "+selfSigned+" or "+certManager)
-	}
-	if o.certs == certManager && o.certDir == "" {
-		wrong("cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
-	}
+func (o *options) validateCertificates(check checkFlag) {
+	check(o.certs == selfSigned || o.certs == certManager, "certs", o.certs, "must be "+selfSigned+" or "+certManager)
+	check(o.certs != certManager || o.certDir != "", "cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
 	// The last third of it must be long enough for the API servers to trust the next one.
-	if o.certDuration < 30*time.Second {
-		wrong("certificate-duration", o.certDuration.String(), "must be at least 30s")
-	}
-	if o.caDuration/2 < o.certDuration { // Twice the longest duration would overflow.
-		wrong("ca-duration", o.caDuration.String(),
-			fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
-	}
+	check(o.certDuration >= 30*time.Second, "certificate-duration", o.certDuration, "must be at least 30s")
+	check(o.caDuration/2 >= o.certDuration, "ca-duration", o.caDuration, // Twice the longest duration would overflow.
+		fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
 }
 
 // validateClients requires a name with a CA. The CA alone would let in every client
 // that it ever signed a certificate for, such as every kubelet with a cluster's CA.
-func (o *options) validateClients(wrong func(name, value, text string)) {
-	if o.clientCAFile != "" && len(o.clientNames) == 0 {
-		wrong("client-ca-file", o.clientCAFile,
-			"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
-	}
-	if o.clientCAFile == "" && len(o.clientNames) > 0 {
-		wrong("client-name", strings.Join(o.clientNames, ","), "needs --client-ca-file, the CA that signed the certificate")
-	}
-	if slices.Contains(o.clientNames, "") {
-		wrong("client-name", strings.Join(o.clientNames, ","), "must not have an empty name")
-	}
+func (o *options) validateClients(check checkFlag) {
+	names := strings.Join(o.clientNames, ",")
+	check(o.clientCAFile == "" || len(o.clientNames) > 0, "client-ca-file", o.clientCAFile,
+		"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
+	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names, "needs --client-ca-file, the CA that signed the certificate")
+	check(!slices.Contains(o.clientNames, ""), "client-name", names, "must not have an empty name")
 }
 
 // webhookHost returns the host of --webhook-url, empty without that flag.
