@@ -32,14 +32,14 @@ func (g *Guard) collectLeases(ctx context.Context) {
 	if snapshot == nil {
 		return
 	}
-	cluster, used := g.store(snapshot), usedLeases{}
+	cluster, used := g.store(snapshot), defaultLeases(snapshot)
 	read, deleted := 0, 0
 	var failure error
 	for _, name := range g.Sightings.Quiet(g.Window) {
 		if ctx.Err() != nil || read == v1alpha1.MaxLeasesCollected {
 			break
 		}
-		if used.has(snapshot, name) {
+		if used[name] {
 			continue
 		}
 		read++
@@ -75,22 +75,13 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cl
 	return cluster.Collect(ctx, name)
 }
 
-// usedLeases are the names of the Leases of all seats with a default, by claim kind.
-type usedLeases map[string]map[string]bool
-
-func (u usedLeases) has(snapshot selector.Snapshot, name string) bool {
-	claimKind := onedefault.ClaimKindOf(name)
-	view := snapshot[claimKind]
-	if view == nil {
-		return false
-	}
-	names, ok := u[claimKind]
-	if !ok {
-		names = map[string]bool{}
+// defaultLeases are the names of the Leases of all seats with a default.
+func defaultLeases(snapshot selector.Snapshot) map[string]bool {
+	names := map[string]bool{}
+	for _, view := range snapshot {
 		for seat := range view.DefaultsBySeat() {
 			names[onedefault.LeaseName(seat)] = true
 		}
-		u[claimKind] = names
 	}
-	return names[name]
+	return names
 }
