@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -53,6 +54,18 @@ var (
 	silver, silverMarked = object("silver", "", ""), object("silver", marked, "")
 	path, pathMarked     = object("path", "", `,"spec":{}`), object("path", "", `,"spec":{"isDefault":true}`)
 )
+
+// forbidden is a refusal of what details name.
+func forbidden(message string, details metav1.StatusDetails, audit map[string]string) *admissionv1.AdmissionResponse {
+	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message, details, audit)
+}
+
+func refusal(code int32, reason metav1.StatusReason, message string, details metav1.StatusDetails, audit map[string]string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{
+		Result:           &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &details},
+		AuditAnnotations: audit,
+	}
+}
 
 // newGuardRequest asks for an update, or for a creation if there is no old object.
 func newGuardRequest(kind *selector.ClassKind, before, after string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {

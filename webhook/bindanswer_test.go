@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -109,15 +108,10 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 			binder.Decider.Live = asLive(selector.NewView(tc.kind, []*selector.Classes{index(sqlClasses, golds...)}))
 			response, err := byResource(binder)(t.Context(), newRequest(tc.object))
 			require.NoError(t, err, tc.reason)
-			want := &admissionv1.AdmissionResponse{Allowed: tc.want.allowed, AuditAnnotations: tc.want.audit}
-			if tc.want.allowed {
-				want.Warnings = []string{tc.want.text}
-			} else {
-				want.Result = &metav1.Status{
-					Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-					Message: `postgresqlinstances.database.example.org "db" is forbidden: ` + tc.want.text,
-					Details: &metav1.StatusDetails{Group: "database.example.org", Kind: "postgresqlinstances", Name: "db"},
-				}
+			want := &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{tc.want.text}, AuditAnnotations: tc.want.audit}
+			if !tc.want.allowed {
+				want = forbidden(`postgresqlinstances.database.example.org "db" is forbidden: `+tc.want.text,
+					metav1.StatusDetails{Group: "database.example.org", Kind: "postgresqlinstances", Name: "db"}, tc.want.audit)
 			}
 			assert.Equal(t, want, response, tc.reason)
 		})

@@ -345,14 +345,11 @@ func TestGuardRefuses(t *testing.T) {
 			response, err := s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
 			w := tc.want
-			assert.Equal(t, &admissionv1.AdmissionResponse{
-				Result: &metav1.Status{
-					Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-					Message: fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark, cmp.Or(tc.flags, onlyThis)),
-					Details: &metav1.StatusDetails{Group: "example.org", Kind: w.resource, Name: w.name},
-				},
-				AuditAnnotations: map[string]string{"reason": "SecondDefault", "inTheWay": w.inTheWay},
-			}, response, tc.reason)
+			assert.Equal(t, forbidden(
+				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark, cmp.Or(tc.flags, onlyThis)),
+				metav1.StatusDetails{Group: "example.org", Kind: w.resource, Name: w.name},
+				map[string]string{"reason": "SecondDefault", "inTheWay": w.inTheWay},
+			), response, tc.reason)
 			assert.Equal(t, held, s.held(), "We should leave all Leases as they were.")
 			wrote := slices.ContainsFunc(s.done, func(operation string) bool { return !strings.HasPrefix(operation, "get ") })
 			assert.False(t, wrote, "We should write nothing.")
@@ -387,15 +384,12 @@ func TestGuardRefusesForNow(t *testing.T) {
 				}
 				response, err := guard.Review(t.Context(), request)
 				require.NoError(t, err, tc.reason)
-				assert.Equal(t, &admissionv1.AdmissionResponse{
-					Result: &metav1.Status{
-						Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-						Message: `sqlclasses.example.org "silver" is forbidden: "sqlclasses.example.org/gold" is being made the default class for ` +
-							`"postgresqlinstances.database.example.org" and may yet be stored: try again in ` + strconv.Itoa(int(tc.want)) + ` s`,
-						Details: &metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver", RetryAfterSeconds: tc.want},
-					},
-					AuditAnnotations: map[string]string{"reason": "DefaultInFlight", "inTheWay": "sqlclasses.example.org/gold"},
-				}, response, tc.reason)
+				assert.Equal(t, forbidden(
+					`sqlclasses.example.org "silver" is forbidden: "sqlclasses.example.org/gold" is being made the default class for `+
+						`"postgresqlinstances.database.example.org" and may yet be stored: try again in `+strconv.Itoa(int(tc.want))+` s`,
+					metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver", RetryAfterSeconds: tc.want},
+					map[string]string{"reason": "DefaultInFlight", "inTheWay": "sqlclasses.example.org/gold"},
+				), response, tc.reason)
 			})
 		})
 	}
@@ -455,14 +449,10 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	known := newInventory(newClaimKind(), index(sqlClasses, "silver"))
 	response, err := s.guard(known).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
 	require.NoError(t, err)
-	assert.Equal(t, &admissionv1.AdmissionResponse{
-		Result: &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists,
-			Message: `sqlclasses.example.org "silver" already exists`,
-			Details: &metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"},
-		},
-		AuditAnnotations: map[string]string{"reason": "AlreadyExists"},
-	}, response, "We should answer as the API server would.")
+	assert.Equal(t, refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists,
+		`sqlclasses.example.org "silver" already exists`,
+		metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "AlreadyExists"},
+	), response, "We should answer as the API server would.")
 	assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
 
 	delete(s.classes, "sqlclasses.example.org//silver")
@@ -478,13 +468,10 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 	creation.Namespace = "made-up"
 	response, err := s.guard(inventory).Review(t.Context(), creation)
 	require.NoError(t, err)
-	assert.Equal(t, &admissionv1.AdmissionResponse{
-		Result: &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-			Message: `namespaces "made-up" not found`, Details: &metav1.StatusDetails{Kind: "namespaces", Name: "made-up"},
-		},
-		AuditAnnotations: map[string]string{"reason": "NoNamespace"},
-	}, response, "We should answer as the API server would.")
+	assert.Equal(t, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+		`namespaces "made-up" not found`,
+		metav1.StatusDetails{Kind: "namespaces", Name: "made-up"}, map[string]string{"reason": "NoNamespace"},
+	), response, "We should answer as the API server would.")
 	assert.Empty(t, s.done, "We should not ask for a Lease.")
 
 	s.fail = func(operation, _ string) error {
@@ -647,14 +634,10 @@ func TestGuardDoesNotBelieve(t *testing.T) {
 			}
 			response, err := s.guard(newInventory(newClaimKind())).Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, &admissionv1.AdmissionResponse{
-				Result: &metav1.Status{
-					Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
-					Message: `Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
-					Details: &metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"},
-				},
-				AuditAnnotations: map[string]string{"reason": "Conflict"},
-			}, response, "We should answer as the API server would: %s", tc.reason)
+			assert.Equal(t, refusal(http.StatusConflict, metav1.StatusReasonConflict,
+				`Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
+				metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "Conflict"},
+			), response, "We should answer as the API server would: %s", tc.reason)
 			assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
 		})
 	}

@@ -28,11 +28,8 @@ type leased struct {
 func newLeased(t *testing.T) *leased {
 	t.Helper()
 	w := newTenants()
-	gold := tenantClass("gold", marked, `"tenant":"b","database":true`)
-	w.apiServer.classes["tenantclasses.example.org//gold"] = gold
-	class, err := w.classOf("gold")
-	require.NoError(t, err)
-	i := newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(w.kinds[w.classes.Name], []*selector.Class{class}))
+	w.apiServer.classes["tenantclasses.example.org//gold"] = tenantClass("gold", marked, `"tenant":"b","database":true`)
+	i := w.inventory(t)
 	return &leased{w, i, w.guard(i)}
 }
 

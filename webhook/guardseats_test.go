@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -42,6 +41,18 @@ func newTenants(change ...func(*v1alpha1.ClassKindSpec)) *tenants {
 
 func (w *tenants) kind(claimKinds ...*v1alpha1.ClaimKind) *selector.ClassKind {
 	return selector.NewClassKind(w.classes, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "TenantClass"}, false, claimKinds...)
+}
+
+// inventory of the class gold, if it is stored.
+func (w *tenants) inventory(t *testing.T) *selector.Inventory {
+	t.Helper()
+	kind, all := w.kinds[w.classes.Name], []*selector.Class(nil)
+	_, gold, err := w.class(t.Context(), kind, "", "gold")
+	require.NoError(t, err)
+	if gold != nil {
+		all = append(all, gold)
+	}
+	return newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, all))
 }
 
 // tenantClass has fields of its spec as JSON.
@@ -152,11 +163,7 @@ func TestGuardOfSeats(t *testing.T) {
 		inDryRunToo(t, name, request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			w := newTenants()
 			w.apiServer.classes["tenantclasses.example.org//gold"] = tenantClass("gold", marked, inB)
-			kind := w.kinds[w.classes.Name]
-			gold, err := w.classOf("gold")
-			require.NoError(t, err)
-			i := newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, []*selector.Class{gold}))
-			response, err := w.stores(request).guard(i).Review(t.Context(), request)
+			response, err := w.stores(request).guard(w.inventory(t)).Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want.reason, response.AuditAnnotations["reason"], "%s: %+v", tc.reason, response.Result)
 			assert.Equal(t, tc.want.code == 0, response.Allowed, tc.reason)
@@ -182,12 +189,6 @@ func TestGuardOfSeats(t *testing.T) {
 	}
 }
 
-// classOf this name, as it is stored.
-func (w *tenants) classOf(name string) (*selector.Class, error) {
-	_, class, err := w.class(context.Background(), w.kinds[w.classes.Name], "", name)
-	return class, err
-}
-
 // TestGuardOfDefaultExpressions moves classes by a field that the mark is made of.
 func TestGuardOfDefaultExpressions(t *testing.T) {
 	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
@@ -197,10 +198,7 @@ func TestGuardOfDefaultExpressions(t *testing.T) {
 		return tenantClass(name, "", fmt.Sprintf(`"tenant":"a","database":true,"tier":%q`, tier))
 	}
 	w.apiServer.classes["tenantclasses.example.org//gold"] = class("gold", "standard")
-	kind := w.kinds[w.classes.Name]
-	gold, err := w.classOf("gold")
-	require.NoError(t, err)
-	guard := w.guard(newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, []*selector.Class{gold})))
+	kind, guard := w.kinds[w.classes.Name], w.guard(w.inventory(t))
 	review := func(before, after string) *admissionv1.AdmissionResponse {
 		request := newGuardRequest(kind, before, after)
 		w.stores(request)
@@ -228,8 +226,7 @@ func TestGuardOfWeightExpressions(t *testing.T) {
 	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
 		s.Weight = v1alpha1.Source{Expression: "class.status.free"}
 	})
-	kind := w.kinds[w.classes.Name]
-	guard := w.guard(newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, nil)))
+	kind, guard := w.kinds[w.classes.Name], w.guard(w.inventory(t))
 	silver := tenantClass("silver", "", `"tenant":"a","database":true`)
 	response, err := guard.Review(t.Context(), newGuardRequest(kind, "", silver))
 	require.NoError(t, err)
@@ -246,7 +243,7 @@ func TestGuardOfWeightExpressions(t *testing.T) {
 // of a new ClaimKind look at.
 func TestGuardOfUnreadFields(t *testing.T) {
 	w := newTenants()
-	i := newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(w.kinds[w.classes.Name], nil))
+	i := w.inventory(t)
 	w.kinds[w.classes.Name] = w.kind() // It does not know the ClaimKind yet.
 	request := newGuardRequest(w.kinds[w.classes.Name], "", tenantClass("silver", marked, `"tenant":"a","database":true`))
 	_, err := w.guard(i).Review(t.Context(), request)
