@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -34,8 +33,7 @@ type Cached struct {
 
 	Updated []client.Object
 	Removed []string
-	Applied []*admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration
-	Guarded []*admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration
+	Applied []*admissionregistrationv1.MutatingWebhookConfiguration // of either kind, which have the same fields
 }
 
 // Get returns an object that it knows.
@@ -92,13 +90,13 @@ func (c *Cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOp
 
 // Apply records what is applied.
 func (c *Cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	switch o := o.(type) {
-	case *admissionregistrationac.MutatingWebhookConfigurationApplyConfiguration:
-		c.Applied = append(c.Applied, o)
-	case *admissionregistrationac.ValidatingWebhookConfigurationApplyConfiguration:
-		c.Guarded = append(c.Guarded, o)
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
 	}
-	return nil
+	applied := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	c.Applied = append(c.Applied, applied)
+	return json.Unmarshal(text, applied)
 }
 
 // Patch records which entries are removed: nothing else is patched.

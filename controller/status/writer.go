@@ -216,15 +216,15 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 
 // guarded reports whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, configuration); client.IgnoreNotFound(err) != nil {
-		return metav1.Condition{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
+	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1alpha1.ClassConfiguration)
+	if err != nil {
+		return metav1.Condition{}, err
 	}
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured,
 		Message: "the webhook configuration has no entry for it yet; it gets one once it is ready",
 	}
-	if webhookconfig.ClassEntryOf(configuration, classKind) != nil {
+	if configurations.ClassEntry(classKind) != nil {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonConfigured
 		c.Message = "a second default class, or a malformed weight, is refused"
 	}
@@ -301,11 +301,11 @@ func (s *Writer) claimsReady(
 	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus,
 ) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
-	configurations, err := webhookconfig.ReadClaimConfigurations(ctx, s.Client)
+	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
 	}
-	e := configurations.EntryOf(k.Name)
+	e := configurations.ClaimEntry(k.Name)
 	now := *k
 	now.Status = *status
 	fault := selector.PathsFault(&now)

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -21,19 +20,9 @@ const (
 	conditionFieldsBytes = 96
 )
 
-// sizedEntry is an entry for a webhook configuration.
-type sizedEntry struct {
-	kind    string // the registered kind; of a deletion entry, the entry's name
-	created time.Time
-	present bool // in the configuration already
-	// optional entries give way to all others.
-	optional bool
-	bytes    int
-}
-
-// sizeOf returns what an entry with these match conditions counts: the bytes that are
-// stored, or what the conditions take to compile, if that is more.
-func sizeOf(kind string, entry any, conditions []admissionregistrationac.MatchConditionApplyConfiguration) (int, error) {
+// sizeOf returns what an entry counts: the bytes that are stored, or what its match
+// conditions take to compile, if that is more.
+func sizeOf(kind string, entry *Entry) (int, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // Expressions are full of &&, and etcd does not store JSON.
@@ -41,10 +30,10 @@ func sizeOf(kind string, entry any, conditions []admissionregistrationac.MatchCo
 		return 0, fmt.Errorf("cannot encode the entry of %q: %w", kind, err)
 	}
 	compiled := 0
-	for _, c := range conditions {
+	for _, c := range entry.MatchConditions {
 		compiled += compiledBytes(c)
 	}
-	return max(b.Len()+len(kind)+entryFieldsBytes+len(conditions)*conditionFieldsBytes, compiled), nil
+	return max(b.Len()+len(kind)+entryFieldsBytes+len(entry.MatchConditions)*conditionFieldsBytes, compiled), nil
 }
 
 // compiledBytes is what an expression counts at least. The time that an API server
@@ -53,41 +42,45 @@ func sizeOf(kind string, entry any, conditions []admissionregistrationac.MatchCo
 // path of a claim (n = 100) and 180 ms for those of a class (n = 460). Counted like
 // this, 1 MiB takes about 5 s. An author of bindWhen looks up by dots, too, and calls
 // functions.
-func compiledBytes(c admissionregistrationac.MatchConditionApplyConfiguration) int {
-	n := strings.Count(*c.Expression, "[") // No name contains it.
+func compiledBytes(c admissionregistrationv1.MatchCondition) int {
+	n := strings.Count(c.Expression, "[") // No name contains it.
 	if isBindWhen(c) {
-		n += strings.Count(*c.Expression, ".") + strings.Count(*c.Expression, "(")
+		n += strings.Count(c.Expression, ".") + strings.Count(c.Expression, "(")
 	}
 	return n * (n + 100) / 6
 }
 
-// leftOut returns the kinds whose entries are too large, or do not fit beside those of
-// kinds that were registered earlier, each with the reason.
-func leftOut(entries []sizedEntry) map[string]string {
-	out := map[string]string{}
-	slices.SortFunc(entries, func(a, b sizedEntry) int {
+// leftOut returns the kinds whose entries are too large, or do not fit into their
+// configuration beside those of kinds that were registered earlier, each with the reason.
+func leftOut(due []dueEntry, current Configurations) (out map[string]string, err error) {
+	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
 		if a.optional != b.optional {
 			return map[bool]int{false: -1, true: 1}[a.optional]
 		}
 		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.kind, b.kind))
 	})
-	total := 0
-	for _, e := range entries {
+	out = map[string]string{}
+	totals := map[string]int{}
+	for _, e := range due {
+		size, err := sizeOf(e.kind, &e.Entry)
+		if err != nil {
+			return nil, err
+		}
 		own, most := v1alpha1.MaxEntryBytes, v1alpha1.MaxEntriesBytes
-		if e.present {
+		if current.Entry(e.in, e.Name) != nil {
 			own, most = v1alpha1.MaxGrownEntryBytes, v1alpha1.MaxGrownEntriesBytes
 		}
-		switch {
-		case e.bytes > own:
+		switch total := totals[e.in]; {
+		case size > own:
 			out[e.kind] = fmt.Sprintf("its entry in the webhook configuration would count as %d bytes, and %d are allowed: "+
-				"shorten the paths of the registration, or its namespaceSelector", e.bytes, own)
-		case total+e.bytes > most:
+				"shorten the paths of the registration, or its namespaceSelector", size, own)
+		case total+size > most:
 			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, "+
 				"beside those of kinds that were registered before, which count as %d of %d: "+
-				"shorten the paths and namespaceSelectors of registrations, or delete some", e.bytes, total, most)
+				"shorten the paths and namespaceSelectors of registrations, or delete some", size, total, most)
 		default:
-			total += e.bytes
+			totals[e.in] += size
 		}
 	}
-	return out
+	return out, nil
 }

@@ -2,8 +2,8 @@ package webhookconfig
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -20,139 +20,126 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
 )
 
 func TestLeftOut(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, time.January, 2, 3, minute, 0, 0, time.UTC) }
-	const share = v1alpha1.MaxEntriesBytes / 32
+	const share, most = v1alpha1.MaxEntriesBytes / 32, v1alpha1.MaxEntryBytes
+	// sized is an entry that counts as so many bytes.
+	sized := func(kind string, created time.Time, bytes int) dueEntry {
+		e := dueEntry{Entry: Entry{Name: kind, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("")}}, in: "c", kind: kind, created: created}
+		size, err := sizeOf(kind, &e.Entry)
+		require.NoError(t, err)
+		e.ClientConfig.URL = new(strings.Repeat("a", bytes-size))
+		return e
+	}
 	// of returns n entries with this share of the room, each created a minute after the last.
-	of := func(n int, present bool) (entries []sizedEntry) {
+	of := func(n int) (entries []dueEntry) {
 		for i := range n {
-			entries = append(entries, sizedEntry{kind: fmt.Sprintf("k%02d", i), created: at(i), present: present, bytes: share})
+			entries = append(entries, sized(fmt.Sprintf("k%02d", i), at(i), share))
 		}
 		return entries
 	}
+	changed := func(entries []dueEntry, change func(*dueEntry)) []dueEntry {
+		for i := range entries {
+			change(&entries[i])
+		}
+		slices.Reverse(entries)
+		return entries
+	}
+	optional := sized("optional", at(0).Add(-time.Hour), share)
+	optional.optional = true
 	const fit, grown = v1alpha1.MaxEntriesBytes / share, v1alpha1.MaxGrownEntriesBytes / share
 	for name, tc := range map[string]struct {
 		reason  string
-		entries []sizedEntry
+		entries []dueEntry
+		present bool // in the configuration already
 		want    []string
 	}{
 		"None":         {reason: "We should leave out none of none."},
-		"Fit":          {reason: "We should leave out nothing that fits.", entries: of(fit, false)},
-		"OneTooMany":   {reason: "We should leave out the newest.", entries: of(fit+1, false), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"InAnyOrder":   {reason: "We should go by when they were created, in whichever order they come.", entries: reversed(of(fit+1, false)), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"AllAtOnce":    {reason: "We should go by the names of those that were created together.", entries: created(at(0), of(fit+1, false)), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown, true)},
-		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown+1, true), want: []string{fmt.Sprintf("k%02d", grown)}},
+		"Fit":          {reason: "We should leave out nothing that fits.", entries: of(fit)},
+		"OneTooMany":   {reason: "We should leave out the newest.", entries: of(fit + 1), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"InAnyOrder":   {reason: "We should go by when they were created, in whichever order they come.", entries: changed(of(fit+1), func(*dueEntry) {}), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"AllAtOnce":    {reason: "We should go by the names of those that were created together.", entries: changed(of(fit+1), func(e *dueEntry) { e.created = at(0) }), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"Apart":        {reason: "We should have room in another configuration.", entries: append(of(fit), changed(of(1), func(e *dueEntry) { e.in = "other" })...)},
+		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown), present: true},
+		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown + 1), present: true, want: []string{fmt.Sprintf("k%02d", grown)}},
 		"TooLarge": {
 			reason:  "We should leave out alone what is too large by itself, however old.",
-			entries: []sizedEntry{{kind: "large", created: at(0), bytes: v1alpha1.MaxEntryBytes + 1}, {kind: "largest", created: at(1), bytes: v1alpha1.MaxEntryBytes}},
+			entries: []dueEntry{sized("large", at(0), most+1), sized("largest", at(1), most)},
 			want:    []string{"large"},
 		},
 		"Grown": {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
-			entries: []sizedEntry{{kind: "grown", created: at(0), present: true, bytes: v1alpha1.MaxGrownEntryBytes}, {kind: "more", created: at(1), present: true, bytes: v1alpha1.MaxGrownEntryBytes + 1}},
-			want:    []string{"more"},
+			entries: []dueEntry{sized("grown", at(0), v1alpha1.MaxGrownEntryBytes), sized("more", at(1), v1alpha1.MaxGrownEntryBytes+1)},
+			present: true, want: []string{"more"},
 		},
-		"Optional": {
-			reason:  "We should leave out what can be done without, however old.",
-			entries: append(of(fit, false), sizedEntry{kind: "optional", created: at(0).Add(-time.Hour), optional: true, bytes: share}),
-			want:    []string{"optional"},
-		},
+		"Optional": {reason: "We should leave out what can be done without, however old.", entries: append(of(fit), optional), want: []string{"optional"}},
 		"SmallOneFits": {
 			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1, false), sizedEntry{kind: "large", created: at(58), bytes: share + 1}, sizedEntry{kind: "small", created: at(59), bytes: share}),
+			entries: append(of(fit-1), sized("large", at(58), share+1), sized("small", at(59), share)),
 			want:    []string{"large"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := leftOut(tc.entries)
-			var names []string
-			for kind, why := range got {
-				names = append(names, kind)
+			current := Configurations{}
+			if tc.present {
+				current["c"] = &Configuration{}
+				for _, e := range tc.entries {
+					current["c"].Webhooks = append(current["c"].Webhooks, e.Entry)
+				}
+			}
+			got, err := leftOut(tc.entries, current)
+			require.NoError(t, err)
+			for _, why := range got {
 				assert.Less(t, len(why), 512, "We should say why in few words.")
 			}
-			slices.Sort(names)
-			assert.Equal(t, tc.want, names, tc.reason)
+			assert.Equal(t, tc.want, slices.Sorted(maps.Keys(got)), tc.reason)
 		})
 	}
 }
 
-func reversed(entries []sizedEntry) []sizedEntry {
-	slices.Reverse(entries)
-	return entries
-}
-
-func created(at time.Time, entries []sizedEntry) []sizedEntry {
-	for i := range entries {
-		entries[i].created = at
-	}
-	return reversed(entries)
-}
-
-// largeClaimKind has the longest paths that its schema allows.
-func largeClaimKind(name string, created time.Time) v1alpha1.ClaimKind {
-	k := controllertest.NewClaimKind(name)
-	k.CreationTimestamp = metav1.NewTime(created)
-	long := func(i int) v1alpha1.FieldPath {
-		return v1alpha1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
-	}
+// large gives a claim kind the longest paths that its schema allows.
+func large(k *v1alpha1.ClaimKind) {
 	for i := range 16 {
-		k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: long(i)})
+		path := v1alpha1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
+		k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: path})
 	}
-	return *k
 }
 
 // TestTooManyEntries has more and larger registrations than etcd takes in one object.
 func TestTooManyEntries(t *testing.T) {
 	ca := newCA(t)
-	c := &controllertest.Cached{Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}}
-	inventory := selector.NewInventory()
-	var resources []metav1.APIResource
+	c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration)}
 	for i := range 40 {
-		name := fmt.Sprintf("kind%02d", i)
-		resources = append(resources, metav1.APIResource{Name: name, Kind: name, Namespaced: true, Verbs: metav1.Verbs{"create"}})
-		c.ClaimKinds = append(c.ClaimKinds, largeClaimKind(name+".example.org", time.Unix(int64(100-i), 0)))
-		inventory.SetClaimKind(selector.NewClaimKind(&c.ClaimKinds[i]))
+		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource("a.example.org", v1alpha1.FieldPath(fmt.Sprintf(".spec.ref%02d", i))),
+			func(k *v1alpha1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) }))
 	}
-	w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
-	var err error
-	w.Registration, err = registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(resources...)}), c, nil)
-	require.NoError(t, err)
-	w.Registration.Inventory = inventory
+	w := newConfigurator(t, c, ca)
 	var notified []string
 	w.ClaimEntries().OnChange(t.Context(), func(kind string) { notified = append(notified, kind) })
 
-	result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
-	require.NoError(t, err)
-	assert.Zero(t, result, "We should not look again and again: nothing changes by that.")
+	assert.Zero(t, roundOfClaims(t, w), "We should not look again and again: nothing changes by that.")
 	require.Len(t, c.Applied, 1, "We should write the others.")
 	entries := c.Applied[0].Webhooks
-	encoded, err := json.Marshal(entries)
-	require.NoError(t, err)
-	t.Logf("%d of %d entries, %d bytes as JSON, the first of %d", len(entries), len(c.ClaimKinds), len(encoded), func() int { b, _ := json.Marshal(entries[0]); return len(b) }())
 	assert.Less(t, len(entries), len(c.ClaimKinds), "We should leave some out.")
 	assert.Greater(t, len(entries), 10, "We should leave out no more than has to be.")
 	for _, e := range entries {
 		assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write the CA.")
 	}
-	assert.Equal(t, "kind39.example.org.bind.classbind.io", *entries[len(entries)-1].Name, "We should keep the oldest.")
+	assert.Equal(t, "kind39.bind.classbind.io", entries[len(entries)-1].Name, "We should keep the oldest.")
 	first := len(c.ClaimKinds) - len(entries)
-	assert.Equal(t, fmt.Sprintf("kind%02d.example.org.bind.classbind.io", first), *entries[0].Name, "We should leave out the newest.")
+	assert.Equal(t, fmt.Sprintf("kind%02d.bind.classbind.io", first), entries[0].Name, "We should leave out the newest.")
 	for i := range c.ClaimKinds {
 		assert.Equal(t, i < first, w.claims.TooLarge(c.ClaimKinds[i].Name) != "", "We should say of which kinds there is no entry.")
 	}
 	assert.Len(t, notified, first, "We should have the status of those written.")
 
-	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
-	require.NoError(t, err)
+	roundOfClaims(t, w)
 	assert.Len(t, notified, first, "We should have it written once.")
 
 	c.ClaimKinds = c.ClaimKinds[first:]
-	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
-	require.NoError(t, err)
+	roundOfClaims(t, w)
 	for i := range c.ClaimKinds {
 		assert.Empty(t, w.claims.TooLarge(c.ClaimKinds[i].Name), "We should leave out none where all fit.")
 	}
@@ -188,18 +175,16 @@ func TestRulesInTime(t *testing.T) {
 func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := Address{Namespace: "classbind-system", Service: "classbind"}
-	small := controllertest.NewClaimKind("claims.example.org")
-	large := largeClaimKind(strings.Repeat("a", 200)+".example.org", time.Time{})
-	large.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a", "tier": "gold"}}
-	for name, k := range map[string]*v1alpha1.ClaimKind{"Small": small, "Large": &large} {
+	largest := claimKind(strings.Repeat("a", 200)+".example.org", large)
+	largest.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a", "tier": "gold"}}
+	for name, k := range map[string]*v1alpha1.ClaimKind{"Small": new(claimKind("claims.example.org")), "Large": &largest} {
 		for _, w.URL = range []string{"", "https://localhost:9443"} {
-			e := w.claimEntry(k, &rule{}, newCA(t), "")
-			size, err := sizeOf(k.Name, e, e.MatchConditions)
+			e := w.claimEntry(k, rule{}, newCA(t), "")
+			size, err := sizeOf(k.Name, &e)
 			require.NoError(t, err)
-			encoded, err := json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []any{e}})
-			require.NoError(t, err)
-			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-			require.NoError(t, json.Unmarshal(encoded, configuration))
+			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
+				TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}, Webhooks: []Entry{e},
+			}
 			value, err := converter.ObjectToTyped(configuration)
 			require.NoError(t, err)
 			set, err := value.ToFieldSet()
@@ -224,13 +209,13 @@ func TestSizeOfDeep(t *testing.T) {
 		for _, p := range skip {
 			k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: p})
 		}
-		e := w.claimEntry(k, &rule{}, newCA(t), "")
-		return sizeOf(k.Name, e, e.MatchConditions)
+		e := w.claimEntry(k, rule{}, newCA(t), "")
+		return sizeOf(k.Name, &e)
 	}
 	class := func(mark, weight v1alpha1.Source) (size int, err error) {
 		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: mark, Weight: weight}}
-		e := w.classEntry(k, nil, &rule{}, newCA(t))
-		return sizeOf(k.Name, e, e.MatchConditions)
+		e := w.classEntry(k, nil, rule{}, newCA(t))
+		return sizeOf(k.Name, &e)
 	}
 	deep := v1alpha1.FieldPath(strings.Repeat(".a", 10))
 	for name, tc := range map[string]struct {

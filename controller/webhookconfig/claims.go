@@ -1,7 +1,6 @@
 package webhookconfig
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -27,77 +24,13 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// claimConfigurations are the names of those that have the entries of claim kinds.
-var claimConfigurations = []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration}
-
-// ClaimConfigurations are the MutatingWebhookConfigurations with the entries of claim
-// kinds, by name. One that does not exist is absent.
-type ClaimConfigurations map[string]*admissionregistrationv1.MutatingWebhookConfiguration
-
-// ReadClaimConfigurations returns those that exist.
-func ReadClaimConfigurations(ctx context.Context, reader client.Reader) (ClaimConfigurations, error) {
-	all := ClaimConfigurations{}
-	for _, name := range claimConfigurations {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		err := reader.Get(ctx, client.ObjectKey{Name: name}, c)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
-		}
-		if !apierrors.IsNotFound(err) {
-			all[name] = c
-		}
-	}
-	return all, nil
-}
-
-// EntryOf returns the entry of a claim kind, nil if there is none. While its order
-// changes, there may be two, which are alike.
-func (all ClaimConfigurations) EntryOf(claimKind string) *admissionregistrationv1.MutatingWebhook {
-	for _, name := range claimConfigurations {
-		if e := all.Entry(name, claimKind); e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
-// Entry returns that of a claim kind in one configuration.
-func (all ClaimConfigurations) Entry(configuration, claimKind string) *admissionregistrationv1.MutatingWebhook {
-	c := all[configuration]
-	if c == nil {
-		return nil
-	}
-	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
-		return e.Name == claimKind+v1alpha1.BindSuffix
-	})
-	if i < 0 {
-		return nil
-	}
-	return &c.Webhooks[i]
-}
-
-// Entries returns those of all configurations.
-func (all ClaimConfigurations) Entries() (entries []admissionregistrationv1.MutatingWebhook) {
-	for _, name := range claimConfigurations {
-		if c := all[name]; c != nil {
-			entries = append(entries, c.Webhooks...)
-		}
-	}
-	return entries
-}
-
-// claimEntries are the entries that are due, by the name of their configuration, each in
-// the order of their names.
-type claimEntries map[string][]*admissionregistrationac.MutatingWebhookApplyConfiguration
-
-// writeClaims writes the entries of the claim kinds. Of two configurations, one that is
-// not there, or cannot be written, does not keep the other from being written.
+// writeClaims writes the entries of the claim kinds.
 func (w *Configurator) writeClaims(ctx context.Context) error {
-	current, err := ReadClaimConfigurations(ctx, w.Client)
+	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
 	if err != nil {
 		return err
 	}
-	ca, err := w.dueCA(ctx)
+	ca, err := w.dueCA(ctx, current)
 	if err != nil {
 		return err
 	}
@@ -107,51 +40,30 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	}
 	// The cache has no order, and every new order would be a change.
 	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	names := namesOf(kinds.Items, func(k *v1alpha1.ClaimKind) string { return k.Name })
+	names := make([]string, len(kinds.Items))
+	for i, k := range kinds.Items {
+		names[i] = k.Name
+	}
 	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
 		if selector.ConflictOf(k, kinds.Items) != nil {
 			return nil, nil //nolint:nilerr // It is no failure: the older one has the entry.
 		}
-		if current.EntryOf(k.Name) == nil && !servable(k) {
+		before := current.ClaimEntry(k.Name)
+		if before == nil && !servable(k) {
 			return nil, nil // The leader's status says why.
 		}
-		return w.claimRule(ctx, k, current)
+		return w.claimRule(ctx, k, before)
 	})
-	due, sizes := claimEntries{}, map[string][]sizedEntry{}
-	for i := range kinds.Items {
-		if rules[i] == nil {
-			continue
-		}
-		k := &kinds.Items[i]
-		e := w.claimEntry(k, rules[i], ca, w.refused[k.Name])
-		size, err := sizeOf(k.Name, e, e.MatchConditions)
-		if err != nil {
-			return err
-		}
-		in := k.Spec.Order.Configuration()
-		due[in] = append(due[in], e)
-		sizes[in] = append(sizes[in], sizedEntry{k.Name, k.CreationTimestamp.Time, current.Entry(in, k.Name) != nil, false, size})
-	}
-	out := map[string]string{}
-	for in := range due {
-		maps.Copy(out, leftOut(sizes[in]))
-		due[in] = slices.DeleteFunc(due[in], func(e *admissionregistrationac.MutatingWebhookApplyConfiguration) bool {
-			return out[strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)] != ""
-		})
-	}
-	w.claims.leftOut.Set(out, func(a, b string) bool { return a == b })
-	var errs []error
-	for _, in := range claimConfigurations {
-		errs = append(errs, w.withoutRefused(ctx, w.writeClaimEntries(ctx, in, current, due), due[in]))
-	}
-	for _, err := range errs {
-		if wait := (*retryLater)(nil); err != nil && !errors.As(err, &wait) {
-			return err
+	var due []dueEntry
+	for i, k := range kinds.Items {
+		if rules[i] != nil {
+			e := w.claimEntry(&k, *rules[i], ca, w.refused[k.Name])
+			due = append(due, dueEntry{Entry: e, in: k.Spec.Order.Configuration(), kind: k.Name, created: k.CreationTimestamp.Time})
 		}
 	}
-	return cmp.Or(append(errs, incomplete)...)
+	return w.write(ctx, &w.claims, current, ClaimConfigurations, due, incomplete)
 }
 
 // servable reports whether a claim kind without an entry may get one: by the status, its claims
@@ -169,48 +81,11 @@ var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e 
 	return ok && also && servable(before) != servable(after)
 }})
 
-// writeClaimEntries writes those that are due in a configuration. It keeps one that is due
-// in the other configuration until that has it, so that claims are bound while the order
-// of their kind changes.
-func (w *Configurator) writeClaimEntries(ctx context.Context, in string, all ClaimConfigurations, due claimEntries) error {
-	current, entries := all[in], due[in]
-	switch {
-	case current == nil && len(entries) > 0:
-		return notDeployed("MutatingWebhookConfiguration", in)
-	case current == nil:
-		return nil
-	}
-	for other, moving := range due {
-		for _, e := range moving {
-			claimKind := strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix)
-			if other != in && all.Entry(in, claimKind) != nil && all.Entry(other, claimKind) == nil {
-				entries = append(entries, e)
-			}
-		}
-	}
-	if len(entries) == 0 && len(current.Webhooks) == 0 {
-		return nil
-	}
-	byName := func(a, b *admissionregistrationac.MutatingWebhookApplyConfiguration) int {
-		return strings.Compare(*a.Name, *b.Name)
-	}
-	entries = slices.SortedFunc(slices.Values(entries), byName)
-	stored := namesOf(current.Webhooks, func(e *admissionregistrationv1.MutatingWebhook) string { return e.Name })
-	names := namesOf(entries, func(e **admissionregistrationac.MutatingWebhookApplyConfiguration) string { return *(*e).Name })
-	if err := w.remove(ctx, current, stored, names); err != nil {
-		return err
-	}
-	return w.apply(ctx, admissionregistrationac.MutatingWebhookConfiguration(in).
-		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), nil)
-}
-
 // withoutRefused finds the expressions of authors in the error of a write. An API server of
 // another release may refuse one that compiles here. It refuses the whole configuration
 // with it, so the entry is written without: then classbind alone evaluates bindWhen, and is
 // called for every claim of the kind. If the error does not say which, all are left out.
-func (w *Configurator) withoutRefused(
-	ctx context.Context, err error, entries []*admissionregistrationac.MutatingWebhookApplyConfiguration,
-) error {
+func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []Entry) error {
 	answered := apierrors.APIStatus(nil)
 	if !errors.As(err, &answered) || answered.Status().Details == nil {
 		return err
@@ -227,7 +102,7 @@ func (w *Configurator) withoutRefused(
 		if i < 0 {
 			continue
 		}
-		claimKind, expression := strings.TrimSuffix(*e.Name, v1alpha1.BindSuffix), *e.MatchConditions[i].Expression
+		claimKind, expression := strings.TrimSuffix(e.Name, v1alpha1.BindSuffix), e.MatchConditions[i].Expression
 		unclear[claimKind] = expression
 		if slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return strings.Contains(c.Message, strconv.Quote(expression)) }) {
 			refused[claimKind] = expression
@@ -248,6 +123,6 @@ func (w *Configurator) withoutRefused(
 	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
 }
 
-func isBindWhen(c admissionregistrationac.MatchConditionApplyConfiguration) bool {
-	return *c.Name == selector.BindWhenCondition
+func isBindWhen(c admissionregistrationv1.MatchCondition) bool {
+	return c.Name == selector.BindWhenCondition
 }

@@ -5,31 +5,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
 )
 
 // TestOrder has the claim kinds a, with an order, and b, which comes last.
 func TestOrder(t *testing.T) {
 	const a, b = "a.example.org" + v1alpha1.BindSuffix, "b.example.org" + v1alpha1.BindSuffix
-	configuration := func(name string, entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for _, e := range entries {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{Name: e})
-		}
-		return c
-	}
 	last := func(entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		return configuration(v1alpha1.LastConfiguration, entries...)
+		return configurationWith(v1alpha1.LastConfiguration, entries...)
 	}
 	first := func(entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		return configuration(v1alpha1.FirstConfiguration, entries...)
+		return configurationWith(v1alpha1.FirstConfiguration, entries...)
 	}
 	for name, tc := range map[string]struct {
 		reason      string
@@ -78,21 +68,11 @@ func TestOrder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &controllertest.Cached{Configuration: tc.last, First: tc.first}
-			inventory := selector.NewInventory()
-			for _, name := range []string{"a.example.org", "b.example.org"} {
-				k := controllertest.NewClaimKind(name)
-				if name == "a.example.org" {
-					k.Spec.Order = tc.order
-				}
-				c.ClaimKinds = append(c.ClaimKinds, *k)
-				inventory.SetClaimKind(selector.NewClaimKind(k))
-			}
-			inventory.Open()
-			ca := newCA(t)
-			w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
-			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
-			require.NoError(t, err, tc.reason)
+			c := &controllertest.Cached{Configuration: tc.last, First: tc.first, ClaimKinds: []v1alpha1.ClaimKind{
+				claimKind("a.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Order = tc.order }), claimKind("b.example.org"),
+			}}
+			w := newConfigurator(t, c, newCA(t))
+			result := roundOfClaims(t, w)
 			assert.Equal(t, tc.problem, w.claims.Problem(), tc.reason)
 			again := time.Duration(0)
 			if tc.problem != "" {
@@ -101,24 +81,13 @@ func TestOrder(t *testing.T) {
 			assert.Equal(t, again, result.RequeueAfter, tc.reason)
 			got := map[string][]string{}
 			for _, applied := range c.Applied {
-				got[*applied.Name] = nil
+				got[applied.Name] = nil
 				for _, e := range applied.Webhooks {
-					got[*applied.Name] = append(got[*applied.Name], *e.Name)
+					got[applied.Name] = append(got[applied.Name], e.Name)
 				}
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 			assert.Equal(t, tc.removed, c.Removed, tc.reason)
 		})
-	}
-}
-
-func TestEntryOf(t *testing.T) {
-	entry := admissionregistrationv1.MutatingWebhook{Name: "a.example.org" + v1alpha1.BindSuffix}
-	c := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{entry}}
-	for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
-		all := ClaimConfigurations{name: c}
-		assert.Same(t, &c.Webhooks[0], all.EntryOf("a.example.org"), "We should find it in either.")
-		assert.Nil(t, all.EntryOf("b.example.org"))
-		assert.Len(t, all.Entries(), 1)
 	}
 }

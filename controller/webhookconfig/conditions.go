@@ -5,33 +5,29 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fields"
 )
 
-// claimConditions save the API server the call for claims that would be left alone.
-func claimConditions(k *v1alpha1.ClaimKind) (conditions []*admissionregistrationac.MatchConditionApplyConfiguration) {
-	for _, c := range selector.MatchConditions(k) {
-		conditions = append(conditions, admissionregistrationac.MatchCondition().WithName(c.Name).WithExpression(c.Expression))
+// matchConditions are those of an entry or a policy.
+func matchConditions(all []selector.MatchCondition) (conditions []admissionregistrationv1.MatchCondition) {
+	for _, c := range all {
+		conditions = append(conditions, admissionregistrationv1.MatchCondition(c))
 	}
 	return conditions
 }
-
-// restores reports whether a class reference is put back that an update removes.
-func restores(k *v1alpha1.ClaimKind) bool { return k.Spec.OnUnbind != v1alpha1.AllowUnbind }
 
 // classConditions save the API server the call for classes that get neither a mark nor
 // another weight. A mark that is neither true nor false is one: its author is warned. Of a
 // kind whose classes may move to other seats, it also calls for every update of a marked
 // class; and of one where an expression is the mark or the weight, for every class. The API
 // server could evaluate the expression itself, but would refuse the class if that failed.
-func classConditions(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) []*admissionregistrationac.MatchConditionApplyConfiguration {
-	conditions := []*admissionregistrationac.MatchConditionApplyConfiguration{
-		admissionregistrationac.MatchCondition().WithName("is-not-being-deleted").
-			WithExpression(fields.Path{"metadata", "deletionTimestamp"}.IsUnset("object")),
+func classConditions(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) []admissionregistrationv1.MatchCondition {
+	conditions := []admissionregistrationv1.MatchCondition{
+		{Name: "is-not-being-deleted", Expression: fields.Path{"metadata", "deletionTimestamp"}.IsUnset("object")},
 	}
 	if k.Spec.Default.Expression != "" || k.Spec.Weight.Expression != "" {
 		return conditions
@@ -42,8 +38,9 @@ func classConditions(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) []*
 	if movesSeats(k, claimKinds) {
 		name, asDefault = "has-a-mark-or-gets-a-weight", has(mark, `false`, `"false"`)
 	}
-	return append(conditions, admissionregistrationac.MatchCondition().WithName(name).
-		WithExpression(asDefault+" || "+gets(weight)+" || "+gets(cordoned, `"true"`, `"false"`)))
+	return append(conditions, admissionregistrationv1.MatchCondition{
+		Name: name, Expression: asDefault + " || " + gets(weight) + " || " + gets(cordoned, `"true"`, `"false"`),
+	})
 }
 
 // movesSeats says that an update may move a default class of a kind to another seat: it has

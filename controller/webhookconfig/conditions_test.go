@@ -3,114 +3,284 @@ package webhookconfig
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/google/cel-go/cel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
 
-// TestConditionsAgree has conditions and the reader judge the same claims: the API server
-// calls us for those, and only those, that the reader does not leave alone.
-func TestConditionsAgree(t *testing.T) {
+// celEnvironment is that of an API server's webhooks or policies, as far as ours need it.
+type celEnvironment struct{ *cel.Env }
+
+func newEnvironment(t *testing.T) celEnvironment {
+	t.Helper()
 	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType),
 		cel.ASTValidators(cel.ValidateHomogeneousAggregateLiterals())) // As the API server.
 	require.NoError(t, err)
-	holds := func(t *testing.T, program cel.Program, variables map[string]any) bool {
-		t.Helper()
-		out, _, err := program.Eval(variables)
-		require.NoError(t, err, "%v: no condition may fail, or the API server goes by the failure policy.", variables)
-		return out.Value().(bool)
+	return celEnvironment{env}
+}
+
+func (e celEnvironment) compile(t *testing.T, expression string) cel.Program {
+	t.Helper()
+	ast, issues := e.Compile(expression)
+	require.NoError(t, issues.Err(), expression)
+	program, err := e.Program(ast)
+	require.NoError(t, err, expression)
+	return program
+}
+
+// conditions are match conditions that an API server has compiled.
+func (e celEnvironment) conditions(t *testing.T, all []admissionregistrationv1.MatchCondition) conditions {
+	t.Helper()
+	var c conditions
+	for _, condition := range all {
+		c = append(c, e.compile(t, condition.Expression))
 	}
-	compile := func(t *testing.T, expression string) cel.Program {
-		t.Helper()
-		ast, issues := env.Compile(expression)
-		require.NoError(t, issues.Err(), expression)
-		program, err := env.Program(ast)
-		require.NoError(t, err, expression)
-		return program
+	return c
+}
+
+type conditions []cel.Program
+
+// hold reports whether the API server would call us: all conditions are true. It is an error if
+// one fails, and none is false.
+func (all conditions) hold(variables map[string]any) (called bool, failure error) {
+	for _, c := range all {
+		switch out, _, err := c.Eval(variables); {
+		case err != nil:
+			failure = err
+		case out.Value() == false:
+			return false, nil
+		}
 	}
-	kinds := map[string]func(*v1alpha1.ClaimKindSpec){
-		"Defaults": func(*v1alpha1.ClaimKindSpec) {},
+	return failure == nil, failure
+}
+
+func object(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &object))
+	return object
+}
+
+// claimSpecs are changes to a claim kind in which conditions differ.
+func claimSpecs() map[string]func(*v1alpha1.ClaimKindSpec) {
+	reference := func(r v1alpha1.Reference) func(*v1alpha1.ClaimKindSpec) {
+		return func(s *v1alpha1.ClaimKindSpec) { s.Reference = r }
+	}
+	return map[string]func(*v1alpha1.ClaimKindSpec){
+		"Defaults":      func(*v1alpha1.ClaimKindSpec) {},
+		"NameOrEmpty":   reference(v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}),
+		"ObjectOrEmpty": reference(v1alpha1.Reference{Path: ".spec.ref", EmptyIsUnset: true}),
+		"Parent":        reference(v1alpha1.Reference{Path: ".spec.ref.name", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.LeaveClaimAlone}),
+		"Label":         reference(v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}),
+		"AnnotationOrEmpty": reference(v1alpha1.Reference{
+			Annotation: "example.org/class", Form: v1alpha1.Name, EmptyIsUnset: true,
+		}),
+		"Skip": func(s *v1alpha1.ClaimKindSpec) {
+			s.SkipIfSet = []v1alpha1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
+		},
+	}
+}
+
+// TestConditionsAgree has conditions and the reader judge the same claims: the API server calls us for
+// those, and only those, that the reader does not leave alone. It refuses those that we refuse for bindWhen.
+func TestConditionsAgree(t *testing.T) {
+	env := newEnvironment(t)
+	leavesAlone := func(r v1alpha1.Reference, by v1alpha1.ClassSelector) func(*v1alpha1.ClaimKindSpec) {
+		return func(s *v1alpha1.ClaimKindSpec) {
+			s.WhenNoSelector, s.ClassSelector, s.Reference = v1alpha1.NoSelectorLeaveAlone, by, r
+		}
+	}
+	bindWhen := func(e v1alpha1.Expression) func(*v1alpha1.ClaimKindSpec) {
+		return func(s *v1alpha1.ClaimKindSpec) {
+			s.Reference, s.BindWhen, s.SkipIfSet = v1alpha1.Reference{Path: ".spec.ref"}, e, []v1alpha1.Place{{Annotation: "example.org/class"}}
+		}
+	}
+	classRef := v1alpha1.Reference{Path: ".spec.classRef"}
+	kinds := claimSpecs()
+	maps.Copy(kinds, map[string]func(*v1alpha1.ClaimKindSpec){
 		"Name": func(s *v1alpha1.ClaimKindSpec) {
 			s.Reference = v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}
 		},
-		"NameOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}
-		},
 		"Object": func(s *v1alpha1.ClaimKindSpec) { s.Reference = v1alpha1.Reference{Path: ".spec.ref"} },
-		"ObjectOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref", EmptyIsUnset: true}
-		},
 		"TopLevelOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
 			s.Reference = v1alpha1.Reference{Path: ".spec", Form: v1alpha1.LocalObjectReference, EmptyIsUnset: true, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
-		},
-		"Parent": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
 		},
 		"ParentOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
 			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name", EmptyIsUnset: true, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
 		},
-		"Label": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}
+		"Keywords": func(s *v1alpha1.ClaimKindSpec) { // A field may have the name of a CEL keyword, or a dash.
+			s.SkipIfSet = []v1alpha1.Place{{Path: ".in"}, {Path: ".namespace"}, {Path: ".a-b"}, {Path: ".spec.ref"}}
 		},
-		"AnnotationOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Annotation: "example.org/class", Form: v1alpha1.Name, EmptyIsUnset: true}
-		},
-		"Skip": func(s *v1alpha1.ClaimKindSpec) {
-			s.SkipIfSet = []v1alpha1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
-		},
-		"Selector": func(s *v1alpha1.ClaimKindSpec) {
-			s.WhenNoSelector, s.ClassSelector = v1alpha1.NoSelectorLeaveAlone, v1alpha1.ClassSelector{Path: ".spec.ref.name"}
-		},
-		"SelectorAnnotation": func(s *v1alpha1.ClaimKindSpec) {
-			s.WhenNoSelector, s.ClassSelector = v1alpha1.NoSelectorLeaveAlone, v1alpha1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}
-			s.Reference.EmptyIsUnset = true
-		},
-		"SelectorExpression": func(s *v1alpha1.ClaimKindSpec) {
-			s.WhenNoSelector, s.ClassSelector = v1alpha1.NoSelectorLeaveAlone, v1alpha1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}
-		},
-	}
+		"Selector": leavesAlone(classRef, v1alpha1.ClassSelector{Path: ".spec.ref.name"}),
+		"SelectorAnnotation": leavesAlone(v1alpha1.Reference{Path: ".spec.classRef", EmptyIsUnset: true},
+			v1alpha1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}),
+		"SelectorExpression": leavesAlone(classRef, v1alpha1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}),
+		"BindWhen":           bindWhen("has(claim.spec.resourceRef) && claim.spec.resourceRef == false"), // It asks for the reference, too.
+		"BindWhenDecides":    bindWhen("claim.spec.ref == 'gold'"),
+		"BindWhenBelow":      bindWhen("claim.spec.ref.name == ''"),
+		"BindWhenComment":    bindWhen("claim.spec.ref == 'gold' // or not"),
+		"BindWhenUntyped":    bindWhen("claim.spec.ref"),
+	})
 	claims := conditionClaims()
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
-			k := controllertest.NewClaimKind("claims.example.org")
-			change(&k.Spec)
-			kind := selector.NewClaimKind(k)
-			var conditions []cel.Program
-			for _, c := range claimConditions(k) {
-				conditions = append(conditions, compile(t, *c.Expression))
+			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) { change(&k.Spec) })
+			kind, plain, count := selector.NewClaimKind(&k), k.Spec.BindWhen == "", map[string]int{}
+			all := env.conditions(t, matchConditions(selector.MatchConditions(&k)))
+			unset := conditions{env.compile(t, selector.ReferenceIsUnset(&k, "object", false))}
+			old := conditions{env.compile(t, selector.ReferenceIsUnset(&k, "oldObject", true))}
+			holds := func(c conditions, variables map[string]any) bool {
+				t.Helper()
+				is, err := c.hold(variables)
+				require.NoError(t, err, "%v: no condition may fail, or the API server goes by the failure policy.", variables)
+				return is
 			}
-			unset, old := compile(t, selector.ReferenceIsUnset(k, "object", false)), compile(t, selector.ReferenceIsUnset(k, "oldObject", true))
-			count := map[bool]int{}
-			for _, claim := range claims {
-				var object map[string]any
-				require.NoError(t, json.Unmarshal([]byte(claim), &object))
+			for i, claim := range claims {
+				if !plain && i%7 != 0 { // Not all are needed.
+					continue
+				}
+				o := object(t, claim)
 				read, err := kind.Decode([]byte(claim))
 				require.NoError(t, err)
-				called := true
-				for _, c := range conditions {
-					called = holds(t, c, map[string]any{"object": object, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}) && called
-				}
+				called, failure := all.hold(map[string]any{"object": o, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}})
 				in := kind.Read("team", "db", read)
-				count[called]++
+				if !plain {
+					switch {
+					case failure != nil:
+						count["fails"]++
+						assert.NotEmpty(t, in.Problems, "%s: %v", claim, failure)
+					case called:
+						count["called"]++
+						assert.Empty(t, in.LeftAlone, claim)
+					default:
+						count["left alone"]++
+						assert.False(t, in.LeftAlone == "" && len(in.Problems) == 0, claim)
+					}
+					continue
+				}
+				require.NoError(t, failure, claim)
+				count[fmt.Sprint("called: ", called)]++
 				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", claim, in.LeftAlone) {
 					return
 				}
-				assert.Equal(t, kind.HasReference(read), !holds(t, unset, map[string]any{"object": object, "oldObject": nil}), claim)
+				assert.Equal(t, kind.HasReference(read), !holds(unset, map[string]any{"object": o, "oldObject": nil}), claim)
 				r, err := kind.Restore([]byte(claim), []byte(`{"metadata":{},"spec":{}}`))
 				require.NoError(t, err)
 				if r.Reason != selector.ParentAbsent {
-					assert.Equal(t, r.Reason == selector.NotBound, holds(t, old, map[string]any{"oldObject": object}), "%s: %s", claim, r.Reason)
+					assert.Equal(t, r.Reason == selector.NotBound, holds(old, map[string]any{"oldObject": o}), "%s: %s", claim, r.Reason)
 				}
 			}
-			assert.True(t, holds(t, old, map[string]any{"oldObject": nil}), "We should take the old object of a creation for one without a reference.")
-			assert.Positive(t, count[true], "We should try claims that are ours.")
-			assert.Positive(t, count[false], "We should try claims that are not ours.")
+			assert.True(t, holds(old, map[string]any{"oldObject": nil}), "We should take the old object of a creation for one without a reference.")
+			assert.Len(t, count, map[bool]int{true: 2, false: 3}[plain], "We should try claims of each sort: %v", count)
+		})
+	}
+}
+
+// TestUpdatesThatUnbind has conditions and Restore judge the same updates.
+func TestUpdatesThatUnbind(t *testing.T) {
+	var specs []string
+	for _, ref := range []string{``, `"ref":null`, `"ref":{}`, `"ref":{"name":"default"}`, `"ref":{"name":"gold"}`, `"ref":{"name":"silver"}`, `"ref":"default"`, `"ref":{"kind":"Class"}`, `"ref":{"kind":"Class","name":"gold","more":1}`, `"ref":{"more":1}`} {
+		specs = append(specs, `{"metadata":{},"spec":{`+ref+`}}`)
+	}
+	specs = append(specs, `{"metadata":{}}`, `{"metadata":{},"spec":5}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{}}`)
+	for name, tc := range map[string]struct {
+		reason   string
+		bindWhen v1alpha1.Expression
+	}{
+		"None":      {"We should go by the reference alone.", ""},
+		"Other":     {"We should go by the reference alone.", "claim.spec.ready"},
+		"Decides":   {"We should be called for a reference that may count as none.", "claim.spec.ref.name == 'default'"},
+		"Namespace": {"We should be called for it where the API server cannot evaluate bindWhen, too.", "claim.spec.ref.name == 'default' && namespace.metadata.name == 'team'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
+				k.Spec.Reference, k.Spec.BindWhen = v1alpha1.Reference{Path: ".spec.ref"}, tc.bindWhen
+			})
+			kind, all := selector.NewClaimKind(&k), newEnvironment(t).conditions(t, matchConditions(selector.MatchConditions(&k)))
+			restored := 0
+			for _, before := range specs {
+				for _, now := range specs {
+					called, failure := all.hold(map[string]any{"object": object(t, now), "oldObject": object(t, before), "request": map[string]any{"operation": "UPDATE"}})
+					require.NoError(t, failure, "No update may fail, or nobody could even delete an old claim: %s %s", before, now)
+					r, err := kind.Restore([]byte(before), []byte(now))
+					require.NoError(t, err)
+					if r.Reason == selector.Restored {
+						restored++
+						assert.True(t, called, "%s: %s %s", tc.reason, before, now)
+					}
+					assert.False(t, before == now && called, "We should not be called for nothing: %s %s", before, now)
+				}
+			}
+			assert.Positive(t, restored)
+		})
+	}
+}
+
+// TestClassConditions has updates of a class, of which we are to be asked about some.
+func TestClassConditions(t *testing.T) {
+	env := newEnvironment(t)
+	const marked = `{"default":true,"spec":{"weight":5},"metadata":{"annotations":{"e.org/default":"true","weight":"5"}}}`
+	updates := map[string]struct {
+		before, now string
+		marked      bool // and not newly so
+		want        bool
+	}{
+		"Created":   {before: `null`, now: marked, want: true},
+		"Plain":     {before: `null`, now: `{"metadata":{}}`},
+		"NotOurs":   {before: `null`, now: `{"default":null,"spec":5,"metadata":{"annotations":{"default":"true"}}}`},
+		"Unchanged": {before: marked, now: marked, marked: true},
+		"Marked":    {before: `{"metadata":{}}`, now: `{"default":"yes","metadata":{"annotations":{"e.org/default":"yes"}}}`, want: true},
+		"Unmarked":  {before: marked, now: `{"default":false,"spec":{},"metadata":{"annotations":{"e.org/default":"false"}}}`},
+		"Weight": {
+			before: `{"spec":{"weight":4},"metadata":{"annotations":{"weight":"4"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, want: true,
+		},
+		"SameWeight": {before: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`},
+		"Cordoned":   {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`},
+		"Uncordoned": {before: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"false"}}}`},
+		"Mistyped":   {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"yes"}}}`, want: true},
+		"Odd":        {before: `{"metadata":[],"spec":1}`, now: `{"metadata":"","spec":[]}`},
+	}
+	const deleted = `{"default":true,"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"e.org/default":"true"}}}`
+	annotations := v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "e.org/default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
+	paths := v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}}
+	withFits, expression, weight := paths, paths, paths
+	withFits.Fits = []v1alpha1.Fit{{Name: "A", Expression: "class.a"}}
+	expression.Default, weight.Weight = v1alpha1.Source{Expression: "class.a"}, v1alpha1.Source{Expression: "class.a"}
+	partition := v1alpha1.ClaimKindSpec{Partition: &v1alpha1.Partition{Claim: "''", Class: "class.zone"}}
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha1.ClassKindSpec
+		claims v1alpha1.ClaimKindSpec
+		moves  bool
+		always bool
+	}{
+		"Annotations":       {reason: "We should ask for annotations by their keys, slashes included.", spec: annotations},
+		"Paths":             {reason: "We should ask for fields.", spec: paths},
+		"Partitions":        {reason: "We should be asked about every update of a class that is marked: it may move to another partition.", spec: paths, claims: partition, moves: true},
+		"Fits":              {reason: "We should be asked about every update of a class that is marked: it may serve other claims.", spec: paths, claims: v1alpha1.ClaimKindSpec{Fits: withFits.Fits}, moves: true},
+		"OwnFits":           {reason: "We should be asked the same where the class kind has the condition.", spec: withFits, moves: true},
+		"DefaultExpression": {reason: "We should be asked about every class where any field may be the mark.", spec: expression, always: true},
+		"WeightExpression":  {reason: "We should be asked about every class where any field may be the weight.", spec: weight, always: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.spec.ClaimKinds = []string{"claims.e.org"}
+			served := claimKind("claims.e.org", func(k *v1alpha1.ClaimKind) { k.Spec = tc.claims })
+			others := claimKind("others.e.org", func(k *v1alpha1.ClaimKind) { k.Spec = partition })
+			all := env.conditions(t, classConditions(&v1alpha1.ClassKind{Spec: tc.spec}, []v1alpha1.ClaimKind{served, others}))
+			for update, u := range updates {
+				called, err := all.hold(map[string]any{"object": object(t, u.now), "oldObject": object(t, u.before)})
+				require.NoError(t, err, update)
+				assert.Equal(t, u.want || tc.always || tc.moves && u.marked, called, "%s (%s)", tc.reason, update)
+			}
+			called, err := all.hold(map[string]any{"object": object(t, deleted), "oldObject": nil})
+			require.NoError(t, err)
+			assert.False(t, called, "We should not be asked about a class that is being deleted.")
 		})
 	}
 }
@@ -133,22 +303,17 @@ func conditionClaims() (claims []string) {
 			specs = append(specs, "{"+fields+more+"}")
 		}
 	}
+	field := func(name, value string) string {
+		if value == `` {
+			return ``
+		}
+		return fmt.Sprintf(`,%q:%s`, name, value)
+	}
 	maps := []string{``, `null`, `{}`, `{"example.org/class":""}`, `{"example.org/class":"gold"}`, `{"a":"b"}`}
 	for _, spec := range specs {
 		for _, labels := range maps {
 			for _, annotations := range maps {
-				claim := `{"metadata":{"name":"db"`
-				if labels != `` {
-					claim += `,"labels":` + labels
-				}
-				if annotations != `` {
-					claim += `,"annotations":` + annotations
-				}
-				claim += `}`
-				if spec != `` {
-					claim += `,"spec":` + spec
-				}
-				claims = append(claims, claim+`}`)
+				claims = append(claims, `{"metadata":{"name":"db"`+field("labels", labels)+field("annotations", annotations)+`}`+field("spec", spec)+`}`)
 			}
 		}
 	}

@@ -6,24 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -135,20 +128,6 @@ func (w *Configurator) setUp(
 	return nil
 }
 
-// readyChanged ignores updates of class kinds that do not change whether there is
-// something to guard.
-var readyChanged = builder.WithPredicates(readyPredicate)
-
-var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
-	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
-	return ok && also && ready(before) != ready(after)
-}})
-
-func ready(k *v1alpha1.ClassKind) bool {
-	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-}
-
 func (w *Configurator) reconcile(
 	ctx context.Context, e *Entries, write func(context.Context) error,
 ) (ctrl.Result, error) {
@@ -177,88 +156,9 @@ func (w *Configurator) reconcile(
 	return result, err
 }
 
-// classEntry is an entry of the ValidatingWebhookConfiguration.
-type classEntry = admissionregistrationac.ValidatingWebhookApplyConfiguration
-
-// writeClasses writes the entries of the class kinds.
-func (w *Configurator) writeClasses(ctx context.Context) error {
-	current := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, current); apierrors.IsNotFound(err) {
-		return notDeployed("ValidatingWebhookConfiguration", v1alpha1.ClassConfiguration)
-	} else if err != nil {
-		return fmt.Errorf("cannot get the webhook configuration: %w", err)
-	}
-	ca, err := w.dueCA(ctx)
-	if err != nil {
-		return err
-	}
-	kinds := &v1alpha1.ClassKindList{}
-	if err := w.Client.List(ctx, kinds); err != nil {
-		return fmt.Errorf("cannot list class kinds: %w", err)
-	}
-	claimKinds := &v1alpha1.ClaimKindList{}
-	if err := w.Client.List(ctx, claimKinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	// Classes that are offered to nobody need no guard.
-	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
-	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
-	names := namesOf(guarded, func(k *v1alpha1.ClassKind) string { return k.Name })
-	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
-		return w.classRule(ctx, names[i], current)
-	})
-	var entries []*classEntry
-	var sizes []sizedEntry
-	for i, k := range guarded {
-		if rules[i] == nil {
-			continue
-		}
-		due := []*classEntry{w.classEntry(&k, claimKinds.Items, rules[i], ca)}
-		if DeletionsReviewed(&k, claimKinds.Items) {
-			due = append(due, w.deletionEntry(&k, rules[i], ca))
-		}
-		for _, e := range due {
-			size, err := sizeOfClassEntry(&k, e, current)
-			if err != nil {
-				return err
-			}
-			sizes = append(sizes, size)
-		}
-		entries = append(entries, due...)
-	}
-	out := leftOut(sizes)
-	w.classes.leftOut.Set(out, func(a, b string) bool { return a == b })
-	entries = slices.DeleteFunc(entries, func(e *classEntry) bool {
-		return out[strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix)] != ""
-	})
-	stored := namesOf(current.Webhooks, func(e *admissionregistrationv1.ValidatingWebhook) string { return e.Name })
-	if err := w.remove(ctx, current, stored, namesOf(entries, func(e **classEntry) string { return *(*e).Name })); err != nil {
-		return err
-	}
-	return w.apply(ctx, admissionregistrationac.ValidatingWebhookConfiguration(current.Name).
-		WithUID(current.UID).WithResourceVersion(current.ResourceVersion).WithWebhooks(entries...), incomplete)
-}
-
-// sizeOfClassEntry is for the entry of a class kind, which current may have already.
-func sizeOfClassEntry(
-	k *v1alpha1.ClassKind, e *admissionregistrationac.ValidatingWebhookApplyConfiguration,
-	current *admissionregistrationv1.ValidatingWebhookConfiguration,
-) (s sizedEntry, err error) {
-	s = sizedEntry{kind: strings.TrimSuffix(*e.Name, v1alpha1.GuardSuffix), created: k.CreationTimestamp.Time}
-	s.optional = strings.HasSuffix(*e.Name, v1alpha1.DeletionSuffix)
-	s.present = slices.ContainsFunc(current.Webhooks, func(c admissionregistrationv1.ValidatingWebhook) bool { return c.Name == *e.Name })
-	s.bytes, err = sizeOf(k.Name, e, e.MatchConditions)
-	return s, err
-}
-
-// notDeployed says that there is no configuration of this kind and name.
-func notDeployed(kind, name string) error {
-	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kind, name), registry.RetryAfter, false}
-}
-
 // dueCA returns the CAs for the entries, once calls of them can be answered.
-func (w *Configurator) dueCA(ctx context.Context) ([]byte, error) {
-	ca, carried, err := w.bundles(ctx)
+func (w *Configurator) dueCA(ctx context.Context, current Configurations) ([]byte, error) {
+	ca, carried, err := w.bundles(ctx, current)
 	if err != nil {
 		return nil, err
 	}

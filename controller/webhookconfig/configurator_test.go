@@ -28,24 +28,29 @@ import (
 
 // newConfigurator is for an API server with the resources a, b and c of example.org, of
 // which only c is not namespaced, and d, which cannot be watched. Nobody answers for
-// down.example.org. ca is what it trusts. Claim kinds without a status may be served.
-func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader, inventory *selector.Inventory, serving error, ca []byte) *Configurator {
+// down.example.org. It has all claim kinds registered; those without a status may be served.
+func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregistered ...string) *Configurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
 		return metav1.APIResource{Name: plural, Kind: plural, Namespaced: plural != "c", Verbs: append(verbs, "create", "list")}
 	}
+	live := secrets{"own/classbind-ca": {"ca.crt": ca}}
 	registration, err := registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{
 		"/apis/example.org":      controllertest.APIGroup("v1"),
 		"/apis/example.org/v1":   controllertest.APIResources(served("a", "watch"), served("b", "watch"), served("c", "watch"), served("d")),
 		"/apis/down.example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
 	}), c, live)
 	require.NoError(t, err)
-	registration.Inventory = inventory
 	for i := range c.ClaimKinds {
-		if k := &c.ClaimKinds[i]; len(k.Status.Conditions) == 0 {
+		k := &c.ClaimKinds[i]
+		if len(k.Status.Conditions) == 0 {
 			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonNotConfigured, ObservedGeneration: k.Generation}}
 		}
+		if !slices.Contains(unregistered, k.Name) {
+			registration.Inventory.SetClaimKind(selector.NewClaimKind(k))
+		}
 	}
+	registration.Inventory.Open()
 	return &Configurator{
 		Registration: registration,
 		Client:       c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},
@@ -54,503 +59,376 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, live client.Reader,
 				return errors.New("no CA")
 			}
 			assert.Equal(t, string(ca), string(given), "We should have our certificate verified by the CA that we are to write.")
-			return serving
+			return nil
 		},
 	}
 }
 
-func TestReconcileWebhookConfiguration(t *testing.T) {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
-	withEntry := func(claimKind string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := configuration.DeepCopy()
-		c.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-			Name: claimKind + v1alpha1.BindSuffix,
-			Rules: []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
-				APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.ClusterScope),
-			}}},
-		}}
-		return c
+// roundOfClaims is one that does not fail.
+func roundOfClaims(t *testing.T, w *Configurator) ctrl.Result {
+	t.Helper()
+	result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+	require.NoError(t, err)
+	return result
+}
+
+// configurationWith has entries of the version v7.
+func configurationWith(name string, entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+	c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "c0ffee", ResourceVersion: "7"}}
+	for _, e := range entries {
+		c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{Name: e, Rules: []rule{{
+			Rule: admissionregistrationv1.Rule{APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.AllScopes)},
+		}}})
 	}
-	configured, absent := withEntry("claims.down.example.org"), withEntry("claims.absent.example.org")
+	return c
+}
+
+// guardingWith is the same for classes.
+func guardingWith(entries ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
+	for _, e := range configurationWith("", entries...).Webhooks {
+		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
+	}
+	return c
+}
+
+// claimKind is changed by functions, if any are given.
+func claimKind(name string, change ...func(*v1alpha1.ClaimKind)) v1alpha1.ClaimKind {
+	k := controllertest.NewClaimKind(name)
+	for _, f := range change {
+		f(k)
+	}
+	return *k
+}
+
+// ofResource is a change to a ClaimKind of a resource whose claims have the reference at a path.
+func ofResource(resource string, path v1alpha1.FieldPath) func(*v1alpha1.ClaimKind) {
+	return func(k *v1alpha1.ClaimKind) { k.Spec.Resource, k.Spec.Reference.Path = resource, path }
+}
+
+// classKind has the condition Ready, unless its status is empty, and serves claim kinds.
+func classKind(name string, isReady metav1.ConditionStatus, claimKinds ...string) v1alpha1.ClassKind {
+	k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: claimKinds}}
+	if isReady != "" {
+		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: isReady}}
+	}
+	return k
+}
+
+// TestRounds has registrations, and entries in the configurations. An entry is written as its name, the version and the scope.
+func TestRounds(t *testing.T) {
+	const bind, guard, deletion = ".bind.classbind.io", ".guard.classbind.io", ".deletion.classbind.io"
+	const isReady, isNot = metav1.ConditionTrue, metav1.ConditionFalse
 	ca := newCA(t)
-	withCA := secrets{"own/classbind-ca": {"ca.crt": ca}}
-	kinds := func(names ...string) (all []v1alpha1.ClaimKind) {
-		for _, name := range names {
-			all = append(all, *controllertest.NewClaimKind(name))
+	a, b := claimKind("a.example.org"), claimKind("b.example.org")
+	classesA, classesB := classKind("a.example.org", isReady), classKind("b.example.org", isReady)
+	unavailable := errors.New("certificate signed by unknown authority")
+	status := func(reason string) func(*v1alpha1.ClaimKind) {
+		return func(k *v1alpha1.ClaimKind) {
+			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}}
 		}
-		return all
 	}
-	type entry struct{ name, version string }
+	watched := []v1alpha1.ClaimKind{
+		claimKind("later.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.BindLater }),
+		claimKind("counted.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }),
+		claimKind("admitted.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Admit }),
+	}
 	type want struct {
-		applied bool
-		entries []entry
+		entries []string // that are applied, nil if nothing is
 		again   time.Duration
 		problem string // within it; empty, there is none
 	}
-	const noCA = "this replica does not serve yet: no CA"
 	for name, tc := range map[string]struct {
 		reason       string
+		before       []string // entries; a nil list says that there is no configuration
+		claims       []v1alpha1.ClaimKind
+		classes      []v1alpha1.ClassKind // nil, it is a round of claims
+		crds         []string
+		unregistered string  // claim kind
+		secrets      secrets // nil, there is one with the CA
 		serving      error
-		unregistered []string // claim kinds
-		live         secrets  // nil means one with the CA
-		client       *controllertest.Cached
 		want         want
 	}{
 		"NoConfiguration": {
-			reason: "We should not make a configuration that nobody deployed.",
-			client: &controllertest.Cached{ClaimKinds: kinds("a.example.org")},
-			want:   want{again: registry.RetryAfter, problem: "kubectl apply -k deploy"},
+			reason: "We should not make a configuration that nobody deployed.", claims: []v1alpha1.ClaimKind{a},
+			want: want{again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`},
+		},
+		"NoConfigurationOfClasses": {
+			reason: "We should not make a configuration that nobody deployed.", classes: []v1alpha1.ClassKind{},
+			want: want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
 		},
 		"NoCA": {
-			reason: "We should write no entry without its CA.",
-			live:   secrets{}, client: &controllertest.Cached{Configuration: configuration, ClaimKinds: kinds("a.example.org")},
-			want: want{again: 200 * time.Millisecond, problem: noCA},
+			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1alpha1.ClaimKind{a}, secrets: secrets{},
+			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
 		},
 		"EmptyCA": {
 			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
-			live:   secrets{"own/classbind-ca": {}}, client: &controllertest.Cached{Configuration: configuration, ClaimKinds: kinds("a.example.org")},
-			want: want{again: 200 * time.Millisecond, problem: noCA},
+			before: []string{}, claims: []v1alpha1.ClaimKind{a}, secrets: secrets{"own/classbind-ca": {}},
+			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
 		},
 		"NotServing": {
-			reason:  "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
-			serving: errors.New("certificate signed by unknown authority"),
-			client:  &controllertest.Cached{Configuration: configured, ClaimKinds: kinds("a.example.org")},
-			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
+			reason: "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
+			before: []string{b.Name + bind}, claims: []v1alpha1.ClaimKind{a}, serving: unavailable,
+			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
-		"NoKinds": {
-			reason: "We should take our entries out when nothing is registered any more.",
-			client: &controllertest.Cached{Configuration: configured},
-			want:   want{applied: true},
+		"NotServingForClasses": {
+			reason: "We should do the same for classes.",
+			before: []string{b.Name + guard}, classes: []v1alpha1.ClassKind{classesA}, serving: unavailable,
+			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
+		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: want{entries: []string{}}},
+		"NoClassKinds": {reason: "We should do the same for classes.", before: []string{a.Name + guard}, classes: []v1alpha1.ClassKind{}, want: want{entries: []string{}}},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
-			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: kinds("b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, entries: []entry{
-				{"a.example.org.bind.classbind.io", "v1"}, {"b.example.org.bind.classbind.io", "v1"}, {"c.example.org.bind.classbind.io", "v1"},
-			}},
+			before: []string{}, claims: []v1alpha1.ClaimKind{b, claimKind("c.example.org"), a},
+			want: want{entries: []string{a.Name + bind + " v1 Namespaced", b.Name + bind + " v1 Namespaced", "c.example.org" + bind + " v1 Cluster"}},
 		},
-		"NotInstalled": {
-			reason: "We should leave out a kind that is not installed, and look again.",
-			client: &controllertest.Cached{Configuration: configured, ClaimKinds: kinds("a.example.org", "claims.absent.example.org")},
+		"ClassesInOrder": {
+			reason: "We should guard the kinds alone whose classes are offered to claims, in the order of their names.",
+			before: []string{}, classes: []v1alpha1.ClassKind{classesB, classKind("c.example.org", isNot), classesA, classKind("d.example.org", "")},
+			want: want{entries: []string{a.Name + guard + " v1 Namespaced", b.Name + guard + " v1 Namespaced"}},
+		},
+		"ReadyNoMore": {
+			reason: "We should take the entry out of a kind whose classes are offered no more.",
+			before: []string{a.Name + guard, b.Name + guard}, classes: []v1alpha1.ClassKind{classKind("a.example.org", isNot), classesB},
+			want: want{entries: []string{b.Name + guard + " v1 Namespaced"}},
+		},
+		"NotServable": {
+			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.",
+			before: []string{a.Name + bind},
+			claims: []v1alpha1.ClaimKind{claimKind("a.example.org", status(v1alpha1.ReasonNoClassKind)), claimKind("b.example.org", status(v1alpha1.ReasonNoClassKind))},
+			want:   want{entries: []string{a.Name + bind + " v1 Namespaced"}},
+		},
+		"Uninstalled": {
+			reason: "We should leave out a kind that is not installed, take its entry out, and look again.",
+			before: []string{"claims.absent.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
 			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
+				entries: []string{a.Name + bind + " v1 Namespaced"},
+				again:   registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
+			},
+		},
+		"UninstalledClasses": {
+			reason: "We should do the same for classes.",
+			before: []string{"golds.absent.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("golds.absent.example.org", isReady)},
+			want: want{
+				entries: []string{a.Name + guard + " v1 Namespaced"},
+				again:   registry.RetryAfter, problem: `"golds.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
 			},
 		},
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
-			client: &controllertest.Cached{
-				Configuration: absent, ClaimKinds: kinds("a.example.org", "claims.absent.example.org", "others.absent.example.org"),
-				CRDs: []string{"claims.absent.example.org", "others.absent.example.org"},
-			},
+			before: []string{"claims.absent.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
+			crds: []string{"claims.absent.example.org", "others.absent.example.org"},
 			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.absent.example.org.bind.classbind.io", "v7"}},
-				again: registry.RetryCRDAfter, problem: `"claims.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
+				entries: []string{a.Name + bind + " v1 Namespaced", "claims.absent.example.org" + bind + " v7 *"},
+				again:   registry.RetryCRDAfter, problem: `"claims.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 			},
 		},
-		"Uninstalled": {
-			reason: "We should take the entry out of a kind whose CRD is gone.",
-			client: &controllertest.Cached{Configuration: absent, ClaimKinds: kinds("a.example.org", "claims.absent.example.org")},
+		"ClassesNotServed": {
+			reason: "We should do the same for classes, and keep both entries.",
+			before: []string{"golds.absent.example.org" + guard}, claims: watched,
+			classes: []v1alpha1.ClassKind{classKind("golds.absent.example.org", isReady, "later.example.org"), classKind("others.absent.example.org", isReady)},
+			crds:    []string{"golds.absent.example.org", "others.absent.example.org"},
 			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
-			},
-		},
-		"Resource": {
-			reason: "We should write two entries for a resource with two references.",
-			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{
-				*controllertest.NewClaimKind("a.example.org"), ofResource("tiers", "a.example.org", ".spec.tierRef"),
-			}},
-			want: want{applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"tiers.bind.classbind.io", "v1"}}},
-		},
-		"Conflict": {
-			reason: "We should write no entry for the later of two of one reference.",
-			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{
-				ofResource("z", "a.example.org", ".spec.classRef"), ofResource("y", "a.example.org", ".spec.classRef"),
-			}},
-			want: want{applied: true, entries: []entry{{"y.bind.classbind.io", "v1"}}},
-		},
-		"VersionNotServed": {
-			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
-			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{ofVersion("a.example.org", "v1beta1")}},
-			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "*"}},
-				again: registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
-			},
-		},
-		"Unsuitable": {
-			reason: "We should write no entry for what the API server decides before it asks us.",
-			client: &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{ofResource("priorities", "pods", ".spec.priorityClassName")}},
-			want:   want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
-		},
-		"NotHeardOf": {
-			reason:       "We should write no entry for a kind that this replica would not know, and look again soon.",
-			unregistered: []string{"b.example.org"},
-			client:       &controllertest.Cached{Configuration: configuration, ClaimKinds: kinds("a.example.org", "b.example.org")},
-			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}},
-				again: registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
+				entries: []string{"golds.absent.example.org" + guard + " v7 *", "golds.absent.example.org" + deletion + " * *"},
+				again:   registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 			},
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
-			client: &controllertest.Cached{Configuration: configured, ClaimKinds: kinds("a.example.org", "claims.down.example.org", "others.down.example.org")},
+			before: []string{"claims.down.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
 			want: want{
-				applied: true, entries: []entry{{"a.example.org.bind.classbind.io", "v1"}, {"claims.down.example.org.bind.classbind.io", "v7"}},
-				again: registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
+				entries: []string{a.Name + bind + " v1 Namespaced", "claims.down.example.org" + bind + " v7 *"},
+				again:   registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
 			},
+		},
+		"ClassesNotAnswered": {
+			reason: "We should do the same for classes.",
+			before: []string{"golds.down.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("golds.down.example.org", isReady), classKind("others.down.example.org", isReady)},
+			want: want{
+				entries: []string{a.Name + guard + " v1 Namespaced", "golds.down.example.org" + guard + " v7 *"},
+				again:   registry.RetryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
+			},
+		},
+		"Resource": {
+			reason: "We should write two entries for a resource with two references.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{a, claimKind("tiers", ofResource("a.example.org", ".spec.tierRef"))},
+			want: want{entries: []string{a.Name + bind + " v1 Namespaced", "tiers" + bind + " v1 Namespaced"}},
+		},
+		"Conflict": {
+			reason: "We should write no entry for the later of two of one reference.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("z", ofResource("a.example.org", ".spec.classRef")), claimKind("y", ofResource("a.example.org", ".spec.classRef"))},
+			want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+		},
+		"VersionNotServed": {
+			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("a.example.org", func(k *v1alpha1.ClaimKind) { k.Status.Version = "v1beta1" })},
+			want: want{
+				entries: []string{a.Name + bind + " * Namespaced"},
+				again:   registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
+			},
+		},
+		"Unsuitable": {
+			reason: "We should write no entry for what the API server decides before it asks us.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("priorities", ofResource("pods", ".spec.priorityClassName"))},
+			want: want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
+		},
+		"UnsuitableClasses": {
+			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
+			before: []string{"d.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("d.example.org", isReady)},
+			want: want{
+				entries: []string{a.Name + guard + " v1 Namespaced"},
+				again:   registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
+			},
+		},
+		"NotHeardOf": {
+			reason: "We should write no entry for a kind that this replica would not know, and look again soon.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{a, b}, unregistered: "b.example.org",
+			want: want{
+				entries: []string{a.Name + bind + " v1 Namespaced"},
+				again:   registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
+			},
+		},
+		"Deletions": {
+			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
+			before: []string{}, claims: watched,
+			classes: []v1alpha1.ClassKind{
+				classKind("a.example.org", isReady, "others.example.org", "later.example.org"), classKind("b.example.org", isReady, "counted.example.org"),
+				classKind("c.example.org", isReady, "admitted.example.org"),
+			},
+			want: want{entries: []string{
+				a.Name + guard + " v1 Namespaced", a.Name + deletion + " * Namespaced",
+				b.Name + guard + " v1 Namespaced", b.Name + deletion + " * Namespaced", "c.example.org" + guard + " v1 Cluster",
+			}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inventory := selector.NewInventory()
-			for i := range tc.client.ClaimKinds {
-				if !slices.Contains(tc.unregistered, tc.client.ClaimKinds[i].Name) {
-					inventory.SetClaimKind(selector.NewClaimKind(&tc.client.ClaimKinds[i]))
-				}
+			c := &controllertest.Cached{ClaimKinds: slices.Clone(tc.claims), ClassKinds: slices.Clone(tc.classes), CRDs: tc.crds}
+			w := newConfigurator(t, c, ca, tc.unregistered)
+			if tc.secrets != nil {
+				w.Live = tc.secrets
 			}
-			inventory.Open()
-			if tc.live == nil {
-				tc.live = withCA
+			if tc.serving != nil {
+				w.Serving = func(context.Context, []byte) error { return tc.serving }
 			}
-			w := newConfigurator(t, tc.client, tc.live, inventory, tc.serving, ca)
-			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
+			e, others, write := &w.claims, &w.classes, w.writeClaims
+			if tc.classes != nil {
+				e, others, write = &w.classes, &w.claims, w.writeClasses
+			}
+			switch {
+			case tc.before == nil:
+			case tc.classes != nil:
+				c.Guarding = guardingWith(tc.before...)
+			default:
+				c.Configuration = configurationWith(v1alpha1.LastConfiguration, tc.before...)
+			}
+			result, err := w.reconcile(t.Context(), e, write)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			if tc.want.problem == "" {
-				assert.Empty(t, w.claims.Problem(), tc.reason)
-			} else {
-				assert.Contains(t, w.claims.problem, tc.want.problem, "We should know what is the matter.")
-				ofOneKind := strings.HasPrefix(tc.want.problem, `"`)
-				assert.Equal(t, ofOneKind, w.claims.Problem() == "", "We should not lay one kind's problem at the door of the others.")
-			}
-			if !tc.want.applied {
-				assert.Empty(t, tc.client.Applied, tc.reason)
+			assert.Contains(t, e.problem, tc.want.problem, "We should know what is the matter.")
+			assert.Equal(t, tc.want.problem == "", e.problem == "", "We should know whether anything is the matter.")
+			ofOneKind := strings.HasPrefix(tc.want.problem, `"`)
+			assert.Equal(t, ofOneKind || tc.want.problem == "", e.Problem() == "", "We should not lay one kind's problem at the door of the others.")
+			assert.Empty(t, others.problem, "We should not lay it at the door of the other configuration.")
+			if tc.want.entries == nil {
+				assert.Empty(t, c.Applied, tc.reason)
 				return
 			}
-			require.Len(t, tc.client.Applied, 1, tc.reason)
-			applied := tc.client.Applied[0]
-			assert.Equal(t, configuration.UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
-			assert.Equal(t, configuration.ResourceVersion, *applied.ResourceVersion, "We should not take back what another leader has written since.")
-			var got []entry
+			require.Len(t, c.Applied, 1, tc.reason)
+			applied := c.Applied[0]
+			assert.Equal(t, metav1.ObjectMeta{Name: applied.Name, UID: "c0ffee", ResourceVersion: "7"}, applied.ObjectMeta,
+				"We should apply to the object that we read, and to no new one, and not take back what another leader has written since.")
+			assert.Equal(t, tc.classes != nil, applied.Name == v1alpha1.ClassConfiguration, "We should leave the other configuration alone.")
+			got, removed := []string{}, slices.Clone(tc.before)
 			for _, e := range applied.Webhooks {
 				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
-				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0]})
+				operations := []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}
+				if strings.HasSuffix(e.Name, deletion) {
+					operations = []admissionregistrationv1.OperationType{"DELETE"}
+				}
+				assert.Equal(t, operations, e.Rules[0].Operations, "We should be asked about creations and updates, and in an entry of their own about deletions.")
+				got = append(got, fmt.Sprintf("%s %s %s", e.Name, e.Rules[0].APIVersions[0], *e.Rules[0].Scope))
+				removed = slices.DeleteFunc(removed, func(name string) bool { return name == e.Name })
 			}
 			assert.Equal(t, tc.want.entries, got, tc.reason)
-			var removed []string
-			for _, e := range tc.client.Configuration.Webhooks {
-				if !slices.ContainsFunc(got, func(kept entry) bool { return kept.name == e.Name }) {
-					removed = append(removed, e.Name)
-				}
-			}
-			assert.Equal(t, removed, tc.client.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
+			assert.ElementsMatch(t, removed, c.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
 		})
 	}
 }
 
-// TestServable has registrations that were never served, and one that was.
+// TestServable has registrations that were never served.
 func TestServable(t *testing.T) {
-	const name = "a.example.org"
 	for reason, want := range map[string]bool{
 		"": false, v1alpha1.ReasonNotConfigured: true, v1alpha1.ReasonServed: true, v1alpha1.ReasonTooLarge: true,
 		v1alpha1.ReasonReferencePruned: false, v1alpha1.ReasonNoClassKind: false, v1alpha1.ReasonNotSynced: false, v1alpha1.ReasonInvalidExpression: false,
 	} {
-		for _, served := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%sServed=%t", reason, served), func(t *testing.T) {
-				k := controllertest.NewClaimKind(name)
-				k.Generation = 2
-				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: 2}}
-				assert.Equal(t, want, servable(k))
-				configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
-				if served {
-					configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
-				}
-				client := &controllertest.Cached{Configuration: configuration, ClaimKinds: []v1alpha1.ClaimKind{*k}}
-				inventory := selector.NewInventory()
-				inventory.SetClaimKind(selector.NewClaimKind(k))
-				inventory.Open()
-				ca := newCA(t)
-				w := newConfigurator(t, client, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, nil, ca)
-				_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
-				require.NoError(t, err)
-				entries := 0
-				if len(client.Applied) > 0 {
-					entries = len(client.Applied[0].Webhooks)
-				}
-				assert.Equal(t, want || served, entries == 1, "We should give an entry to what can be served, and leave one to what was served.")
-				k.Generation = 3
-				assert.False(t, servable(k), "We should not go by the status of another registration.")
-			})
-		}
+		k := claimKind("a.example.org", func(k *v1alpha1.ClaimKind) {
+			k.Generation = 2
+			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: 2}}
+		})
+		assert.Equal(t, want, servable(&k), reason)
+		k.Generation = 3
+		assert.False(t, servable(&k), "We should not go by the status of another registration.")
 	}
-}
-
-// ofResource is a ClaimKind of a resource whose claims have the reference at a path.
-func ofResource(name, resource string, path v1alpha1.FieldPath) v1alpha1.ClaimKind {
-	k := *controllertest.NewClaimKind(name)
-	k.Spec.Resource, k.Spec.Reference.Path = resource, path
-	return k
-}
-
-// ofVersion is a ClaimKind whose paths are written for a version.
-func ofVersion(name, version string) v1alpha1.ClaimKind {
-	k := *controllertest.NewClaimKind(name)
-	k.Status.Version = version
-	return k
 }
 
 // TestCAsOfEntries checks what a round does about the CAs, beside what trust says.
 func TestCAsOfEntries(t *testing.T) {
 	old, next := newCA(t), newCA(t)
 	both := parse([][]byte{old, next}).encode(time.Now())
-	carrying := func(bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
-		if bundle != nil {
-			c.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: "a.example.org" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: bundle}}}
-		}
-		return c
-	}
-	served := func(by []byte) func(context.Context, []byte) error {
-		return func(_ context.Context, bundle []byte) error {
-			if !bytes.Contains(bundle, by) {
-				return errors.New("certificate signed by unknown authority")
-			}
-			return nil
-		}
-	}
 	for name, tc := range map[string]struct {
-		reason  string
-		entry   []byte
-		serving func(context.Context, []byte) error
-		delay   time.Duration
-		want    []byte
-		again   time.Duration
+		reason string
+		entry  []byte
+		served []byte // the CA of our certificate
+		delay  time.Duration
+		want   []byte
+		again  time.Duration
 	}{
-		"Due": {
-			reason: "We should write the CA that is due.",
-			entry:  next, serving: served(next), want: next,
-		},
+		"Due": {reason: "We should write the CA that is due.", entry: next, served: next, want: next},
 		"CertificateOfACAThatIsOver": {
 			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits until all entries trust that one, too.",
-			entry:  old, serving: served(old), want: both,
+			entry:  old, served: old, want: both,
 		},
 		"NotServing": {
 			reason: "We should write nothing where neither what is due nor what is carried verifies us.",
-			entry:  next, serving: served(newCA(t)), again: 200 * time.Millisecond,
+			entry:  next, served: newCA(t), again: 200 * time.Millisecond,
 		},
 		"FirstEntryBehindAService": {
-			reason:  "We should give the Service the time to lead here before we write the first entry.",
-			serving: served(next), delay: time.Hour, again: time.Hour,
+			reason: "We should give the Service the time to lead here before we write the first entry.",
+			served: next, delay: time.Hour, again: time.Hour,
 		},
 		"NextEntryBehindAService": {
 			reason: "We should not wait where there are entries: they are called already.",
-			entry:  next, serving: served(next), delay: time.Hour, want: next,
+			entry:  next, served: next, delay: time.Hour, want: next,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &controllertest.Cached{Configuration: carrying(tc.entry), ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("a.example.org")}}
-			inventory := selector.NewInventory()
-			inventory.SetClaimKind(selector.NewClaimKind(&c.ClaimKinds[0]))
-			inventory.Open()
-			w := newConfigurator(t, c, secrets{"own/classbind-ca": {"ca.crt": next}}, inventory, nil, next)
-			w.Serving, w.ServiceDelay = tc.serving, tc.delay
+			c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration), ClaimKinds: []v1alpha1.ClaimKind{claimKind("a.example.org")}}
+			if tc.entry != nil {
+				c.Configuration = configurationWith(v1alpha1.LastConfiguration, "a.example.org"+v1alpha1.BindSuffix)
+				c.Configuration.Webhooks[0].ClientConfig.CABundle = tc.entry
+			}
+			w := newConfigurator(t, c, next)
+			w.ServiceDelay = tc.delay
+			w.Serving = func(_ context.Context, bundle []byte) error {
+				if !bytes.Contains(bundle, tc.served) {
+					return errors.New("certificate signed by unknown authority")
+				}
+				return nil
+			}
 			// In the entry, and superseded for this long.
 			w.trust.known = map[string]authority{}
 			for der, certificate := range parse([][]byte{old}) {
 				w.trust.known[der] = authority{certificate, time.Now().Add(-overlap)}
 			}
 			assert.Equal(t, tc.entry != nil && !bytes.Equal(tc.entry, next), w.outdated(t.Context()), "We should see without an event whether a round is due.")
-			result, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
-			require.NoError(t, err, tc.reason)
-			assert.InDelta(t, tc.again, result.RequeueAfter, float64(time.Second), tc.reason)
+			assert.InDelta(t, tc.again, roundOfClaims(t, w).RequeueAfter, float64(time.Second), tc.reason)
 			if tc.want == nil {
 				assert.Empty(t, c.Applied, tc.reason)
 				return
 			}
 			require.Len(t, c.Applied, 1, tc.reason)
 			assert.Equal(t, string(tc.want), string(c.Applied[0].Webhooks[0].ClientConfig.CABundle), tc.reason)
-		})
-	}
-}
-
-// TestReconcileWebhookConfigurationOfClasses checks what differs from claims.
-func TestReconcileWebhookConfigurationOfClasses(t *testing.T) {
-	configuration := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
-		for _, name := range classKinds {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
-				Name: name + v1alpha1.GuardSuffix,
-				Rules: []admissionregistrationv1.RuleWithOperations{{
-					Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
-					Rule:       admissionregistrationv1.Rule{APIVersions: []string{"v7"}, Scope: new(admissionregistrationv1.AllScopes)},
-				}},
-			})
-		}
-		return c
-	}
-	kinds := func(ready metav1.ConditionStatus, names ...string) (all []v1alpha1.ClassKind) {
-		for _, name := range names {
-			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if ready != "" {
-				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
-			}
-			all = append(all, k)
-		}
-		return all
-	}
-	// serving has the class kind at an index serve a claim kind.
-	serving := func(claimKind string, all []v1alpha1.ClassKind, i int) []v1alpha1.ClassKind {
-		all[i].Spec.ClaimKinds = []string{"others.example.org", claimKind + ".example.org"}
-		return all
-	}
-	watched := []v1alpha1.ClaimKind{*controllertest.NewClaimKind("later.example.org"), *controllertest.NewClaimKind("counted.example.org"), *controllertest.NewClaimKind("admitted.example.org")}
-	watched[0].Spec.WhenUnmatched, watched[1].Spec.Strategy, watched[2].Spec.WhenUnmatched = v1alpha1.BindLater, v1alpha1.LeastClaims, v1alpha1.Admit
-	const isReady, isNot = metav1.ConditionTrue, metav1.ConditionFalse
-	ca := newCA(t)
-	type entry struct{ name, version, scope string }
-	type want struct {
-		applied bool
-		entries []entry
-		again   time.Duration
-		problem string // within it; empty, there is none
-	}
-	for name, tc := range map[string]struct {
-		reason  string
-		serving error
-		client  *controllertest.Cached
-		want    want
-	}{
-		"NoConfiguration": {
-			reason: "We should not make a configuration that nobody deployed.",
-			client: &controllertest.Cached{ClassKinds: kinds(isReady, "a.example.org")},
-			want:   want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
-		},
-		"NotServing": {
-			reason:  "We should write no entry, and take none out, before a call of it would reach us.",
-			serving: errors.New("certificate signed by unknown authority"),
-			client:  &controllertest.Cached{Guarding: configuration("b.example.org"), ClassKinds: kinds(isReady, "a.example.org")},
-			want:    want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
-		},
-		"InOrder": {
-			reason: "We should write entries in the order of their names: each new order would be a change.",
-			client: &controllertest.Cached{Guarding: configuration(), ClassKinds: kinds(isReady, "b.example.org", "c.example.org", "a.example.org")},
-			want: want{applied: true, entries: []entry{
-				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
-			}},
-		},
-		"Deletions": {
-			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
-			client: &controllertest.Cached{
-				Guarding: configuration(), ClaimKinds: watched,
-				ClassKinds: serving("later", serving("counted", serving("admitted", kinds(isReady, "a.example.org", "b.example.org", "c.example.org"), 2), 1), 0),
-			},
-			want: want{applied: true, entries: []entry{
-				{"a.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"a.example.org.deletion.classbind.io", "*", "Namespaced"},
-				{"b.example.org.guard.classbind.io", "v1", "Namespaced"},
-				{"b.example.org.deletion.classbind.io", "*", "Namespaced"},
-				{"c.example.org.guard.classbind.io", "v1", "Cluster"},
-			}},
-		},
-		"DeletionsNotServed": {
-			reason: "We should keep both entries of a kind whose CRD is installed.",
-			client: &controllertest.Cached{
-				Guarding: configuration("golds.absent.example.org"), ClaimKinds: watched,
-				ClassKinds: serving("later", kinds(isReady, "golds.absent.example.org"), 0), CRDs: []string{"golds.absent.example.org"},
-			},
-			want: want{
-				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}, {"golds.absent.example.org.deletion.classbind.io", "*", "*"}},
-				again: registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
-			},
-		},
-		"NotReady": {
-			reason: "We should guard the kinds alone whose classes are offered to claims.",
-			client: &controllertest.Cached{
-				Guarding:   configuration(),
-				ClassKinds: slices.Concat(kinds("", "a.example.org"), kinds(isReady, "b.example.org"), kinds(isNot, "c.example.org")),
-			},
-			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
-		},
-		"ReadyNoMore": {
-			reason: "We should take the entry out of a kind whose classes are offered no more.",
-			client: &controllertest.Cached{
-				Guarding:   configuration("a.example.org", "b.example.org"),
-				ClassKinds: slices.Concat(kinds(isNot, "a.example.org"), kinds(isReady, "b.example.org")),
-			},
-			want: want{applied: true, entries: []entry{{"b.example.org.guard.classbind.io", "v1", "Namespaced"}}},
-		},
-		"NoKinds": {
-			reason: "We should take our entries out when nothing is registered any more.",
-			client: &controllertest.Cached{Guarding: configuration("a.example.org")},
-			want:   want{applied: true},
-		},
-		"Uninstalled": {
-			reason: "We should take the entry out of a kind whose CRD is gone, and look again.",
-			client: &controllertest.Cached{Guarding: configuration("golds.absent.example.org"), ClassKinds: kinds(isReady, "a.example.org", "golds.absent.example.org")},
-			want: want{
-				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
-				again: registry.RetryAfter, problem: `"golds.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
-			},
-		},
-		"Unsuitable": {
-			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
-			client: &controllertest.Cached{Guarding: configuration("d.example.org"), ClassKinds: kinds(isReady, "a.example.org", "d.example.org")},
-			want: want{
-				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}},
-				again: registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
-			},
-		},
-		"NotServed": {
-			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
-			client: &controllertest.Cached{
-				Guarding: configuration("golds.absent.example.org"), ClassKinds: kinds(isReady, "golds.absent.example.org", "others.absent.example.org"),
-				CRDs: []string{"golds.absent.example.org", "others.absent.example.org"},
-			},
-			want: want{
-				applied: true, entries: []entry{{"golds.absent.example.org.guard.classbind.io", "v7", "*"}},
-				again: registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
-			},
-		},
-		"NotAnswered": {
-			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
-			client: &controllertest.Cached{Guarding: configuration("golds.down.example.org"), ClassKinds: kinds(isReady, "a.example.org", "golds.down.example.org", "others.down.example.org")},
-			want: want{
-				applied: true, entries: []entry{{"a.example.org.guard.classbind.io", "v1", "Namespaced"}, {"golds.down.example.org.guard.classbind.io", "v7", "*"}},
-				again: registry.RetryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inventory := selector.NewInventory()
-			inventory.Open()
-			w := newConfigurator(t, tc.client, secrets{"own/classbind-ca": {"ca.crt": ca}}, inventory, tc.serving, ca)
-			result, err := w.reconcile(t.Context(), &w.classes, w.writeClasses)
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Contains(t, w.classes.problem, tc.want.problem, "We should know what is the matter.")
-			assert.Equal(t, tc.want.problem == "", w.classes.problem == "", "We should know whether anything is the matter.")
-			assert.Empty(t, w.claims.problem, "We should not lay it at the door of the claims.")
-			assert.Empty(t, tc.client.Applied, "We should leave the configuration of the claims alone.")
-			if !tc.want.applied {
-				assert.Empty(t, tc.client.Guarded, tc.reason)
-				return
-			}
-			require.Len(t, tc.client.Guarded, 1, tc.reason)
-			applied := tc.client.Guarded[0]
-			assert.Equal(t, configuration().UID, *applied.UID, "We should apply to the object that we read, and to no new one.")
-			var got []entry
-			for _, e := range applied.Webhooks {
-				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
-				operations := []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}
-				if strings.HasSuffix(*e.Name, v1alpha1.DeletionSuffix) {
-					operations = []admissionregistrationv1.OperationType{"DELETE"}
-				}
-				assert.Equal(t, operations, e.Rules[0].Operations, "We should be asked about creations and updates, and in an entry of their own about deletions.")
-				got = append(got, entry{*e.Name, e.Rules[0].APIVersions[0], string(*e.Rules[0].Scope)})
-			}
-			assert.Equal(t, tc.want.entries, got, tc.reason)
 		})
 	}
 }
@@ -571,34 +449,26 @@ func (c noClasses) Get(ctx context.Context, k client.ObjectKey, o client.Object,
 // TestReconcileTrusts checks that both configurations have the same CAs: replicas serve both.
 func TestReconcileTrusts(t *testing.T) {
 	old, ours, certManagers := newCA(t), newCA(t), newCA(t)
-	inventory := selector.NewInventory()
-	kind := controllertest.NewClaimKind("a.example.org")
-	inventory.SetClaimKind(selector.NewClaimKind(kind))
-	inventory.Open()
 	c := &controllertest.Cached{
-		ClaimKinds: []v1alpha1.ClaimKind{*kind},
-		ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "b.example.org"}, Status: v1alpha1.ClassKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}}},
-		Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{
-			Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "a.example.org" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: old}}},
-		},
-		Guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		ClaimKinds:    []v1alpha1.ClaimKind{claimKind("a.example.org")},
+		ClassKinds:    []v1alpha1.ClassKind{classKind("b.example.org", metav1.ConditionTrue)},
+		Configuration: configurationWith(v1alpha1.LastConfiguration, "a.example.org"+v1alpha1.BindSuffix),
+		Guarding:      guardingWith(),
 	}
+	c.Configuration.Webhooks[0].ClientConfig.CABundle = old
+	w := newConfigurator(t, c, nil)
 	live := secrets{"own/classbind-ca": {"ca.crt": ours}, "own/classbind-tls": {"ca.crt": certManagers}}
-	w := newConfigurator(t, c, live, inventory, nil, nil)
-	w.Serving = func(context.Context, []byte) error { return nil }
+	w.Live, w.Serving = live, func(context.Context, []byte) error { return nil }
 	for range 2 { // In the second round of the claims, the classes have seen the old CA, too.
-		_, err := w.reconcile(t.Context(), &w.claims, w.writeClaims)
-		require.NoError(t, err)
-		_, err = w.reconcile(t.Context(), &w.classes, w.writeClasses)
+		roundOfClaims(t, w)
+		_, err := w.reconcile(t.Context(), &w.classes, w.writeClasses)
 		require.NoError(t, err)
 	}
-	require.Len(t, c.Applied, 2)
-	require.Len(t, c.Guarded, 2)
+	require.Len(t, c.Applied, 4)
 	bundle := c.Applied[0].Webhooks[0].ClientConfig.CABundle
 	assert.Equal(t, parse([][]byte{old, ours, certManagers}), parse([][]byte{bundle}), "We should trust the CAs of both modes, and the one of which a replica may still serve a certificate.")
-	for i := range 2 {
-		assert.Equal(t, string(bundle), string(c.Applied[i].Webhooks[0].ClientConfig.CABundle), "We should write the same each time.")
-		assert.Equal(t, string(bundle), string(c.Guarded[i].Webhooks[0].ClientConfig.CABundle), "We should trust for classes what we trust for claims.")
+	for _, applied := range c.Applied {
+		assert.Equal(t, string(bundle), string(applied.Webhooks[0].ClientConfig.CABundle), "We should write the same each time, and trust for classes what we trust for claims.")
 	}
 
 	refused := errors.New("connection refused")
@@ -609,35 +479,31 @@ func TestReconcileTrusts(t *testing.T) {
 	w.Live, w.Client = live, noClasses{c, refused}
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
 	require.ErrorIs(t, err, refused, "We should not go on when we could not see what all entries trust: what a replica serves may be of a CA that those of the classes alone carry.")
-	assert.Len(t, c.Applied, 2, "We should write nothing then.")
+	assert.Len(t, c.Applied, 4, "We should write nothing then.")
 }
 
 func TestReadyChanged(t *testing.T) {
-	kind := func(generation int64, ready metav1.ConditionStatus, others ...metav1.Condition) *v1alpha1.ClassKind {
-		return &v1alpha1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Generation: generation},
-			Status:     v1alpha1.ClassKindStatus{Conditions: append(others, metav1.Condition{Type: v1alpha1.ConditionReady, Status: ready})},
-		}
-	}
+	none := classKind("a.example.org", "")
+	yes, no, unknown := classKind("a.example.org", metav1.ConditionTrue), classKind("a.example.org", metav1.ConditionFalse), classKind("a.example.org", metav1.ConditionUnknown)
+	changed, more := *yes.DeepCopy(), *yes.DeepCopy()
+	changed.Generation++
+	more.Status.Conditions = append(more.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue})
 	for name, tc := range map[string]struct {
 		reason        string
-		before, after *v1alpha1.ClassKind
+		before, after v1alpha1.ClassKind
 		want          bool
 	}{
-		"Ready":       {"We should write the entry of a kind whose classes are offered now.", kind(1, metav1.ConditionFalse), kind(1, metav1.ConditionTrue), true},
-		"ReadyAtOnce": {"We should write the entry of a kind that had no status before.", &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, kind(1, metav1.ConditionTrue), true},
-		"ReadyNoMore": {"We should take out the entry of a kind whose classes are offered no more.", kind(1, metav1.ConditionTrue), kind(1, metav1.ConditionFalse), true},
-		"Changed":     {"We should write the entry anew of a kind that is registered otherwise.", kind(1, metav1.ConditionTrue), kind(2, metav1.ConditionTrue), true},
-		"StillReady": {
-			"We should do nothing for another condition, of which we write one ourselves.",
-			kind(1, metav1.ConditionTrue), kind(1, metav1.ConditionTrue, metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue}), false,
-		},
-		"StillNot": {"We should do nothing for a kind for which there is nothing to do.", kind(1, metav1.ConditionFalse), kind(1, metav1.ConditionUnknown), false},
+		"Ready":       {"We should write the entry of a kind whose classes are offered now.", no, yes, true},
+		"ReadyAtOnce": {"We should write the entry of a kind that had no status before.", none, yes, true},
+		"ReadyNoMore": {"We should take out the entry of a kind whose classes are offered no more.", yes, no, true},
+		"Changed":     {"We should write the entry anew of a kind that is registered otherwise.", yes, changed, true},
+		"StillReady":  {"We should do nothing for another condition, of which we write one ourselves.", yes, more, false},
+		"StillNot":    {"We should do nothing for a kind for which there is nothing to do.", no, unknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, readyPredicate.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)
+			assert.Equal(t, tc.want, readyPredicate.Update(event.UpdateEvent{ObjectOld: &tc.before, ObjectNew: &tc.after}), tc.reason)
 		})
 	}
-	assert.True(t, readyPredicate.Create(event.CreateEvent{Object: kind(1, metav1.ConditionTrue)}), "We should look at a kind that is new.")
-	assert.True(t, readyPredicate.Delete(event.DeleteEvent{Object: kind(1, metav1.ConditionTrue)}), "We should take out the entry of a kind that is registered no more.")
+	assert.True(t, readyPredicate.Create(event.CreateEvent{Object: &yes}), "We should look at a kind that is new.")
+	assert.True(t, readyPredicate.Delete(event.DeleteEvent{Object: &yes}), "We should take out the entry of a kind that is registered no more.")
 }

@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	admissionregistrationac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -19,78 +17,62 @@ import (
 )
 
 // rule says which requests the API server sends to us.
-type rule = admissionregistrationac.RuleWithOperationsApplyConfiguration
+type rule = admissionregistrationv1.RuleWithOperations
 
 const anyVersion = "*"
 
 // IsOfAnyVersion reports whether an entry is for claims of all versions: the version for which
 // the paths are written was not served when the entry was written.
-func IsOfAnyVersion(e *admissionregistrationv1.MutatingWebhook) bool {
-	return slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
-		return slices.Contains(r.APIVersions, anyVersion)
-	})
+func IsOfAnyVersion(e *Entry) bool {
+	return slices.ContainsFunc(e.Rules, func(r rule) bool { return slices.Contains(r.APIVersions, anyVersion) })
 }
 
 // claimRule is for the creation of claims of a kind.
-func (w *Configurator) claimRule(
-	ctx context.Context, k *v1alpha1.ClaimKind, current ClaimConfigurations,
-) (*rule, error) {
+func (w *Configurator) claimRule(ctx context.Context, k *v1alpha1.ClaimKind, before *Entry) (*rule, error) {
 	if w.Registration.Inventory.ClaimKind(k.Name) == nil {
 		return nil, errNotRegisteredYet
-	}
-	var before []admissionregistrationv1.RuleWithOperations
-	if e := current.EntryOf(k.Name); e != nil {
-		before = e.Rules
 	}
 	found, err := w.Registration.LookUpClaims(ctx, k, "create")
 	if errors.Is(err, cluster.ErrVersionNotServed) {
 		// Each claim is answered, so its author is told why it cannot be bound.
-		all := servedRule(k.Resource(), found)
-		all.APIVersions = []string{anyVersion}
-		return all, err
+		found.Version = anyVersion
+		return servedRule(k.Resource(), found), err
 	}
 	return ruleOf(k.Resource(), found, before, err)
 }
 
 // classRule is for the creation and the update of classes of a kind.
-func (w *Configurator) classRule(
-	ctx context.Context, classKind string, current *admissionregistrationv1.ValidatingWebhookConfiguration,
-) (*rule, error) {
-	var before []admissionregistrationv1.RuleWithOperations
-	if e := ClassEntryOf(current, classKind); e != nil {
-		before = e.Rules
-	}
+func (w *Configurator) classRule(ctx context.Context, classKind string, before *Entry) (*rule, error) {
 	found, err := w.Registration.LookUp(ctx, classKind, "list", "watch")
 	r, err := ruleOf(classKind, found, before, err)
 	if r != nil {
-		r.WithOperations(admissionregistrationv1.Update)
+		r.Operations = append(r.Operations, admissionregistrationv1.Update)
 	}
 	return r, err
 }
 
 // ruleOf is for a resource in the version that was found, to which other versions are
 // converted (matchPolicy Equivalent). If the API server did not answer, the rule stays as it
-// was before.
-func ruleOf(name string, found cluster.Resource, before []admissionregistrationv1.RuleWithOperations, err error) (*rule, error) {
+// was in the entry before.
+func ruleOf(name string, found cluster.Resource, before *Entry, err error) (*rule, error) {
 	switch {
 	case err == nil:
 		return servedRule(name, found), nil
 	case errors.Is(err, cluster.ErrNotInstalled), errors.Is(err, cluster.ErrUnsuitable):
 		return nil, err
-	}
-	if len(before) == 1 {
-		r := newRule(name)
-		r.Scope = before[0].Scope
-		return r.WithAPIVersions(before[0].APIVersions...), err
+	case before != nil && len(before.Rules) == 1:
+		return newRule(name, before.Rules[0].APIVersions, before.Rules[0].Scope), err
 	}
 	return nil, err
 }
 
 // newRule is for the creation of objects of a resource.
-func newRule(name string) *rule {
+func newRule(name string, versions []string, scope *admissionregistrationv1.ScopeType) *rule {
 	plural, group, _ := strings.Cut(name, ".")
-	return admissionregistrationac.RuleWithOperations().
-		WithOperations(admissionregistrationv1.Create).WithAPIGroups(group).WithResources(plural)
+	return &rule{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope},
+	}
 }
 
 // servedRule is the same for a resource that the API server serves.
@@ -99,7 +81,7 @@ func servedRule(name string, found cluster.Resource) *rule {
 	if found.Namespaced {
 		scope = admissionregistrationv1.NamespacedScope
 	}
-	return newRule(name).WithAPIVersions(found.Version).WithScope(scope)
+	return newRule(name, []string{found.Version}, &scope)
 }
 
 // rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
@@ -137,19 +119,6 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 	return rules, incomplete
 }
 
-// ClassEntryOf returns the entry of a class kind for its creations and updates, nil if
-// there is none.
-func ClassEntryOf(
-	c *admissionregistrationv1.ValidatingWebhookConfiguration, classKind string,
-) *admissionregistrationv1.ValidatingWebhook {
-	for i := range c.Webhooks {
-		if c.Webhooks[i].Name == classKind+v1alpha1.GuardSuffix {
-			return &c.Webhooks[i]
-		}
-	}
-	return nil
-}
-
 // Address is where the API server calls us.
 type Address struct {
 	// Namespace of classbind.
@@ -162,107 +131,68 @@ type Address struct {
 
 // claimEntry is without the condition of bindWhen if that is the expression that the API server
 // refused.
-func (a Address) claimEntry(
-	k *v1alpha1.ClaimKind, r *rule, ca []byte, refused string,
-) *admissionregistrationac.MutatingWebhookApplyConfiguration {
-	asked := *r
-	if restores(k) {
-		asked.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+func (a Address) claimEntry(k *v1alpha1.ClaimKind, r rule, ca []byte, refused string) Entry {
+	if k.Spec.OnUnbind != v1alpha1.AllowUnbind { // A class reference is put back that an update removes.
+		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	}
-	conditions := slices.DeleteFunc(claimConditions(k), func(c *admissionregistrationac.MatchConditionApplyConfiguration) bool {
-		return isBindWhen(*c) && *c.Expression == refused
+	e := a.entry(k.Name+v1alpha1.BindSuffix, v1alpha1.BindPath+k.Name, r, ca, k.Spec.NamespaceSelector)
+	e.MatchConditions = slices.DeleteFunc(matchConditions(selector.MatchConditions(k)), func(c admissionregistrationv1.MatchCondition) bool {
+		return isBindWhen(c) && c.Expression == refused
 	})
-	return admissionregistrationac.MutatingWebhook().
-		WithName(k.Name + v1alpha1.BindSuffix).
-		WithClientConfig(a.server(v1alpha1.BindPath+k.Name, ca)).
-		WithRules(&asked).
-		WithMatchConditions(conditions...).
-		WithNamespaceSelector(a.namespaceSelector(k.Spec.NamespaceSelector)).
-		WithFailurePolicy(failurePolicy(k)).
-		WithMatchPolicy(admissionregistrationv1.Equivalent).
-		WithReinvocationPolicy(admissionregistrationv1.NeverReinvocationPolicy).
-		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
-		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
-		WithAdmissionReviewVersions("v1")
-}
-
-// failurePolicy of a claim kind. One that this release does not know becomes Fail: it
-// would make the configuration invalid, which all kinds share.
-func failurePolicy(k *v1alpha1.ClaimKind) admissionregistrationv1.FailurePolicyType {
 	if k.Spec.FailurePolicy == v1alpha1.Ignore {
-		return admissionregistrationv1.Ignore
+		e.FailurePolicy = new(admissionregistrationv1.Ignore)
 	}
-	return admissionregistrationv1.Fail
+	e.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
+	return e
 }
 
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
-func (a Address) classEntry(
-	k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, r *rule, ca []byte,
-) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
-	return admissionregistrationac.ValidatingWebhook().
-		WithName(k.Name + v1alpha1.GuardSuffix).
-		WithClientConfig(a.server(v1alpha1.GuardPath, ca)).
-		WithRules(r).
-		WithMatchConditions(classConditions(k, claimKinds)...).
-		WithNamespaceSelector(a.namespaceSelector(v1alpha1.NamespaceSelector{})).
-		WithFailurePolicy(admissionregistrationv1.Fail).
-		WithMatchPolicy(admissionregistrationv1.Equivalent).
-		WithSideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun).
-		WithTimeoutSeconds(v1alpha1.WebhookTimeoutSeconds).
-		WithAdmissionReviewVersions("v1")
+func (a Address) classEntry(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, r rule, ca []byte) Entry {
+	e := a.entry(k.Name+v1alpha1.GuardSuffix, v1alpha1.GuardPath, r, ca, v1alpha1.NamespaceSelector{})
+	e.MatchConditions = classConditions(k, claimKinds)
+	e.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
+	return e
 }
 
 // deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
 // It is of all versions: to convert a class for us may fail, which Ignore does not cover.
-func (a Address) deletionEntry(
-	k *v1alpha1.ClassKind, r *rule, ca []byte,
-) *admissionregistrationac.ValidatingWebhookApplyConfiguration {
-	deletion := *r
-	deletion.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
-	deletion.APIVersions = []string{"*"}
-	return admissionregistrationac.ValidatingWebhook().
-		WithName(k.Name + v1alpha1.DeletionSuffix).
-		WithClientConfig(a.server(v1alpha1.DeletionPath, ca)).
-		WithRules(&deletion).
-		WithMatchConditions(admissionregistrationac.MatchCondition().WithName("is-not-by-a-controller").WithExpression(isByNoController)).
-		WithNamespaceSelector(a.namespaceSelector(v1alpha1.NamespaceSelector{})).
-		WithFailurePolicy(admissionregistrationv1.Ignore).
-		WithMatchPolicy(admissionregistrationv1.Equivalent).
-		WithSideEffects(admissionregistrationv1.SideEffectClassNone).
-		WithTimeoutSeconds(v1alpha1.DeletionTimeoutSeconds).
-		WithAdmissionReviewVersions("v1")
+func (a Address) deletionEntry(k *v1alpha1.ClassKind, r rule, ca []byte) Entry {
+	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
+	r.APIVersions = []string{anyVersion}
+	e := a.entry(k.Name+v1alpha1.DeletionSuffix, v1alpha1.DeletionPath, r, ca, v1alpha1.NamespaceSelector{})
+	e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "is-not-by-a-controller", Expression: isByNoController}}
+	e.FailurePolicy = new(admissionregistrationv1.Ignore)
+	e.TimeoutSeconds = new(int32(v1alpha1.DeletionTimeoutSeconds))
+	return e
+}
+
+// entry has what most entries have. A failurePolicy that this release does not know becomes
+// Fail: it would make the configuration invalid, which all kinds share.
+func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1alpha1.NamespaceSelector) Entry {
+	server := admissionregistrationv1.WebhookClientConfig{CABundle: ca}
+	if a.URL != "" {
+		server.URL = new(strings.TrimSuffix(a.URL, "/") + path)
+	} else {
+		server.Service = &admissionregistrationv1.ServiceReference{
+			Namespace: a.Namespace, Name: a.Service, Path: &path, Port: new(int32(443)),
+		}
+	}
+	return Entry{
+		Name:         name,
+		ClientConfig: server,
+		Rules:        []rule{r},
+		// Without the namespaces that the cluster and classbind itself depend on.
+		NamespaceSelector:       selector.NamespaceSelector(namespaces, a.Namespace),
+		FailurePolicy:           new(admissionregistrationv1.Fail),
+		MatchPolicy:             new(admissionregistrationv1.Equivalent),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(v1alpha1.WebhookTimeoutSeconds)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
 }
 
 // isByNoController is the CEL expression that says that somebody may read the warning. The
 // controllers delete many classes, one after the other, and would wait for each answer.
 const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector"])`
-
-// DeletionsReviewed reports whether a class kind has an entry for the deletion of classes:
-// one of the claim kinds that it serves has its claims watched.
-func DeletionsReviewed(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind) bool {
-	return slices.ContainsFunc(claimKinds, func(c v1alpha1.ClaimKind) bool {
-		return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
-	})
-}
-
-// server is the address of a path.
-func (a Address) server(path string, ca []byte) *admissionregistrationac.WebhookClientConfigApplyConfiguration {
-	server := admissionregistrationac.WebhookClientConfig().WithCABundle(ca...)
-	if a.URL != "" {
-		return server.WithURL(strings.TrimSuffix(a.URL, "/") + path)
-	}
-	return server.WithService(admissionregistrationac.ServiceReference().
-		WithNamespace(a.Namespace).WithName(a.Service).WithPath(path).WithPort(443))
-}
-
-// namespaceSelector excludes the namespaces that the cluster and classbind itself depend on.
-func (a Address) namespaceSelector(s v1alpha1.NamespaceSelector) *metaac.LabelSelectorApplyConfiguration {
-	by := selector.NamespaceSelector(s, a.Namespace)
-	applied := metaac.LabelSelector().WithMatchLabels(by.MatchLabels)
-	for _, e := range by.MatchExpressions {
-		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().WithKey(e.Key).WithOperator(e.Operator).WithValues(e.Values...))
-	}
-	return applied
-}

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -51,16 +51,15 @@ type Policies struct {
 // comparison is the last one of the policies that are due with those that are stored. Its
 // time is zero if that failed.
 type comparison struct {
-	at       time.Time
-	policies map[string]duePolicy
-	kept     map[string][]string
+	at  time.Time
+	due duePolicies
 	// failed are the kinds whose policy could not be written.
 	failed map[string]PolicyOutcome
 }
 
 // covers says that nothing has changed since then, and that it was not long ago.
 func (c *comparison) covers(due duePolicies) bool {
-	if c.at.IsZero() || !maps.EqualFunc(due.policies, c.policies, sameDue) || !maps.EqualFunc(due.kept, c.kept, slices.Equal) {
+	if c.at.IsZero() || !reflect.DeepEqual(due.policies, c.due.policies) || !maps.EqualFunc(due.kept, c.due.kept, slices.Equal) {
 		return false
 	}
 	return len(due.policies)+len(due.kept) == 0 || time.Since(c.at) < policyCheckEvery-policyDelay
@@ -71,10 +70,6 @@ func (c *comparison) covers(due duePolicies) bool {
 type PolicyOutcome struct {
 	Class string
 	Fault *selector.Fault
-}
-
-func (o PolicyOutcome) equal(p PolicyOutcome) bool {
-	return o.Class == p.Class && (o.Fault == nil) == (p.Fault == nil) && (o.Fault == nil || *o.Fault == *p.Fault)
 }
 
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
@@ -125,10 +120,10 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 		if err != nil {
 			return ctrl.Result{}, truncate.Error(err)
 		}
-		p.compared = comparison{time.Now(), due.policies, due.kept, failed}
+		p.compared = comparison{time.Now(), due, failed}
 	}
 	maps.Copy(due.outcomes, p.compared.failed)
-	p.outcomes.Set(due.outcomes, PolicyOutcome.equal)
+	p.outcomes.Set(due.outcomes, func(a, b PolicyOutcome) bool { return reflect.DeepEqual(a, b) })
 	if due.soon {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
@@ -157,7 +152,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	if !slices.ContainsFunc(kinds.Items, asks) {
 		return due, nil
 	}
-	configurations, err := ReadClaimConfigurations(ctx, p.Client)
+	configurations, err := ReadConfigurations(ctx, p.Client, ClaimConfigurations...)
 	if err != nil {
 		return due, err
 	}
@@ -200,7 +195,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 
 // defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
 func (p *Policies) defaultOf(
-	ctx context.Context, k *v1alpha1.ClaimKind, snapshot selector.Snapshot, configurations ClaimConfigurations,
+	ctx context.Context, k *v1alpha1.ClaimKind, snapshot selector.Snapshot, configurations Configurations,
 ) (*selector.Class, *selector.Fault, error) {
 	view := snapshot[k.Name]
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
@@ -232,13 +227,13 @@ func registrationsText(claimKind selector.Revision, name string, classKind selec
 
 // tooEarly says why a claim kind cannot have a policy yet, nil if it can.
 func (p *Policies) tooEarly(
-	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, all ClaimConfigurations,
+	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, all Configurations,
 ) (*selector.Fault, error) {
 	notYet := func(why string) (*selector.Fault, error) {
 		return &selector.Fault{Reason: v1alpha1.ReasonNotConfigured, Text: why}, nil
 	}
 	// The paths are written for one version.
-	if e := all.Entry(k.Spec.Order.Configuration(), k.Name); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
+	if e := all.Entry(k.Spec.Order.Configuration(), k.Name+v1alpha1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
 		return notYet("the webhook configuration has no entry for it yet")
 	}
 	// Where claims have no such field, an API server refuses those of its own kinds (500,
@@ -259,14 +254,14 @@ func (p *Policies) tooEarly(
 }
 
 // isOf reports whether an entry is for the claims that a kind reads.
-func isOf(e *admissionregistrationv1.MutatingWebhook, kind *selector.ClaimKind) bool {
-	return !slices.ContainsFunc(e.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+func isOf(e *Entry, kind *selector.ClaimKind) bool {
+	return !slices.ContainsFunc(e.Rules, func(r rule) bool {
 		return len(r.APIGroups) != 1 || len(r.APIVersions) != 1 || len(r.Resources) != 1 ||
 			!kind.Reads(metav1.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: r.Resources[0]})
 	})
 }
 
-func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all ClaimConfigurations) duePolicy {
+func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all Configurations) duePolicy {
 	in := all[k.Spec.Order.Configuration()]
 	about := metav1.ObjectMeta{
 		Name:   k.Name + v1alpha1.PolicySuffix,
@@ -282,12 +277,8 @@ func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *select
 	}
 	return duePolicy{
 		policy: &admissionregistrationv1.MutatingAdmissionPolicy{
-			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name)),
+			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name+v1alpha1.BindSuffix)),
 		},
 		binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
 	}
-}
-
-func sameDue(a, b duePolicy) bool {
-	return equality.Semantic.DeepEqual(a.policy, b.policy) && equality.Semantic.DeepEqual(a.binding, b.binding)
 }

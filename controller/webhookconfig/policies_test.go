@@ -71,29 +71,24 @@ func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ 
 	if err != nil {
 		return err
 	}
-	is := &metav1.PartialObjectMetadata{}
-	if err := json.Unmarshal(text, is); err != nil {
+	policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+	if err := errors.Join(json.Unmarshal(text, policy), json.Unmarshal(text, binding)); err != nil {
 		return err
 	}
-	s.did = append(s.did, "apply "+is.Kind)
-	if is.Kind == "MutatingAdmissionPolicy" {
-		p := &admissionregistrationv1.MutatingAdmissionPolicy{}
-		err = json.Unmarshal(text, p)
-		s.policies[is.Name] = p
+	s.did = append(s.did, "apply "+policy.Kind)
+	if policy.Kind == "MutatingAdmissionPolicy" {
+		s.policies[policy.Name] = policy
 	} else {
-		b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-		err = json.Unmarshal(text, b)
-		s.bindings[is.Name] = b
+		s.bindings[binding.Name] = binding
 	}
-	return err
+	return nil
 }
 
 func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
-	switch o.(type) {
-	case *admissionregistrationv1.MutatingAdmissionPolicy:
+	if _, ok := o.(*admissionregistrationv1.MutatingAdmissionPolicy); ok {
 		s.did = append(s.did, "delete MutatingAdmissionPolicy")
 		delete(s.policies, o.GetName())
-	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+	} else {
 		s.did = append(s.did, "delete MutatingAdmissionPolicyBinding")
 		delete(s.bindings, o.GetName())
 	}
@@ -113,36 +108,31 @@ const policyName = "claims.example.org" + v1alpha1.PolicySuffix
 
 func newPolicyWorld(t *testing.T) *policyWorld {
 	t.Helper()
-	k := controllertest.NewClaimKind("claims.example.org")
-	k.Spec.Defaulting = v1alpha1.DefaultingPolicy
-	k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid}}
+	k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
+		k.Spec.Defaulting = v1alpha1.DefaultingPolicy
+		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid}}
+	})
 	s := &policyServer{
 		Cached: &controllertest.Cached{
-			ClaimKinds: []v1alpha1.ClaimKind{*k},
-			ClassKinds: []v1alpha1.ClassKind{
-				{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{k.Name}}},
-			},
-			Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration, UID: "c0ffee"},
-				Webhooks: []admissionregistrationv1.MutatingWebhook{{
-					Name:              k.Name + v1alpha1.BindSuffix,
-					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
-					MatchPolicy:       new(admissionregistrationv1.Equivalent),
-					Rules: []admissionregistrationv1.RuleWithOperations{{
-						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.org"}, APIVersions: []string{"v1"}, Resources: []string{"claims"}},
-					}},
-				}},
-			},
+			ClaimKinds: []v1alpha1.ClaimKind{k}, ClassKinds: []v1alpha1.ClassKind{classKind("golds.example.org", "", k.Name)},
+			Configuration: configurationWith(v1alpha1.LastConfiguration),
 		},
 		policies: map[string]*admissionregistrationv1.MutatingAdmissionPolicy{},
 		bindings: map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{},
 	}
-	world := &policyWorld{policyServer: s, inventory: selector.NewInventory(), kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-	world.inventory.SetClaimKind(selector.NewClaimKind(k))
+	s.Configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{
+		Name:              k.Name + v1alpha1.BindSuffix,
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+		MatchPolicy:       new(admissionregistrationv1.Equivalent),
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.org"}, APIVersions: []string{"v1"}, Resources: []string{"claims"}},
+		}},
+	}}
+	registration := newConfigurator(t, s.Cached, nil).Registration
+	world := &policyWorld{policyServer: s, inventory: registration.Inventory, kind: controllertest.NewClassKind("golds.example.org", "Gold")}
 	world.inventory.SetClasses(controllertest.NewClasses(world.kind, map[string][]string{"gold": {"default", "true"}, "other": nil}))
-	world.inventory.Open()
-	world.writer = &Policies{Registration: newConfigurator(t, s.Cached, s, world.inventory, nil, nil).Registration, Client: s, Live: s}
+	world.writer = &Policies{Registration: registration, Client: s, Live: s}
 	world.writer.OnChange(t.Context(), func(claimKind string) { world.notified = append(world.notified, claimKind) })
 	return world
 }
@@ -246,6 +236,11 @@ func TestPoliciesOfOthers(t *testing.T) {
 	for name, change := range map[string]func(*policyWorld){
 		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook },
 		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
+		"WebhookAfterKept": func(p *policyWorld) {
+			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			p.round(t)
+			p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicyWorld(t)
@@ -280,18 +275,6 @@ func TestPoliciesKept(t *testing.T) {
 	p.round(t)
 	assert.Equal(t, removesBoth, p.did, "We should remove what we kept once we know that it is not due.")
 	assert.Equal(t, v1alpha1.ReasonNeedsWebhook, p.reason(t))
-}
-
-// TestPoliciesKeptThenNotAsked has a leader that did not know enough, until nobody asks any more.
-func TestPoliciesKeptThenNotAsked(t *testing.T) {
-	p := newPolicyWorld(t)
-	p.round(t)
-	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
-	p.round(t)
-	assert.Empty(t, p.did)
-	p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook
-	p.round(t)
-	assert.Equal(t, removesBoth, p.did)
 }
 
 // TestPoliciesOutdated has registrations that changed, while what is due is unknown.

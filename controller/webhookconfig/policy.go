@@ -19,7 +19,7 @@ import (
 // more, the conditions are false, and the claim comes to us. An error leads to us, too. The
 // requests are those for which the entry of the claim kind calls us.
 func policySpec(
-	k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *admissionregistrationv1.MutatingWebhook,
+	k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *Entry,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {
 	constraints := &admissionregistrationv1.MatchResources{
 		NamespaceSelector: entry.NamespaceSelector, MatchPolicy: entry.MatchPolicy,
@@ -35,7 +35,7 @@ func policySpec(
 			APIVersion: of.Kind.GroupVersionKind.GroupVersion().String(), Kind: of.Kind.GroupVersionKind.Kind,
 		},
 		MatchConstraints:   constraints,
-		MatchConditions:    append(unopinionated(k), offered(of.Kind, kind.Strategy.Weighted)...),
+		MatchConditions:    append(matchConditions(selector.UnopinionatedConditions(k)), offered(of.Kind, kind.Strategy.Weighted)...),
 		FailurePolicy:      new(admissionregistrationv1.Ignore),
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
@@ -56,31 +56,20 @@ func bindingSpec(policy string, class *selector.Class) admissionregistrationv1.M
 	}
 }
 
-func matchCondition(name, expression string) admissionregistrationv1.MatchCondition {
-	return admissionregistrationv1.MatchCondition{Name: name, Expression: expression}
-}
-
-// unopinionated are the conditions that a claim has no class reference, none of skipIfSet,
-// and no selector.
-func unopinionated(k *v1alpha1.ClaimKind) (conditions []admissionregistrationv1.MatchCondition) {
-	for _, c := range selector.UnopinionatedConditions(k) {
-		conditions = append(conditions, matchCondition(c.Name, c.Expression))
-	}
-	return conditions
-}
-
 // offered are the conditions that a class is marked default, and may be given to a claim.
 func offered(k *selector.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
 	mark := sourceNames(k.DefaultMark)
 	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
 	conditions := []admissionregistrationv1.MatchCondition{
-		matchCondition("class-is-default", fmt.Sprintf(`!(%s) && (%s == true || %s == "true")`,
-			mark.IsAbsent("params"), mark.At("params"), mark.At("params"))),
-		matchCondition("class-is-not-being-deleted", fields.Path{"metadata", "deletionTimestamp"}.IsAbsent("params")),
-		matchCondition("class-is-not-cordoned", fmt.Sprintf(`%s || %s != "true"`, cordoned.IsAbsent("params"), cordoned.At("params"))),
+		{Name: "class-is-default", Expression: fmt.Sprintf(`!(%s) && (%s == true || %s == "true")`,
+			mark.IsAbsent("params"), mark.At("params"), mark.At("params"))},
+		{Name: "class-is-not-being-deleted", Expression: fields.Path{"metadata", "deletionTimestamp"}.IsAbsent("params")},
+		{Name: "class-is-not-cordoned", Expression: fmt.Sprintf(`%s || %s != "true"`, cordoned.IsAbsent("params"), cordoned.At("params"))},
 	}
 	if weighted {
-		conditions = append(conditions, matchCondition("class-has-weight", isPositive(sourceNames(k.WeightFrom))))
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{
+			Name: "class-has-weight", Expression: isPositive(sourceNames(k.WeightFrom)),
+		})
 	}
 	return conditions
 }

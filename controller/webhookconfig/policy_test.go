@@ -2,7 +2,9 @@ package webhookconfig
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,52 +26,33 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// policyEnvironment is that of an API server's policies, as far as ours need it.
-type policyEnvironment struct{ *cel.Env }
-
-func newPolicyEnvironment(t *testing.T) policyEnvironment {
+// newPolicyEnvironment is that of an API server's policies, as far as ours need it.
+func newPolicyEnvironment(t *testing.T) celEnvironment {
 	t.Helper()
 	env, err := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).NewExpressionsEnv().Extend(
 		cel.Variable("object", cel.DynType), cel.Variable("params", cel.DynType),
 		common.ResolverEnvOption(&mutation.DynamicTypeResolver{}))
 	require.NoError(t, err)
-	return policyEnvironment{env}
-}
-
-func (e policyEnvironment) compile(t *testing.T, expression string) cel.Program {
-	t.Helper()
-	ast, issues := e.Compile(expression)
-	require.NoError(t, issues.Err(), expression)
-	program, err := e.Program(ast)
-	require.NoError(t, err, expression)
-	return program
+	return celEnvironment{env}
 }
 
 // policy is one that an API server has compiled.
 type policy struct {
-	conditions []cel.Program
-	patch      cel.Program
+	conditions
+	patch cel.Program
 }
 
-func (e policyEnvironment) policy(t *testing.T, s *admissionregistrationv1.MutatingAdmissionPolicySpec) (p policy) {
+func newPolicy(t *testing.T, s *admissionregistrationv1.MutatingAdmissionPolicySpec) policy {
 	t.Helper()
-	for _, c := range s.MatchConditions {
-		p.conditions = append(p.conditions, e.compile(t, c.Expression))
-	}
+	env := newPolicyEnvironment(t)
 	require.Len(t, s.Mutations, 1)
-	p.patch = e.compile(t, s.Mutations[0].JSONPatch.Expression)
-	return p
+	return policy{env.conditions(t, s.MatchConditions), env.compile(t, s.Mutations[0].JSONPatch.Expression)}
 }
 
 // holds reports whether all conditions are true. One that fails leads to us.
 func (p policy) holds(object, params map[string]any) bool {
-	for _, c := range p.conditions {
-		out, _, err := c.Eval(map[string]any{"object": object, "params": params})
-		if err != nil || out.Value() != true {
-			return false
-		}
-	}
-	return true
+	holds, _ := p.hold(map[string]any{"object": object, "params": params})
+	return holds
 }
 
 // patched is the JSON Patch.
@@ -111,43 +94,21 @@ func plain(t *testing.T, value ref.Val) any {
 // TestPolicyAgrees has the policy and classbind judge the same claims: the policy is for those
 // without an opinion, and gives them the reference that we would. It may leave more to us.
 func TestPolicyAgrees(t *testing.T) {
-	env := newPolicyEnvironment(t)
-	kinds := map[string]func(*v1alpha1.ClaimKindSpec){
-		"Defaults": func(*v1alpha1.ClaimKindSpec) {},
-		"Unskipped": func(s *v1alpha1.ClaimKindSpec) {
-			s.SkipIfSet = nil
-		},
-		"NameOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}
-		},
-		"ObjectOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref", EmptyIsUnset: true}
-		},
+	kinds := claimSpecs()
+	maps.Copy(kinds, map[string]func(*v1alpha1.ClaimKindSpec){
+		"Unskipped": func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = nil },
 		"TopLevel": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec", Form: v1alpha1.TypedObjectReference}
-			s.SkipIfSet = nil
+			s.Reference, s.SkipIfSet = v1alpha1.Reference{Path: ".spec", Form: v1alpha1.TypedObjectReference}, nil
 		},
 		"Deep": func(s *v1alpha1.ClaimKindSpec) {
 			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name.class", Form: v1alpha1.NamespacedReference}
-		},
-		"Parent": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
-		},
-		"Label": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}
-		},
-		"AnnotationOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Annotation: "example.org/class", Form: v1alpha1.Name, EmptyIsUnset: true}
-		},
-		"Skip": func(s *v1alpha1.ClaimKindSpec) {
-			s.SkipIfSet = []v1alpha1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
 		},
 		"Selector": func(s *v1alpha1.ClaimKindSpec) {
 			s.ClassSelector = v1alpha1.ClassSelector{Path: ".spec.ref.name", Annotation: "a"}
 		},
 		"GroupKind": func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.GroupKindReference },
 		"Kind":      func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.KindReference },
-	}
+	})
 	claims := conditionClaims()
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -158,11 +119,10 @@ func TestPolicyAgrees(t *testing.T) {
 				`{"metadata":{"namespace":"shared","name":"gold","annotations":{"default":"true"}}}`)
 			view := selector.NewView(selector.NewClaimKind(k), []*selector.Classes{selector.NewClasses(class.Kind, []*selector.Class{class})})
 			spec := policySpec(k, view.Kind, class, &admissionregistrationv1.MutatingWebhook{})
-			p := env.policy(t, &spec)
+			p := newPolicy(t, &spec)
 			count := map[bool]int{}
 			for _, claim := range claims {
-				var object map[string]any
-				require.NoError(t, json.Unmarshal([]byte(claim), &object))
+				object := object(t, claim)
 				read, err := view.Kind.Decode([]byte(claim))
 				require.NoError(t, err)
 				in := view.Kind.Read("team", "db", read)
@@ -191,20 +151,18 @@ func TestPolicyAgrees(t *testing.T) {
 // newDefault is a class of a kind, and its whole object.
 func newDefault(t *testing.T, spec *v1alpha1.ClassKindSpec, text string) (*selector.Class, map[string]any) {
 	t.Helper()
-	var object map[string]any
-	require.NoError(t, json.Unmarshal([]byte(text), &object))
 	meta := &metav1.PartialObjectMetadata{}
 	require.NoError(t, json.Unmarshal([]byte(text), meta))
 	spec.ClaimKinds = []string{"claims.example.org"}
 	kind := selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: *spec},
 		schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"}, meta.Namespace != "")
-	return kind.NewClass(meta, object), object
+	content := object(t, text)
+	return kind.NewClass(meta, content), content
 }
 
 // TestPolicyOffers has the policy and classbind judge the same classes: where the policy gives
 // a class to a claim, it is a default that we would give.
 func TestPolicyOffers(t *testing.T) {
-	env := newPolicyEnvironment(t)
 	k := controllertest.NewClaimKind("claims.example.org")
 	for name, source := range map[string]struct{ mark, weight v1alpha1.Source }{
 		"Annotations": {v1alpha1.Source{Annotation: "mark"}, v1alpha1.Source{Annotation: "weight"}},
@@ -221,7 +179,7 @@ func TestPolicyOffers(t *testing.T) {
 					class, object := newDefault(t, &v1alpha1.ClassKindSpec{Default: source.mark, Weight: source.weight}, text)
 					if p == nil {
 						spec := policySpec(k, claimKind, class, &admissionregistrationv1.MutatingWebhook{})
-						p = new(env.policy(t, &spec))
+						p = new(newPolicy(t, &spec))
 					}
 					view := selector.NewView(claimKind, []*selector.Classes{selector.NewClasses(class.Kind, []*selector.Class{class})})
 					due, _ := view.PolicyDefault()
@@ -250,13 +208,7 @@ func offeredClasses() (classes []string) {
 		return `"` + name + `":` + value
 	}
 	object := func(fields ...string) string {
-		var set []string
-		for _, f := range fields {
-			if f != `` {
-				set = append(set, f)
-			}
-		}
-		return "{" + strings.Join(set, ",") + "}"
+		return "{" + strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == `` }), ",") + "}"
 	}
 	for _, mark := range values {
 		for _, weight := range values {

@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -128,14 +126,7 @@ func sameAbout(due, stored metav1.Object) bool {
 }
 
 func (p *Policies) apply(ctx context.Context, kind string, object client.Object) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return fmt.Errorf("cannot encode %q: %w", object.GetName(), err)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-	desired := client.ApplyConfigurationFromUnstructured(u)
-	if err := p.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+	if err := apply(ctx, p.Client, kind, object); err != nil {
 		return fmt.Errorf("cannot write the %s %q: %w", kind, object.GetName(), err)
 	}
 	return nil

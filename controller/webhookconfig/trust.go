@@ -12,11 +12,8 @@ import (
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -32,81 +29,67 @@ const overlap = 15 * time.Minute
 // is not known. Whoever changes a caBundle owns the field from then on, so the API
 // server writes the time into the managed fields.
 func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written time.Time, err error) {
-	claims, err := ReadClaimConfigurations(ctx, reader)
+	configurations, err := ReadConfigurations(ctx, reader, allConfigurations...)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); client.IgnoreNotFound(err) != nil {
-		return nil, time.Time{}, fmt.Errorf("cannot get the webhook configuration: %w", err)
-	}
+	return configurations.bundles(), configurations.written(), nil
+}
+
+func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
-	for _, e := range claims.Entries() {
-		if strings.HasSuffix(e.Name, v1alpha1.BindSuffix) {
+	for _, e := range all.Entries() {
+		ours := func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }
+		if slices.ContainsFunc([]string{v1alpha1.BindSuffix, v1alpha1.GuardSuffix, v1alpha1.DeletionSuffix}, ours) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
-	for i := range classes.Webhooks {
-		e := &classes.Webhooks[i]
-		if strings.HasSuffix(e.Name, v1alpha1.GuardSuffix) || strings.HasSuffix(e.Name, v1alpha1.DeletionSuffix) {
-			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
+	return slices.Collect(maps.Values(bundles))
+}
+
+// written is when any manager last wrote a configuration that has entries.
+func (all Configurations) written() (last time.Time) {
+	for _, c := range all {
+		if len(c.Webhooks) == 0 {
+			continue
+		}
+		if len(c.ManagedFields) == 0 {
+			return time.Time{}
+		}
+		for _, f := range c.ManagedFields {
+			if f.Time.IsZero() {
+				return time.Time{}
+			}
+			last = slices.MaxFunc([]time.Time{last, f.Time.Time}, time.Time.Compare)
 		}
 	}
-	times := lastWritten(classes, len(classes.Webhooks))
-	for _, c := range claims {
-		times = append(times, lastWritten(c, len(c.Webhooks))...)
-	}
-	if !slices.ContainsFunc(times, time.Time.IsZero) && len(times) > 0 {
-		written = slices.MaxFunc(times, time.Time.Compare)
-	}
-	return slices.Collect(maps.Values(bundles)), written, nil
+	return last
 }
 
-// lastWritten is when each manager last wrote an object, with a zero time where this is
-// not known. It is empty for an object without entries.
-func lastWritten(o client.Object, entries int) (times []time.Time) {
-	if entries == 0 {
-		return nil
-	}
-	for _, f := range o.GetManagedFields() {
-		times = append(times, ptr.Deref(f.Time, metav1.Time{}).Time)
-	}
-	if len(times) == 0 {
-		times = append(times, time.Time{})
-	}
-	return times
-}
-
-// currentCAs returns the current CAs in PEM, one for each Secret that may have one:
-// while the mode of certificates changes, replicas of both modes are called.
-func (w *Configurator) currentCAs(ctx context.Context) ([][]byte, error) {
-	var all [][]byte
+// bundles returns the bundle that all entries should carry, and those that they carry now. There is a
+// current CA for each Secret that may have one: while the mode of certificates changes, replicas of both
+// modes are called.
+func (w *Configurator) bundles(ctx context.Context, current Configurations) (due []byte, carried [][]byte, err error) {
+	var cas [][]byte
 	for _, name := range []string{v1alpha1.CASecret, v1alpha1.TLSSecret} {
 		secret := &corev1.Secret{}
 		if err := w.Live.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, secret); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("cannot get the CA: %w", err)
+			return nil, nil, fmt.Errorf("cannot get the CA: %w", err)
 		}
-		all = append(all, secret.Data[corev1.ServiceAccountRootCAKey])
+		cas = append(cas, secret.Data[corev1.ServiceAccountRootCAKey])
 	}
-	return all, nil
-}
-
-// bundles returns the bundle that all entries should carry, and those that they carry now.
-func (w *Configurator) bundles(ctx context.Context) (due []byte, carried [][]byte, err error) {
-	current, err := w.currentCAs(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if carried, _, err = Bundles(ctx, w.Client); err != nil {
-		return nil, nil, err
-	}
-	return w.trust.bundle(time.Now(), current, carried), carried, nil
+	carried = current.bundles()
+	return w.trust.bundle(time.Now(), cas, carried), carried, nil
 }
 
 // outdated reports whether an entry should carry another bundle. No event tells when an
 // overlap ends, or when a Secret that is not watched changes.
 func (w *Configurator) outdated(ctx context.Context) bool {
-	due, carried, err := w.bundles(ctx)
+	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
+	if err != nil {
+		return false
+	}
+	due, carried, err := w.bundles(ctx, current)
 	return err == nil && slices.ContainsFunc(carried, func(b []byte) bool { return !bytes.Equal(b, due) })
 }
 

@@ -250,24 +250,25 @@ func TestTrustOrder(t *testing.T) {
 }
 
 func TestBundles(t *testing.T) {
+	// carrying has an entry for each bundle.
+	carrying := func(suffix string, bundles ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := configurationWith("", slices.Repeat([]string{"a" + suffix}, len(bundles))...)
+		for i, b := range bundles {
+			c.Webhooks[i].ClientConfig.CABundle = []byte(b)
+		}
+		return c
+	}
 	claims := func(bundles ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		for _, b := range bundles {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{
-				Name: "a" + v1alpha1.BindSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte(b)},
-			})
+		return carrying(v1alpha1.BindSuffix, bundles...)
+	}
+	classes := func(suffix string, bundles ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := guardingWith()
+		for _, e := range carrying(suffix, bundles...).Webhooks {
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: e.Name, ClientConfig: e.ClientConfig})
 		}
 		return c
 	}
-	classes := func(bundles ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		for _, b := range bundles {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
-				Name: "a" + v1alpha1.GuardSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte(b)},
-			})
-		}
-		return c
-	}
+	const guard = v1alpha1.GuardSuffix
 	refused := errors.New("connection refused")
 	for name, tc := range map[string]struct {
 		reason string
@@ -276,23 +277,17 @@ func TestBundles(t *testing.T) {
 		err    error
 	}{
 		"NotDeployed":  {reason: "We should find none where nothing is deployed.", reader: &controllertest.Cached{}},
-		"NoEntries":    {reason: "We should find none where nothing is registered.", reader: &controllertest.Cached{Configuration: claims(), Guarding: classes()}},
+		"NoEntries":    {reason: "We should find none where nothing is registered.", reader: &controllertest.Cached{Configuration: claims(), Guarding: classes(guard)}},
 		"ClaimsAlone":  {reason: "We should do with one of the configurations.", reader: &controllertest.Cached{Configuration: claims("a")}, want: []string{"a"}},
-		"ClassesAlone": {reason: "We should do with the other one, too.", reader: &controllertest.Cached{Guarding: classes("a")}, want: []string{"a"}},
+		"ClassesAlone": {reason: "We should do with the other one, too.", reader: &controllertest.Cached{Guarding: classes(guard, "a")}, want: []string{"a"}},
 		"Distinct": {
 			reason: "We should have each once: there may be thousands of entries.",
-			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes("b", "c", "c")}, want: []string{"a", "b", "c"},
+			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes(guard, "b", "c", "c")}, want: []string{"a", "b", "c"},
 		},
-		"Deletions": {
-			reason: "We should not pass over the entries for deletions.",
-			reader: &controllertest.Cached{Guarding: &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: []admissionregistrationv1.ValidatingWebhook{
-				{Name: "a" + v1alpha1.DeletionSuffix, ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("a")}},
-			}}},
-			want: []string{"a"},
-		},
+		"Deletions": {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1alpha1.DeletionSuffix, "a")}, want: []string{"a"}},
 		"First": {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
-			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes("c")}, want: []string{"a", "b", "c"},
+			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},
 		},
 		"Empty": {
 			reason: "We should not pass over an entry without a bundle, whose calls fail.",
@@ -300,9 +295,7 @@ func TestBundles(t *testing.T) {
 		},
 		"NotOurs": {
 			reason: "We should pass over an entry that somebody else has put there: it calls somebody else.",
-			reader: &controllertest.Cached{Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{
-				{Name: "example.org", ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("a")}},
-			}}},
+			reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")},
 		},
 		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
 	} {

@@ -3,13 +3,14 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/webhookconfig"
 )
 
 const (
@@ -29,7 +30,7 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		for n := range i.claimKinds {
 			k := &i.claimKinds[n]
 			in, ready := k.Spec.Order.Configuration(), isTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-			if ready && i.claimEntries[in] != nil && i.claimEntries.EntryOf(k.Name) == nil {
+			if ready && i.claimEntries[in] != nil && i.claimEntries.ClaimEntry(k.Name) == nil {
 				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 			}
 		}
@@ -37,7 +38,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 	if known(i.classEntriesErr, validating, s) {
 		for n := range i.classKinds {
 			k := &i.classKinds[n]
-			if isTrue(k.Status.Conditions, v1alpha1.ConditionGuarded) && webhookconfig.ClassEntryOf(&i.classEntries, k.Name) == nil {
+			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1alpha1.GuardSuffix }
+			if isTrue(k.Status.Conditions, v1alpha1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
 				s.found(validating, missingEntry("classkind/"+k.Name),
 					"a second default class of %s is not refused: it has no entry", k.Name)
 			}

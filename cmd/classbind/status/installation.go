@@ -61,7 +61,7 @@ type installation struct {
 	leads     bool
 	leaderErr error
 
-	claimEntries webhookconfig.ClaimConfigurations
+	claimEntries webhookconfig.Configurations
 	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
 	// entriesErr are why these are not known.
 	claimEntriesErr, classEntriesErr error
@@ -92,7 +92,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadClaimConfigurations(ctx, i.api)
+	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadConfigurations(ctx, i.api, webhookconfig.ClaimConfigurations...)
 	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, &i.classEntries)
 	if namespace := i.elsewhere(); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+

@@ -1,0 +1,81 @@
+package webhookconfig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector"
+)
+
+// writeClasses writes the entries of the class kinds.
+func (w *Configurator) writeClasses(ctx context.Context) error {
+	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
+	if err != nil {
+		return err
+	}
+	const in = v1alpha1.ClassConfiguration
+	if current[in] == nil {
+		return notDeployed(in)
+	}
+	ca, err := w.dueCA(ctx, current)
+	if err != nil {
+		return err
+	}
+	kinds := &v1alpha1.ClassKindList{}
+	if err := w.Client.List(ctx, kinds); err != nil {
+		return fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	claimKinds := &v1alpha1.ClaimKindList{}
+	if err := w.Client.List(ctx, claimKinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	// Classes that are offered to nobody need no guard.
+	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
+	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(guarded))
+	for i, k := range guarded {
+		names[i] = k.Name
+	}
+	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
+		return w.classRule(ctx, names[i], current.ClassEntry(names[i]))
+	})
+	var due []dueEntry
+	for i, k := range guarded {
+		if rules[i] == nil {
+			continue
+		}
+		created := k.CreationTimestamp.Time
+		due = append(due, dueEntry{Entry: w.classEntry(&k, claimKinds.Items, *rules[i], ca), in: in, kind: k.Name, created: created})
+		// Deletions are reviewed where a claim kind that the class kind serves has its claims watched.
+		if slices.ContainsFunc(claimKinds.Items, func(c v1alpha1.ClaimKind) bool {
+			return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
+		}) {
+			e := w.deletionEntry(&k, *rules[i], ca)
+			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, created: created, optional: true})
+		}
+	}
+	return w.write(ctx, &w.classes, current, []string{in}, due, incomplete)
+}
+
+// readyChanged ignores updates of class kinds that do not change whether there is
+// something to guard.
+var readyChanged = builder.WithPredicates(readyPredicate)
+
+var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
+	return ok && also && ready(before) != ready(after)
+}})
+
+func ready(k *v1alpha1.ClassKind) bool {
+	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+}

@@ -1,0 +1,227 @@
+package webhookconfig
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/registry"
+)
+
+// ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the
+// entries of claim kinds.
+var ClaimConfigurations = []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration}
+
+// allConfigurations are these, and the ValidatingWebhookConfiguration with the entries of class kinds.
+var allConfigurations = append(slices.Clip(ClaimConfigurations), v1alpha1.ClassConfiguration)
+
+// Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for
+// the reinvocation policy.
+type Entry = admissionregistrationv1.MutatingWebhook
+
+// Configuration of webhooks, of either kind.
+type Configuration struct {
+	metav1.ObjectMeta
+	// Webhooks of a ValidatingWebhookConfiguration have only the name, the rules and the clientConfig.
+	Webhooks []Entry
+}
+
+// Configurations by name. One that does not exist is absent.
+type Configurations map[string]*Configuration
+
+// ReadConfigurations returns those with these names that exist.
+func ReadConfigurations(ctx context.Context, reader client.Reader, names ...string) (Configurations, error) {
+	all := Configurations{}
+	for _, name := range names {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		var err error
+		if name == v1alpha1.ClassConfiguration {
+			err = reader.Get(ctx, client.ObjectKey{Name: name}, classes)
+			c.ObjectMeta = classes.ObjectMeta
+		} else {
+			err = reader.Get(ctx, client.ObjectKey{Name: name}, c)
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
+		}
+		for _, e := range classes.Webhooks {
+			c.Webhooks = append(c.Webhooks, Entry{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
+		}
+		all[name] = &Configuration{c.ObjectMeta, c.Webhooks}
+	}
+	return all, nil
+}
+
+// ClaimEntry returns the entry of a claim kind, nil if there is none. While its order
+// changes, there may be two, which are alike.
+func (all Configurations) ClaimEntry(claimKind string) *Entry {
+	name := claimKind + v1alpha1.BindSuffix
+	return cmp.Or(all.Entry(v1alpha1.FirstConfiguration, name), all.Entry(v1alpha1.LastConfiguration, name))
+}
+
+// ClassEntry returns the entry of a class kind for its creations and updates, nil if
+// there is none.
+func (all Configurations) ClassEntry(classKind string) *Entry {
+	return all.Entry(v1alpha1.ClassConfiguration, classKind+v1alpha1.GuardSuffix)
+}
+
+// Entry returns the one with a name in one configuration, nil if there is none.
+func (all Configurations) Entry(configuration, name string) *Entry {
+	c := all[configuration]
+	if c == nil {
+		return nil
+	}
+	i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Webhooks[i]
+}
+
+// Entries returns those of all configurations.
+func (all Configurations) Entries() (entries []Entry) {
+	for _, c := range all {
+		entries = append(entries, c.Webhooks...)
+	}
+	return entries
+}
+
+// dueEntry is an entry that a configuration should have.
+type dueEntry struct {
+	Entry
+	in      string // the name of the configuration
+	kind    string // the registered kind; of a deletion entry, the entry's name
+	created time.Time
+	// optional entries give way to all others.
+	optional bool
+}
+
+// write writes the entries that are due and have room into the configurations with these
+// names. Of two configurations, one that is not there, or cannot be written, does not keep
+// the other from being written. Otherwise, it returns why the entries are incomplete.
+func (w *Configurator) write(
+	ctx context.Context, e *Entries, current Configurations, names []string, due []dueEntry, incomplete error,
+) error {
+	out, err := leftOut(due, current)
+	if err != nil {
+		return err
+	}
+	e.leftOut.Set(out, func(a, b string) bool { return a == b })
+	due = slices.DeleteFunc(due, func(e dueEntry) bool { return out[e.kind] != "" })
+	var errs []error
+	for _, in := range names {
+		errs = append(errs, w.writeConfiguration(ctx, in, current, due))
+	}
+	for _, err := range errs {
+		if wait := (*retryLater)(nil); err != nil && !errors.As(err, &wait) {
+			return err
+		}
+	}
+	return cmp.Or(append(errs, incomplete)...)
+}
+
+// writeConfiguration writes the entries that are due in a configuration. It keeps one that
+// is due in the other configuration until that has it, so that claims are bound while the
+// order of their kind changes.
+func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Configurations, due []dueEntry) error {
+	var entries []Entry
+	for _, e := range due {
+		if e.in == in || all.Entry(in, e.Name) != nil && all.Entry(e.in, e.Name) == nil {
+			entries = append(entries, e.Entry)
+		}
+	}
+	current := all[in]
+	switch {
+	case current == nil && len(entries) > 0:
+		return notDeployed(in)
+	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
+		return nil
+	}
+	if err := w.remove(ctx, current, entries); err != nil {
+		return written(err)
+	}
+	// With the uid and the version that were read, the API server refuses to recreate an
+	// object that was deleted meanwhile, as in an uninstallation, and to overwrite what
+	// another leader wrote.
+	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: entries,
+	})), entries)
+}
+
+// remove deletes the entries that are not due. Applying only the others is not enough if
+// somebody else owns an entry, too, such as whoever restored a backup: it would stay, with an
+// old CA, and its kind would be refused for ever. It updates the resourceVersion.
+func (w *Configurator) remove(ctx context.Context, current *Configuration, due []Entry) error {
+	var entries []map[string]string
+	for _, stored := range current.Webhooks {
+		if !slices.ContainsFunc(due, func(e Entry) bool { return e.Name == stored.Name }) {
+			entries = append(entries, map[string]string{"$patch": "delete", "name": stored.Name})
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": current.UID, "resourceVersion": current.ResourceVersion},
+		"webhooks": entries,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot encode the entries to remove: %w", err)
+	}
+	o := &metav1.PartialObjectMetadata{ObjectMeta: current.ObjectMeta}
+	o.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kindOf(current.Name)))
+	err = w.Client.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager))
+	current.ResourceVersion = o.ResourceVersion
+	return err
+}
+
+// apply writes an object of admissionregistration.k8s.io/v1, whose fields classbind owns.
+func apply(ctx context.Context, to client.Client, kind string, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("cannot encode %q: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+	return to.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+}
+
+// written classifies the error of a write.
+func written(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
+	}
+	return fmt.Errorf("cannot write the webhook configuration: %w", err)
+}
+
+// notDeployed says that there is no configuration of this name.
+func notDeployed(name string) error {
+	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false}
+}
+
+func kindOf(configuration string) string {
+	if configuration == v1alpha1.ClassConfiguration {
+		return "ValidatingWebhookConfiguration"
+	}
+	return "MutatingWebhookConfiguration"
+}
