@@ -180,3 +180,192 @@ func (w *world) boundLater(t *testing.T, explained []explanation) []later {
 	}, 2*patience, 500*time.Millisecond)
 	return found
 }
+
+// TestExpressionAgreement has the same 100 claims of kinds with expressions bound at admission and explained.
+// Both have to give them the same class, leave the same ones alone, and say the same to their authors.
+func TestExpressionAgreement(t *testing.T) {
+	if inPods() {
+		t.Skip("It needs the kubeconfig of an admin.")
+	}
+	t.Parallel()
+	const group = "expressions.test"
+	w := sharedWorld(t)
+	kinds := []string{"Fitting", "Parted", "Scored", "Later"}
+	plural := func(kind string) string { return strings.ToLower(kind) + "s." + group }
+	lines := []string{"Class classes." + group + " Cluster", "Plan plans." + group + " Namespaced"}
+	for _, kind := range kinds {
+		lines = append(lines, kind+" "+plural(kind)+" Namespaced")
+	}
+	w.resources(t, lines...)
+
+	const related = "related: [{name: plan, resource: plans." + group + ", nameExpression: \"has(claim.spec.plan) ? claim.spec.plan : ''\"}]"
+	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
+	registrations := vendor(group) +
+		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}], whenNoSelector: Any}`) +
+		claimKind(plural("Parted"), `{partition: {claim: namespace.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}`) +
+		claimKind(plural("Scored"), "{"+related+`, strategy: LowestScore, score: class.spec.price * double(claim.spec.size), classSelector: {expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
+		claimKind(plural("Later"), "{"+related+`, bindWhen: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)", whenNoSelector: Any}`) +
+		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [%s, %s, %s, %s], default: {expression: class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,
+			plural("Fitting"), plural("Parted"), plural("Scored"), plural("Later")))
+	random := rand.New(rand.NewPCG(17, 100)) //nolint:gosec // It has to be reproducible.
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	for i := range 24 {
+		driver := one("a", "b", "c")
+		manifest += class(group, "Class", fmt.Sprint("class-", i), "labels: {driver: "+driver+"}, ") + fmt.Sprintf("spec: {driver: %s, size: %d, usual: %s, price: %d.5%s%s%s}\n",
+			driver, random.IntN(5), one("true", "false", "false"), random.IntN(5), one("", ", tenant: a", ", tenant: b"), one("", "", ", team: 'system:authenticated'", ", team: others"), one("", ", ready: true", ", ready: false"))
+	}
+	for i, namespace := range []string{"a", "b", "a", "b"} {
+		manifest += fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: expressions-%s, name: plan-%d}\nspec: {driver: %s, open: %s}\n", group, namespace, i/2, one("a", "b"), one("true", "false"))
+	}
+	w.apply(t, manifest) // First, so that the guard does not refuse one of several default classes.
+	w.apply(t, registrations)
+	w.awaitClasses(t, "classes."+group, 24)
+	for _, kind := range kinds {
+		w.awaitClaims(t, plural(kind))
+	}
+
+	var claims []string
+	for i := range 100 {
+		claims = append(claims, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: expressions-%s, name: claim-%d}\nspec: {a: b%s%s%s%s}\n",
+			group, kinds[i%len(kinds)], one("a", "b"), i, one("", ", size: 1", ", size: 2", ", size: 4", ", size: 9"), one("", "", ", plan: plan-0", ", plan: plan-1", ", plan: plan-2"),
+			one("", "", "", ", hold: true"), one("", ", selector: driver=c", ", selector: 'driver in'", ", classSelector: {matchLabels: {driver: a}}")))
+	}
+	// kubectl and explain are of one user, whose groups nobody but the API server knows.
+	explained := w.explain(t, claims, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
+	outcomes := map[string]int{}
+	for i, item := range explained {
+		outcomes[item.Outcome]++
+		admitted, warnings, err := w.create(t, claims[i], client.DryRunAll)
+		switch item.Outcome {
+		case "Bound":
+			require.NoError(t, err, claims[i])
+			assert.Equal(t, item.Class.Kind+"/"+item.Class.Name, classOf(admitted), claims[i])
+		case "Unmatched":
+			said := fmt.Sprint(err)
+			if err == nil {
+				require.Len(t, warnings, 1, claims[i])
+				said = warnings[0]
+				assert.Empty(t, classOf(admitted), claims[i])
+			}
+			assert.Contains(t, said, item.Message[:strings.LastIndex(item.Message, "; ")], claims[i])
+		case "LeftAlone":
+			require.NoError(t, err, claims[i])
+			assert.Empty(t, warnings, claims[i])
+			assert.Empty(t, classOf(admitted), claims[i])
+		case "Malformed":
+			require.Error(t, err, claims[i])
+			for _, e := range item.Errors {
+				assert.Contains(t, err.Error(), e.Field+": "+e.Message, claims[i])
+			}
+		default:
+			assert.Fail(t, "We should decide on every claim.", "%s: %s", claims[i], item.Message)
+		}
+	}
+	for _, outcome := range []string{"Bound", "Unmatched", "LeftAlone", "Malformed"} {
+		assert.GreaterOrEqual(t, outcomes[outcome], 5, "We should come across %s: %v", outcome, outcomes)
+	}
+}
+
+// TestExplain asks a real API server for schemas, and for claims by their kinds.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("It needs the kubeconfig of an admin.")
+	}
+	w := sharedWorld(t)
+	w.apply(t, vendor("explain.test")+`
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.explain.test}
+spec:
+  group: explain.test
+  scope: Namespaced
+  names: {plural: claims, kind: Claim, listKind: ClaimList, singular: claim}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
+              classRef: {type: object, x-kubernetes-preserve-unknown-fields: true}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: classes.explain.test}
+spec:
+  group: explain.test
+  scope: Cluster
+  names: {plural: classes, kind: Class, listKind: ClassList, singular: class}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`+claimKind("claims.explain.test", "{}")+classKind("classes.explain.test", "{claimKinds: [claims.explain.test]}"))
+	w.awaitCRDs(t, "claims.explain.test", "classes.explain.test")
+	w.awaitClasses(t, "classes.explain.test", 0)
+	w.awaitClaims(t, "claims.explain.test")
+	stored := write(t, `
+apiVersion: explain.test/v1
+kind: Claim
+metadata: {name: mine, namespace: default}
+spec: {classSelector: {matchLabels: {tier: gold}}}
+`)
+	w.kubectl(t, "apply", "-f", stored)
+	gold := write(t, `
+apiVersion: explain.test/v1
+kind: Class
+metadata: {name: gold, labels: {tier: gold}}
+`)
+	claim := func(apiVersion, kind, field string) string {
+		return write(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: a, namespace: default}, spec: {"+field+": {matchLabels: {tier: gold}}}}")
+	}
+	volumes := write(t, claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}}")+
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims]}"))
+	volume := func(field string) string {
+		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+
+			"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, "+field+"}}")
+	}
+	pvc := write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default}, spec: {storageClassName: a}}")
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		status int
+		want   string
+	}{
+		"File":         {"We should explain a claim without a mistake.", []string{"-f", stored}, 1, "Claim default/mine: no class"},
+		"With":         {"We should put a class on top of the cluster's.", []string{"-f", stored, "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
+		"Resource":     {"We should find a claim of the cluster.", []string{"claims.explain.test/mine", "-n", "default", "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
+		"Absent":       {"We should say that a claim is not there.", []string{"claims.explain.test/absent", "-n", "default"}, 2, `cannot get the claim "claims.explain.test/absent": there is none of this name`},
+		"WrongField":   {"We should read the schema that the API server publishes.", []string{"-f", claim("explain.test/v1", "Claim", "classselector")}, 2, "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+		"WrongVersion": {"We should know which versions are served.", []string{"-f", claim("explain.test/v2", "Claim", "classSelector")}, 2, "the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1"},
+		"WrongKind":    {"We should know which kinds are served.", []string{"-f", claim("explain.test/v1", "Clam", "classSelector")}, 2, "no ClaimKind registers this kind: did you mean Claim?"},
+		"NotServed":    {"We should refuse a kind of a registered group that is not served.", []string{"-f", claim("explain.test/v1", "Postgres", "classSelector")}, 2, "the API server does not serve Postgres of explain.test/v1"},
+		"BuiltIn":      {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, "PersistentVolumeClaim default/a: no class"},
+		"BuiltInField": {"We should know the fields that the ClaimKind reads of a kind without a CRD.", []string{"-f", volume("storageClassname: a"), "--with", volumes}, 2, "spec.storageClassname: did you mean spec.storageClassName?"},
+		"NotRegistered": {
+			"We should leave alone a kind of the API server's own.", []string{"-f", pvc}, 0, "left alone",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), command, append([]string{"explain"}, tc.args...)...) //nolint:gosec // It runs the command under test.
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
+			out, _ := cmd.CombinedOutput()
+			assert.Equal(t, tc.status, cmd.ProcessState.ExitCode(), "%s: %s", tc.reason, out)
+			assert.Contains(t, string(out), tc.want, tc.reason)
+			assert.NotContains(t, string(out), "not checked", "We should find a schema.")
+		})
+	}
+}
+
+// write a manifest, and return its file.
+func write(t *testing.T, manifest string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("---\n"+manifest), 0o600)) // Older kubectls take a first brace for JSON.
+	return file
+}

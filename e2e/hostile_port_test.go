@@ -5,17 +5,230 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/classbind"
 )
+
+const defaultMark = "resourceclass.crossplane.io/is-default-class"
+
+// stranger is a pod that reaches the port of the replicas. It has no certificate.
+type stranger struct {
+	*besieged
+	client *http.Client
+}
+
+func (b *besieged) stranger() *stranger {
+	return &stranger{b, &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16}, //nolint:gosec // A stranger trusts anybody.
+	}}
+}
+
+// post a body to a replica, and keep the answer.
+func (s *stranger) post(ctx context.Context, replica int, path, body string) {
+	const inTime = 10 * time.Second // Longer than any deadline of the server.
+	limited, cancel := context.WithTimeout(ctx, inTime)
+	defer cancel()
+	status, text, err := exchange(limited, s.client, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		text = err.Error()
+	}
+	s.answers.add(status, text)
+}
+
+// forged review of an object of a kind, without a namespace unless it is a claim.
+func forged(operation, kind string, object, old map[string]any) string {
+	metadata := object["metadata"].(map[string]any)
+	request := map[string]any{
+		"uid": string(uuid.NewUUID()), "operation": operation, "name": metadata["name"], "namespace": metadata["namespace"],
+		"kind":     map[string]any{"group": hostileGroup, "version": "v1", "kind": kind},
+		"resource": map[string]any{"group": hostileGroup, "version": "v1", "resource": strings.ToLower(kind) + "s"},
+		"object":   object, "oldObject": old,
+	}
+	review, _ := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+	return string(review)
+}
+
+// classObject with a uid, a resourceVersion if it is stored, and the mark of a default.
+func classObject(kind, name, uid, version string, marked bool) map[string]any {
+	metadata := map[string]any{"name": name, "uid": uid}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	if marked {
+		metadata["annotations"] = map[string]any{defaultMark: "true"}
+	}
+	return map[string]any{"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": metadata}
+}
+
+// forgedUpdates say of a default class that is being created that it was updated
+// since: then it would not be in flight any more, and another might become default.
+func (b *besieged) forgedUpdates(t *testing.T) {
+	ctx := b.attack
+	const least = 3 // rounds, however slow the machine is
+	s := b.stranger()
+	release := b.slowCreations(t)
+	rounds, double := 0, 0
+	for ; ctx.Err() == nil || rounds < least; rounds++ {
+		red, blue := fmt.Sprint("red-", rounds), fmt.Sprint("blue-", rounds)
+		created := make(chan error, 1)
+		go func() {
+			created <- b.Create(t.Context(), defaultClass("Red", red, map[string]string{"slow": "true"}))
+		}()
+		var uid string
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			var err error
+			uid, err = b.heldBy(t, hostileResource("Red")+"/"+red)
+			require.NoError(c, err)
+			require.NotEmpty(c, uid)
+		}, patience, 2*time.Millisecond, "We should see the class in flight.")
+		const later = "999999999999"
+		forgery := forged("UPDATE", "Red", classObject("Red", red, uid, later, true), classObject("Red", red, uid, later, false))
+		for i := range b.replicas {
+			s.post(t.Context(), i, v1alpha1.GuardPath, forgery)
+		}
+		err := b.Create(t.Context(), defaultClass("Blue", blue, nil))
+		assert.True(t, apierrors.IsForbidden(err), "We should refuse a default while another is in flight: %v", err)
+		release <- struct{}{}
+		require.NoError(t, <-created)
+		if b.unmark(t, "Red", red)+b.unmark(t, "Blue", blue) > 1 {
+			double++
+		}
+	}
+	t.Logf("%d rounds, double defaults: %d", rounds, double)
+	assert.Zero(t, double, "We should never have two defaults.")
+}
+
+// heldBy a class, RESOURCE/NAME, is some Lease: its uid, as it stands there.
+func (b *besieged) heldBy(t *testing.T, class string) (uid string, err error) {
+	leases := &coordinationv1.LeaseList{}
+	if err := b.List(t.Context(), leases, client.InNamespace(classbind.Namespace)); err != nil {
+		return "", err
+	}
+	for _, l := range leases.Items {
+		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == class {
+			return l.Annotations[v1alpha1.HolderUIDAnnotation], nil
+		}
+	}
+	return "", nil
+}
+
+func defaultClass(kind, name string, labels map[string]string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(hostileKind(kind))
+	u.SetName(name)
+	u.SetLabels(labels)
+	u.SetAnnotations(map[string]string{defaultMark: "true"})
+	return u
+}
+
+// unmark a class, and return how many defaults it was: 1, or 0.
+func (b *besieged) unmark(t *testing.T, kind, name string) int {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(hostileKind(kind))
+	err := b.Get(t.Context(), client.ObjectKey{Name: name}, u)
+	require.NoError(t, client.IgnoreNotFound(err))
+	if err != nil || u.GetAnnotations()[defaultMark] != "true" {
+		return 0
+	}
+	u.SetAnnotations(nil)
+	require.NoError(t, b.Update(t.Context(), u))
+	return 1
+}
+
+// slowCreations has the creation of a class with the label slow wait in a webhook
+// of somebody else until it is released: it is in flight for as long.
+func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
+	t.Helper()
+	released, asked := make(chan struct{}), atomic.Bool{}
+	server := httptest.NewTLSServer(reviewer(func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if asked.Store(true); !*r.DryRun {
+			select {
+			case <-released:
+			case <-call.Context().Done():
+			}
+		}
+		return &admissionv1.AdmissionResponse{Allowed: true}
+	}))
+	t.Cleanup(server.Close)
+	b.apply(t, fmt.Sprintf(`---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: slow}
+webhooks:
+- name: slow.hostile.test
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 20
+  objectSelector: {matchLabels: {slow: "true"}}
+  rules: [{apiGroups: [%s], apiVersions: [v1], resources: [reds], operations: [CREATE]}]
+  clientConfig: {url: %q, caBundle: %s}
+`, hostileGroup, server.URL, base64.StdEncoding.EncodeToString(caOf(server))))
+	t.Cleanup(func() {
+		_, _, err := b.Kubectl(context.Background(), nil, "delete", "validatingwebhookconfiguration", "slow")
+		assert.NoError(t, err)
+	})
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		probe := defaultClass("Red", "slow-probe", map[string]string{"slow": "true"})
+		probe.SetAnnotations(nil)
+		require.NoError(c, b.Create(t.Context(), probe, client.DryRunAll))
+		require.True(c, asked.Load())
+	}, patience, 20*time.Millisecond, "We should see the API server call the slow webhook.")
+	return released
+}
+
+// forgedCreations take the seat of a claim kind for classes that nobody creates.
+// That keeps its admin waiting, and nobody else.
+func (b *besieged) forgedCreations(_ *testing.T) {
+	ctx := b.attack
+	s := b.stranger()
+	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
+		object := classObject("Ghost", fmt.Sprint("ghost-", i), string(uuid.NewUUID()), "", true)
+		s.post(ctx, i%len(b.replicas), v1alpha1.GuardPath, forged("CREATE", "Ghost", object, nil))
+	})
+}
+
+// forgedClaims ask for a class in the stranger's own namespace, one selector after
+// the other, and take turns and reservations.
+func (b *besieged) forgedClaims(_ *testing.T) {
+	ctx := b.attack
+	s := b.stranger()
+	attackers(ctx, 8, 20*time.Millisecond, func(i int) {
+		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
+		selector := []map[string]any{{"matchLabels": map[string]any{"pool": "common"}}, {"matchLabels": map[string]any{"pool": fmt.Sprint("forged-", i)}}, {}}[i/4%3]
+		object := map[string]any{
+			"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)},
+			"spec": map[string]any{"classSelector": selector},
+		}
+		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
+	})
+}
 
 // connect to a replica, with TLS or without.
 func (s *stranger) connect(ctx context.Context, replica int, secure bool) (net.Conn, error) {

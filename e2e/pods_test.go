@@ -12,7 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,15 +23,20 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/clientcert"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // What tells of a cluster with pods. Nothing else is needed there: neither Go nor
@@ -279,4 +287,150 @@ func (w *world) podLogs(ctx context.Context) string {
 		return err.Error()
 	}
 	return out
+}
+
+// kill the processes of classbind in a pod at once, as a crash would. It finds
+// them among those of the node, of which the tests see the processes.
+func kill(p *corev1.Pod) error {
+	found, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return err
+	}
+	uid := string(p.UID)
+	killed := 0
+	for _, path := range found {
+		folder := filepath.Dir(path)
+		// What cannot be read has ended.
+		groups, _ := os.ReadFile(path) //nolint:gosec // It is in /proc.
+		if !bytes.Contains(groups, []byte(uid)) && !bytes.Contains(groups, []byte(strings.ReplaceAll(uid, "-", "_"))) {
+			continue
+		}
+		// The pod's sandbox has a process of its own, which stays.
+		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) //nolint:gosec // It is in /proc.
+		if !bytes.HasPrefix(command, []byte("/classbind\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("cannot kill the process %d of the pod %s: %w", pid, p.Name, err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		return fmt.Errorf("cannot find the process of the pod %s: run the tests as root where the node's processes are seen", p.Name)
+	}
+	return nil
+}
+
+// version of the release that is tested, $VERSION, is what the command in the pod and its log say.
+func (d *deployment) version(t *testing.T) {
+	printed := strings.Fields(d.kubectl(t, "exec", "deployment/classbind", "--namespace="+classbind.Namespace, "--", "/classbind", "version"))
+	require.Len(t, printed, 4, "We should print one line.")
+	if release := os.Getenv("VERSION"); release != "" {
+		assert.Equal(t, release, printed[1], "We should have the image of the release in the pod.")
+	}
+	started := ""
+	for line := range strings.Lines(d.kubectl(t, "logs", "deployment/classbind", "--namespace="+classbind.Namespace)) {
+		if strings.Contains(line, "Starting classbind") {
+			started = line
+		}
+	}
+	assert.Contains(t, started, printed[1], "We should find the version in the log.")
+}
+
+// uninstall, and compare with what there was before.
+func (d *deployment) uninstall(t *testing.T, before []string) {
+	there := d.inventory(t)
+	require.Contains(t, there, "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")
+	require.Contains(t, there, "mutatingadmissionpolicies.admissionregistration.k8s.io//claims."+deploymentGroup+v1alpha1.PolicySuffix)
+	report := d.during(t, "uninstall", func(*load.Load) {
+		d.kubectl(t, "delete", "-k", d.folder, "--timeout=120s")
+	})
+	if webhooksFirst(podCerts) {
+		assert.Zero(t, report.Failures, "We should block no claim on the way.")
+	}
+	for _, reason := range report.Reasons {
+		assert.Contains(t, reason.Text, `service "classbind" not found`, "We should refuse no claim ourselves.")
+	}
+	assert.LessOrEqual(t, report.LastFailure(), atOnce, "We should block claims for a moment only, where kustomize deletes the Service before the webhooks.")
+	assert.Positive(t, report.Unbound, "We should be gone in the end.")
+	// What was deleted last may be an APIService, of which the API server takes care itself.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var left []string
+		for _, name := range d.inventory(t) {
+			if !slices.Contains(before, name) {
+				left = append(left, name)
+			}
+		}
+		require.Empty(c, left)
+	}, patience, time.Second, "We should leave nothing behind.")
+	for _, kind := range []string{"Claim", "Lenient"} {
+		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"))
+		require.NoError(t, err, "We should block no claim once we are uninstalled.")
+		assert.Empty(t, classOf(unbound))
+	}
+}
+
+// settledInventory waits until nothing more appears in a cluster that is new.
+func (d *deployment) settledInventory(t *testing.T) []string {
+	t.Helper()
+	var last []string
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		before := last
+		last = d.inventory(t)
+		require.Contains(c, last, "serviceaccounts/kube-system/default", "We should see its controllers run.")
+		require.ElementsMatch(c, before, last)
+	}, rollout, 3*time.Second)
+	return last
+}
+
+// inventory is RESOURCE/NAMESPACE/NAME of every object in the cluster that
+// neither comes and goes by itself nor is this test's.
+func (d *deployment) inventory(t *testing.T) []string {
+	t.Helper()
+	config := rest.CopyConfig(d.config)
+	config.WarningHandlerWithContext = rest.NoWarnings{} // Some kinds of Kubernetes itself are deprecated.
+	resources, err := discovery.NewDiscoveryClientForConfig(config)
+	require.NoError(t, err)
+	objects, err := metadata.NewForConfig(config)
+	require.NoError(t, err)
+	lists, err := resources.ServerPreferredResources()
+	require.NoError(t, err)
+	var found []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		require.NoError(t, err)
+		for i := range list.APIResources {
+			if r := &list.APIResources[i]; slices.Contains(r.Verbs, "list") && r.Name != "events" {
+				names, err := namesOf(t.Context(), objects, version.WithResource(r.Name))
+				require.NoError(t, err)
+				found = append(found, names...)
+			}
+		}
+	}
+	return found
+}
+
+func namesOf(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource) ([]string, error) {
+	list, err := objects.Resource(resource).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+		return nil, nil // Its CRD is gone since, or its metadata cannot be had.
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		o := &list.Items[i]
+		name := strings.Join([]string{resource.GroupResource().String(), o.Namespace, o.Name}, "/")
+		own := strings.Contains(name, deploymentGroup) && !strings.HasSuffix(name, v1alpha1.PolicySuffix) || strings.Contains(name, deploymentNamespace)
+		if own || strings.HasPrefix(name, "leases.coordination.k8s.io/kube-") { // Of nodes, and of others' leaders.
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }

@@ -5,17 +5,26 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // boundByPolicy counts the claims of a kind to which an API server itself gave the default
@@ -56,4 +65,342 @@ func (w *world) awaitPolicy(t *testing.T, claimKind, unopinionated string) {
 		require.NoError(c, err)
 		require.Greater(c, w.boundByPolicy(c, claimKind), before)
 	}, patience, 50*time.Millisecond, "We should see the API server give the default class itself.")
+}
+
+// unopinionated is a claim without a selector, in the namespace default.
+func unopinionated(group, name string) *unstructured.Unstructured {
+	claim := &unstructured.Unstructured{}
+	claim.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
+	claim.SetNamespace("default")
+	claim.SetName(name)
+	return claim
+}
+
+// policyWorld has claims whose default class, Class/first, the API server gives itself.
+func policyWorld(t *testing.T, w *world, group, spec string, flags ...string) *replica {
+	t.Helper()
+	r := w.serve(t, flags...)
+	policyKinds(t, w, group, spec)
+	return r
+}
+
+// policyKinds are the kinds of this world.
+func policyKinds(t *testing.T, w *world, group, spec string) {
+	t.Helper()
+	claims, classes := "claims."+group, "classes."+group
+	w.resources(t, "Claim "+claims+" Namespaced", "Class "+classes+" Cluster")
+	w.apply(t, lateVendor(group)+claimKind(claims, "{defaulting: Policy"+spec+"}")+classKind(classes, "{claimKinds: ["+claims+"]}"))
+	w.awaitClaims(t, claims)
+	w.awaitGuard(t, group, "Class", classes)
+	w.apply(t, class(group, "Class", "first", isDefault)+class(group, "Class", "second", "labels: {tier: gold}, "))
+	w.awaitClasses(t, classes, 2)
+	w.awaitPolicy(t, claims, manifestOf(t, unopinionated(group, "probe")))
+}
+
+// TestPolicyWhileDown has claims without a selector bound while there is no classbind, and
+// never to a class that is default no more.
+func TestPolicyWhileDown(t *testing.T) {
+	t.Parallel()
+	const group, claims = "down.test", 1000
+	w := newWorld(t, controlplane.Options{})
+	r := policyWorld(t, w, group, "")
+	require.NoError(t, r.Stop())
+
+	var creations errgroup.Group
+	creations.SetLimit(16)
+	for i := range claims {
+		creations.Go(func() error {
+			claim := unopinionated(group, fmt.Sprint("claim-", i))
+			if err := w.Create(t.Context(), claim); err != nil {
+				return err
+			}
+			if class := classOf(claim); class != "Class/first" {
+				return fmt.Errorf("%s is bound to %q", claim.GetName(), class)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, creations.Wait(), "We should see the API server bind them all.")
+	selecting := unopinionated(group, "selecting")
+	selecting.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
+	refused := func(err error) {
+		t.Helper()
+		require.True(t, apierrors.IsInternalError(err), "%v", err)
+		require.ErrorContains(t, err, "failed calling webhook", "We should refuse what only classbind can bind.")
+	}
+	refused(w.Create(t.Context(), selecting))
+
+	require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.Error(c, w.Create(t.Context(), unopinionated(group, "moved"), client.DryRunAll))
+	}, time.Second, 5*time.Millisecond, "We should see the API server know at once that the class is default no more.")
+	for i := range 100 {
+		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("without-", i))))
+	}
+	// Nobody is there to be asked whether a class may become default.
+	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1alpha1.ClassConfiguration, `{"webhooks":[]}`))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		err := w.annotate(t, "classes."+group, "second", defaultMark+"=true")
+		require.NoError(c, err)
+	}, patience, 100*time.Millisecond)
+	for i := range 100 {
+		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("moved-", i))))
+	}
+	stored := w.claimsOf(t, group)
+	assert.Len(t, stored, claims)
+
+	w.serve(t)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, "claims."+group, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
+	w.awaitPolicy(t, "claims."+group, manifestOf(t, unopinionated(group, "probe")))
+	claim := unopinionated(group, "follows")
+	before := w.boundByPolicy(t, "claims."+group)
+	require.NoError(t, w.Create(t.Context(), claim))
+	assert.Equal(t, "Class/second", classOf(claim), "We should have the policy follow the default.")
+	assert.Equal(t, 1, w.boundByPolicy(t, "claims."+group)-before)
+}
+
+// lifeKind is the claim kind whose policy TestPolicyLife follows.
+const lifeKind = "claims.life.test"
+
+// storedPolicy is that of the claim kind, with its binding.
+type storedPolicy struct {
+	policy  admissionregistrationv1.MutatingAdmissionPolicy
+	binding admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+func (w *world) policy(t require.TestingT) (p storedPolicy) {
+	name := client.ObjectKey{Name: lifeKind + v1alpha1.PolicySuffix}
+	ctx := context.Background()
+	require.NoError(t, w.Get(ctx, name, &p.policy))
+	require.NoError(t, w.Get(ctx, name, &p.binding))
+	return p
+}
+
+// awaitNoPolicy waits until there is neither a policy nor a binding.
+func (w *world) awaitNoPolicy(t *testing.T) {
+	t.Helper()
+	name := client.ObjectKey{Name: lifeKind + v1alpha1.PolicySuffix}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicy{})))
+		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})))
+	}, patience, 50*time.Millisecond, "We should remove the policy.")
+}
+
+// TestPolicyLife follows a policy through all that changes it.
+func TestPolicyLife(t *testing.T) {
+	t.Parallel()
+	const group, claims = "life.test", lifeKind
+	w := newWorld(t, controlplane.Options{})
+	r := w.serve(t)
+	w.unreadable(t)
+	w.counted(t)
+	policyKinds(t, w, group, "")
+	probe := unopinionated(group, "probe")
+
+	t.Run("Healed", func(t *testing.T) {
+		before := w.policy(t)
+		edited := before.policy.DeepCopy()
+		edited.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
+		edited.Spec.MatchConditions[0].Expression = "false"
+		require.NoError(t, w.Update(t.Context(), edited))
+		require.NoError(t, w.Delete(t.Context(), before.binding.DeepCopy()))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			after := w.policy(c)
+			require.Equal(c, before.policy.Spec, after.policy.Spec)
+			require.Equal(c, before.binding.Spec, after.binding.Spec)
+		}, 20*time.Second, 100*time.Millisecond, "We should mend what somebody else changes.")
+	})
+	t.Run("NoDefault", func(t *testing.T) {
+		require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
+		w.awaitNoPolicy(t)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", defaultMark+"=true"))
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
+		assert.Equal(t, "second", w.policy(t).binding.Spec.ParamRef.Name)
+	})
+	t.Run("Cordoned", func(t *testing.T) {
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"=true"))
+		w.awaitNoPolicy(t)
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "Class/second is cordoned")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"-"))
+		w.awaitPolicy(t, claims, manifestOf(t, probe))
+	})
+	t.Run("OrderFirst", func(t *testing.T) {
+		w.apply(t, claimKind(claims, "{defaulting: Policy, order: First}"))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			p := w.policy(c)
+			for _, owners := range [][]metav1.OwnerReference{p.policy.OwnerReferences, p.binding.OwnerReferences} {
+				require.Len(c, owners, 1)
+				require.Equal(c, v1alpha1.FirstConfiguration, owners[0].Name)
+			}
+		}, patience, 100*time.Millisecond, "We should have it go with the configuration of its order.")
+		w.awaitPolicy(t, claims, manifestOf(t, probe))
+	})
+	t.Run("Webhook", func(t *testing.T) {
+		w.apply(t, claimKind(claims, "{}"))
+		w.awaitNoPolicy(t)
+		k := &v1alpha1.ClaimKind{}
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claims}, k))
+			require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy))
+		}, patience, 50*time.Millisecond, "We should not speak of a policy that nobody asks for.")
+		w.apply(t, claimKind(claims, "{defaulting: Policy}"))
+		w.awaitPolicy(t, claims, manifestOf(t, probe))
+	})
+	t.Run("ClaimKindDeleted", func(t *testing.T) {
+		w.kubectl(t, "delete", "claimkind", claims)
+		w.awaitNoPolicy(t)
+	})
+	t.Run("NotPermitted", func(t *testing.T) { w.notPermitted(t, r) })
+	t.Run("Counted", func(t *testing.T) { w.countsThem(t) })
+}
+
+const unreadableGroup = "unreadable.test"
+
+// unreadable are claims whose classes classbind may list and watch, but not get.
+func (w *world) unreadable(t *testing.T) {
+	w.resources(t, "Claim claims."+unreadableGroup+" Namespaced", "Class classes."+unreadableGroup+" Cluster")
+	w.apply(t, strings.Replace(vendor(unreadableGroup), "get, ", "", 1)+claimKind("claims."+unreadableGroup, "{defaulting: Policy}")+
+		classKind("classes."+unreadableGroup, "{claimKinds: [claims."+unreadableGroup+"]}")+class(unreadableGroup, "Class", "usual", isDefault))
+}
+
+// notPermitted has no policy, because its author has to be allowed to read its parameter.
+func (w *world) notPermitted(t *testing.T, r *replica) {
+	const kind = "claims." + unreadableGroup
+	w.awaitClaims(t, kind)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse,
+		"label a ClusterRole that allows get of the classes with "+v1alpha1.AggregateLabel+"=true")
+	before := calls(t, r)
+	claim := unopinionated(unreadableGroup, "claim")
+	require.NoError(t, w.Create(t.Context(), claim))
+	assert.Equal(t, "Class/usual", classOf(claim), "We should give the default class ourselves.")
+	assert.Equal(t, 1, calls(t, r)-before)
+	w.apply(t, vendor(unreadableGroup))
+	w.awaitPolicy(t, kind, manifestOf(t, unopinionated(unreadableGroup, "probe")))
+}
+
+// countedKinds watch their claims, each for another reason.
+var countedKinds = map[string]string{"later.test": ", whenUnmatched: BindLater", "least.test": ", strategy: LeastClaims"}
+
+// counted are claims of kinds that are counted.
+func (w *world) counted(t *testing.T) {
+	for group, spec := range countedKinds {
+		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, "{defaulting: Policy"+spec+"}")+
+			classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "usual", isDefault))
+	}
+}
+
+// countsThem counts the claims that an API server bound.
+func (w *world) countsThem(t *testing.T) {
+	for group := range countedKinds {
+		kind := "claims." + group
+		w.awaitPolicy(t, kind, manifestOf(t, unopinionated(group, "probe")))
+		before := w.boundByPolicy(t, kind)
+		for i := range 20 {
+			require.NoError(t, w.Create(t.Context(), unopinionated(group, fmt.Sprint("claim-", i))))
+		}
+		assert.Equal(t, 20, w.boundByPolicy(t, kind)-before)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			k := &v1alpha1.ClaimKind{}
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+			require.NotNil(c, k.Status.BoundClaims)
+			require.EqualValues(c, 20, *k.Status.BoundClaims)
+		}, patience, 50*time.Millisecond, "We should count claims of %q that we were not asked about.", kind)
+	}
+}
+
+// TestPolicyNotServed has API servers that do not know policies, or do not heed them. There,
+// classbind gives the default class as to a kind with the defaulting Webhook.
+func TestPolicyNotServed(t *testing.T) {
+	long(t)
+	t.Parallel()
+	const resources = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"
+	var notServed map[string]string // An older API server knows neither.
+	if policiesServed(t) {
+		notServed = map[string]string{"runtime-config": resources, "feature-gates": "MutatingAdmissionPolicy=false"}
+	}
+	for name, tc := range map[string]struct {
+		flags  map[string]string
+		status metav1.ConditionStatus
+		text   string
+	}{
+		"NotServed": {
+			flags:  notServed,
+			status: metav1.ConditionFalse, text: "does not serve v1 of MutatingAdmissionPolicy",
+		},
+		"NotInForce": {
+			flags:  map[string]string{"disable-admission-plugins": "ServiceAccount,MutatingAdmissionPolicy"},
+			status: metav1.ConditionTrue, text: "Class/usual",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.status == metav1.ConditionTrue {
+				needsPolicies(t)
+			}
+			const group = "served.test"
+			w := newWorld(t, controlplane.Options{APIServerFlags: tc.flags})
+			r := w.serve(t)
+			w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
+			w.apply(t, vendor(group)+claimKind("claims."+group, "{defaulting: Policy}")+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+
+				class(group, "Class", "usual", isDefault))
+			w.awaitClaims(t, "claims."+group)
+			w.awaitClasses(t, "classes."+group, 1)
+			w.awaitCondition(t, &v1alpha1.ClaimKind{}, "claims."+group, v1alpha1.ConditionDefaultedByPolicy, tc.status, tc.text)
+			before := calls(t, r)
+			claim := unopinionated(group, "claim")
+			require.NoError(t, w.Create(t.Context(), claim))
+			assert.Equal(t, "Class/usual", classOf(claim), "We should give the default class.")
+			assert.Equal(t, 1, calls(t, r)-before)
+			assert.Never(t, func() bool {
+				return strings.Count(r.log.String(), "olicy") > 5 || strings.Contains(r.log.String(), `"ERROR"`)
+			}, 5*time.Second, time.Second, "We should not complain again and again.")
+		})
+	}
+}
+
+// policySettles is longer than the leader takes to compare the policies with those that are
+// stored, twice.
+const policySettles = 35 * time.Second
+
+// TestPolicyOfLongPaths has the API server take the policy with the most and the longest paths
+// that the schema allows, and give the default class by it. Then nobody writes it again.
+func TestPolicyOfLongPaths(t *testing.T) {
+	long(t)
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{Audit: true})
+	w.resources(t, "Claim claims.long.test Namespaced", "Class classes.long.test Cluster")
+	long := func(letter string) string {
+		return strings.Repeat("."+strings.Repeat(letter, 24), 9) + "." + strings.Repeat(letter, 30)
+	}
+	spec := "{defaulting: Policy, reference: {path: " + long("r") + "}, classSelector: {path: " + long("s") + "}, " +
+		strings.TrimPrefix(longPaths(24, 30), "{")
+	w.apply(t, vendor("long.test")+claimKind("claims.long.test", spec)+classKind("classes.long.test", "{claimKinds: [claims.long.test]}")+
+		class("long.test", "Class", "gold", `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `))
+	w.serve(t)
+	const unopinionated = "apiVersion: long.test/v1\nkind: Claim\nmetadata: {namespace: default, name: mine}\nspec: {}\n"
+	w.awaitPolicy(t, "claims.long.test", unopinionated)
+	before := w.boundByPolicy(t, "claims.long.test")
+	bound, _, err := w.create(t, unopinionated)
+	require.NoError(t, err)
+	assert.Equal(t, before+1, w.boundByPolicy(t, "claims.long.test"))
+	name, _, err := unstructured.NestedString(bound.Object, append(v1alpha1.FieldPath(long("r")).Names(), "name")...)
+	require.NoError(t, err)
+	assert.Equal(t, "gold", name)
+
+	written := w.policyWrites(t)
+	assert.NotZero(t, written)
+	require.Never(t, func() bool { return w.policyWrites(t) != written }, policySettles, time.Second, "We should write what differs alone.")
+}
+
+// policyWrites counts the writes of policies and bindings.
+func (w *world) policyWrites(t *testing.T) (n int) {
+	t.Helper()
+	for _, e := range w.audited(t) {
+		if e.Verb == "patch" && e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && strings.HasPrefix(e.ObjectRef.Resource, "mutatingadmissionpolic") {
+			n++
+		}
+	}
+	return n
 }

@@ -1,13 +1,22 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -43,3 +52,152 @@ func TestRestart(t *testing.T) {
 
 // holdsBack is what a replica logs that waits before it serves its certificate.
 const holdsBack = "for less than 5s"
+
+// TestRestore restores etcd from a backup that does not have a class, while claims ask for
+// it all the time.
+func TestRestore(t *testing.T) {
+	long(t)
+	const (
+		group = "restore.test"
+		// looks is long enough for a replica to have looked at the storage's version.
+		looks = 5 * time.Second
+	)
+	w := newWorld(t, controlplane.Options{})
+	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")
+	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [claims."+group+"]}"))
+	r, err := w.run()
+	require.NoError(t, err)
+	t.Cleanup(r.Kill)
+	r.logFailure(t)
+	require.NoError(t, r.Ready(t.Context()))
+	w.apply(t, class(group, "Red", "kept", "labels: {tier: kept}, "))
+	w.awaitClaims(t, "claims."+group)
+	w.awaitClasses(t, "reds."+group, 1)
+	require.NoError(t, w.plane.Backup())
+
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(class(group, "Red", "lost", "labels: {tier: lost}, ")), "apply", "-f", "-")
+		require.NoError(c, err)
+	}, patience, 100*time.Millisecond)
+	w.awaitClasses(t, "reds."+group, 2)
+	claims := &unending{w: w, claim: func(tier string) *unstructured.Unstructured {
+		return object(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\n"+
+			"spec: {classSelector: {matchLabels: {tier: %s}}}\n", group, tier))
+	}}
+	stop := claims.create(t)
+	require.Eventually(t, func() bool {
+		return claims.count("lost", "Red/lost", claims.begun) > 500 && time.Since(claims.begun) > looks
+	},
+		patience, 10*time.Millisecond, "We should have claims bound to the class that will be lost.")
+
+	require.NoError(t, w.plane.Restore())
+	restored := time.Now()
+	select {
+	case <-r.Ended():
+	case <-time.After(patience):
+		require.Fail(t, "We should see the replica end that knows of a class which does not exist.")
+	}
+	ended := time.Now()
+	require.Error(t, r.Stop(), "We should see in the exit status that the replica could not go on.")
+	assert.Contains(t, r.log.String(), "restored from a backup", "We should say why it ended.")
+	w.serve(t, "--webhook-url="+r.URL, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"))
+	ready := time.Now()
+	require.Eventually(t, func() bool {
+		return claims.count("kept", "Red/kept", ready) > 100 && claims.count("lost", "", ready) > 100
+	}, patience, 10*time.Millisecond, "We should see claims bound to the class that there is, and not to the one that was lost.")
+	stop()
+	assert.Zero(t, claims.count("lost", "Red/lost", ended), "We should bind no claim to a class that does not exist once that is known.")
+	t.Logf("the replica ended %s after the API server was back, and its successor was ready %s later; meanwhile, %d claims got the lost class",
+		ended.Sub(restored), ready.Sub(ended), claims.count("lost", "Red/lost", restored))
+}
+
+// object of a manifest.
+func object(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(manifest), &o.Object))
+	return o
+}
+
+// unending claims are created one after the other, for each tier in turn, whatever becomes
+// of those before.
+type unending struct {
+	w     *world
+	claim func(tier string) *unstructured.Unstructured
+	begun time.Time
+
+	mu  sync.Mutex
+	all []given
+}
+
+// given is what class a claim got that was asked for at a time.
+type given struct {
+	asked       time.Time
+	tier, class string
+}
+
+// create claims until the test ends or the result is called.
+func (u *unending) create(t *testing.T) (stop func()) {
+	u.begun = time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, tier := range []string{"lost", "kept"} {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				o, asked := u.claim(tier), time.Now()
+				if err := u.w.Create(ctx, o, &client.CreateOptions{}); err != nil {
+					continue // The API server is away, or the replica, and the claim is refused.
+				}
+				u.mu.Lock()
+				u.all = append(u.all, given{asked, tier, classOf(o)})
+				u.mu.Unlock()
+			}
+		})
+	}
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// count the claims of a tier that got a class and were asked for since then.
+func (u *unending) count(tier, class string, since time.Time) (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, g := range u.all {
+		if g.tier == tier && g.class == class && !g.asked.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBusyPort starts replicas whose ports another process has.
+func TestBusyPort(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("It starts processes beside the control plane.")
+	}
+	w := sharedWorld(t) // Its replica leads, so that these write nothing.
+	busy, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer func() { _ = busy.Close() }()
+	flags := []string{"--webhook-bind-address", "--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address"}
+	free, err := classbind.FreePorts(len(flags))
+	require.NoError(t, err)
+	for _, flag := range flags {
+		t.Run(flag, func(t *testing.T) {
+			args := []string{"serve", "--kubeconfig=" + w.kubeconfig, "--namespace=" + classbind.Namespace}
+			for i, other := range flags {
+				address := "localhost:" + free[i]
+				if other == flag {
+					address = busy.Addr().String()
+				}
+				args = append(args, other+"="+address)
+			}
+			out, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput() //nolint:gosec // It runs the command under test.
+			require.Error(t, err)
+			assert.Contains(t, string(out), "error: cannot listen: ", "We should not blame the cluster.")
+			assert.Contains(t, string(out), busy.Addr().String(), "We should name the address.")
+		})
+	}
+}

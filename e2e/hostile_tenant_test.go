@@ -1,0 +1,395 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// expressions is the field of a selector with so many terms, separated by commas.
+func expressions(term string, n int) string {
+	return `"classSelector":{"matchExpressions":[` + strings.TrimSuffix(strings.Repeat(term+",", n), ",") + `]}`
+}
+
+// values is a term that has so many.
+func values(n int) string {
+	var text strings.Builder
+	for i := range n {
+		_, _ = fmt.Fprintf(&text, `,"v-%08d"`, i)
+	}
+	return `{"key":"number","operator":"In","values":[` + text.String()[1:] + `]}`
+}
+
+// selectorAnnotation as JSON.
+func selectorAnnotation(text string) string {
+	return fmt.Sprintf("%q:%q", v1alpha1.ClassSelectorAnnotation, text)
+}
+
+// emptyTerms are dry runs of claims whose selector has thousands of terms without
+// anything in them.
+func (b *besieged) emptyTerms(_ *testing.T) {
+	ctx := b.attack
+	terms := []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}
+	attackers(ctx, 4, 50*time.Millisecond, func(i int) {
+		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
+		b.mallory.create(ctx, kind, true, claimOf(kind, "empty-terms", terms[i%2], ""))
+	})
+}
+
+// longAnnotation is the selector that excludes most often, as long as the API
+// server takes annotations.
+func (b *besieged) longAnnotation(_ *testing.T) {
+	ctx := b.attack
+	claim := claimOf("AdmitClaim", "long", "", selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a"))
+	attackers(ctx, 4, 100*time.Millisecond, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
+}
+
+// largeSelector is as large as the API server takes a claim, five at once.
+func (b *besieged) largeSelector(_ *testing.T) {
+	ctx := b.attack
+	claim := claimOf("AdmitClaim", "large", expressions(values(220_000), 1), "")
+	attackers(ctx, 5, 2*time.Second, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
+}
+
+// liveReads are dry runs of claims with selectors that match nothing, each
+// another, while an honest claim that matches nothing is answered, too.
+func (b *besieged) liveReads(t *testing.T) {
+	ctx := b.attack
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { b.honestMisses(t) })
+	attackers(ctx, 40, time.Millisecond, func(i int) {
+		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim"}[i%3]
+		b.mallory.create(ctx, kind, true, claimOf(kind, "unmatched", fmt.Sprintf(`"classSelector":{"matchLabels":{"pool":"nowhere-%d"}}`, i), ""))
+	})
+}
+
+// honestMisses are honest claims that no known class matches.
+func (b *besieged) honestMisses(t *testing.T) {
+	ctx := b.attack
+	attackers(ctx, 1, 500*time.Millisecond, func(i int) {
+		claim := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": fmt.Sprint("not-there-", i)}}},
+		}}
+		claim.SetGroupVersionKind(hostileKind("AdmitClaim"))
+		claim.SetNamespace(honestNamespace)
+		claim.SetName(fmt.Sprint("unmatched-", i))
+		if err := b.honest.Create(ctx, claim, client.DryRunAll); ctx.Err() == nil {
+			assert.NoError(t, err, "We should answer an honest claim that no known class matches.")
+		}
+	})
+}
+
+// unmatchedSelector matches nothing: of five and of twelve KiB, which is a
+// selector, and of two MB, which is none.
+func (b *besieged) unmatchedSelector(t *testing.T) {
+	ctx := b.attack
+	selectors := []string{expressions(values(380), 1), expressions(values(900), 1), expressions(values(150_000), 1)}
+	wants := []int{http.StatusForbidden, http.StatusForbidden, http.StatusUnprocessableEntity}
+	attackers(ctx, 3, 300*time.Millisecond, func(i int) {
+		i %= len(selectors)
+		status, text := b.mallory.create(ctx, "DenyClaim", true, claimOf("DenyClaim", "unmatched", selectors[i], ""))
+		if ctx.Err() != nil {
+			return
+		}
+		assert.Equal(t, wants[i], status, "%.400s", text)
+		assert.NotContains(t, text, "labelSelector=", "We should put no URL into an answer.")
+	})
+}
+
+// escapedClaim has a field of a character that Go's JSON writes as six.
+func (b *besieged) escapedClaim(_ *testing.T) {
+	ctx := b.attack
+	claim := claimOf("AdmitClaim", "escaped", `"classSelector":{"matchLabels":{"pool":"common"}},"note":"`+strings.Repeat("<", 750<<10)+`"`, "")
+	attackers(ctx, 1, time.Second, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
+}
+
+// localClass in tenantA as JSON, with its labels and annotations.
+func localClass(name, labels, annotations string) string {
+	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Local","metadata":{"namespace":%q,"name":%q,"labels":{%s},"annotations":{%s}}}`,
+		hostileGroup, tenantA, name, labels, annotations)
+}
+
+// attractiveClass of tenantA has the labels that others ask for, and all the
+// weight that there is, and is the default. Its author asks in every way what
+// there is, and what he may not do.
+func (b *besieged) attractiveClass(t *testing.T) {
+	ctx := b.attack
+	status, text := b.mallory.create(ctx, "Local", false, localClass("lure", `"pool":"common"`, `"resourceclass.crossplane.io/weight":"1000000"`))
+	require.Equal(t, http.StatusCreated, status, text)
+	status, text = b.mallory.create(ctx, "Local", false, localClass("lure-default", `"pool":"common"`, fmt.Sprintf("%q:%q", defaultMark, "true")))
+	require.Equal(t, http.StatusCreated, status, text)
+	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "lure", "lure-default")
+
+	own := defaultClass("Local", "default-"+secret, nil)
+	own.SetNamespace(honestNamespace)
+	if err := b.honest.Create(t.Context(), own); assert.NoError(t, err, "We should let a tenant have a default of his own.") {
+		defer func() { assert.NoError(t, b.honest.Delete(t.Context(), own)) }()
+	} else {
+		assert.NotContains(t, err.Error(), "lure", "We should not tell a tenant of the classes of another.")
+	}
+	asks := []string{
+		"", `"classSelector":{}`, `"classSelector":{"matchLabels":{"pool":"common"}}`, `"classSelector":{"matchLabels":{"owner":"` + secret[:4] + `"}}`,
+		`"classSelector":{"matchExpressions":[{"key":"owner","operator":"Exists"}]}`, `"classSelector":{"matchLabels":{"pool":"comon"}}`,
+	}
+	attackers(ctx, 2, 20*time.Millisecond, func(i int) {
+		if i%7 == 6 {
+			b.mallory.create(ctx, "Local", true, localClass("second-default", "", fmt.Sprintf("%q:%q", defaultMark, "true")))
+			return
+		}
+		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
+		b.mallory.create(ctx, kind, true, claimOf(kind, "asks", asks[i%len(asks)], ""))
+	})
+}
+
+// movedClasses of tenantA are default, and their author moves them to another partition
+// with each update. Each move takes a Lease.
+func (b *besieged) movedClasses(t *testing.T) {
+	ctx := b.attack
+	const movers, inTime = 16, 5 * time.Second
+	for i := range movers {
+		status, text := b.mallory.create(ctx, "Part", false, strings.Replace(
+			localClass(fmt.Sprint("moved-", i), fmt.Sprintf(`"part":"first-%d"`, i), fmt.Sprintf("%q:%q", defaultMark, "true")), `"Local"`, `"Part"`, 1))
+		require.Equal(t, http.StatusCreated, status, text)
+	}
+	defer b.kubectl(t, "delete", hostileResource("Part"), "--namespace="+tenantA, "--all")
+	var all sync.WaitGroup
+	defer all.Wait()
+	var moves atomic.Int64
+	all.Go(func() {
+		attackers(ctx, movers, time.Millisecond, func(i int) {
+			status, _ := b.mallory.send(ctx, http.MethodPatch, fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
+				string(types.MergePatchType), fmt.Sprintf(`{"metadata":{"labels":{"part":"p-%d"}}}`, i))
+			if status == http.StatusOK {
+				moves.Add(1)
+			}
+		})
+	})
+	rounds, slowest := 0, time.Duration(0)
+	for ; ctx.Err() == nil; rounds++ {
+		own := defaultClass("Part", fmt.Sprint("own-", secret, "-", rounds), map[string]string{"part": fmt.Sprint("own-", rounds)})
+		own.SetNamespace(honestNamespace)
+		begin := time.Now()
+		require.NoError(t, b.honest.Create(t.Context(), own), "We should let a tenant have the first default of a partition.")
+		slowest = max(slowest, time.Since(begin))
+		require.NoError(t, b.honest.Delete(t.Context(), own))
+	}
+	t.Logf("%d moves; the honest tenant set a default %d times, in %s at most.", moves.Load(), rounds, slowest.Round(time.Millisecond))
+	assert.Less(t, slowest, inTime, "We should not make him wait.")
+}
+
+// contestedClass serves two kinds of claim, one of which has a default. Four
+// clients of its author mark it again and again, which is refused each time, while
+// an admin makes another class the default of the other kind.
+func (b *besieged) contestedClass(t *testing.T) {
+	ctx := b.attack
+	const inTime = 5 * time.Second
+	second := defaultClass("Second", "second", nil)
+	require.NoError(t, b.Create(t.Context(), second))
+	contested, first := defaultClass("Shared", "contested", nil), defaultClass("First", "first", nil)
+	contested.SetAnnotations(nil)
+	first.SetAnnotations(nil)
+	require.NoError(t, b.Create(t.Context(), contested))
+	require.NoError(t, b.Create(t.Context(), first))
+
+	mark := `{"metadata":{"annotations":{"` + defaultMark + `":"true"}}}`
+	unmark := strings.Replace(mark, `"true"`, "null", 1)
+	path := "/apis/" + hostileGroup + "/v1/shareds/contested"
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		attackers(ctx, 4, time.Millisecond, func(int) {
+			b.mallory.send(ctx, http.MethodPatch, path, string(types.MergePatchType), mark)
+		})
+	})
+	rounds, slowest := 0, time.Duration(0)
+	for ; ctx.Err() == nil; rounds++ {
+		begin := time.Now()
+		err := error(nil)
+		for time.Since(begin) < inTime {
+			if err = b.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(mark))); err == nil {
+				break
+			}
+			assert.True(t, apierrors.IsForbidden(err) || apierrors.IsConflict(err), "%v", err)
+		}
+		slowest = max(slowest, time.Since(begin))
+		if !assert.NoError(t, err, "We should let the honest admin set a default that nobody else may have.") {
+			break
+		}
+		require.NoError(t, b.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(unmark))))
+	}
+	t.Logf("The honest admin set a default %d times, in %s at most.", rounds, slowest.Round(time.Millisecond))
+}
+
+// fitKinds of claim are served by Zoned alone, whose classes are costly to judge for a claim of
+// many zones.
+var fitKinds = map[string]string{
+	"FitClaim":     fmt.Sprintf(fitSpec, "Admit"),
+	"DenyFitClaim": fmt.Sprintf(fitSpec, "Deny"),
+}
+
+const (
+	fitSpec = `{whenUnmatched: %s, failurePolicy: Ignore, fits: [{name: Zone, ` +
+		`expression: "(has(claim.spec.zones) ? claim.spec.zones : ['zone-1']).exists(z, z in class.spec.zones)"}]}`
+	// ownSpec offers a class of a namespace only if no zone is there twice.
+	ownSpec = `{claimKinds: [%s], offerWhen: "!has(class.spec) || class.spec.zones.all(a, class.spec.zones.exists_one(b, a == b))"}`
+)
+
+// zones as JSON: each is the zone with its number for #.
+func zones(n int, zone string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strconv.Quote(strings.ReplaceAll(zone, "#", strconv.Itoa(i)))
+	}
+	return `"zones":[` + strings.Join(list, ",") + `]`
+}
+
+// zonedClasses are 25 with a few zones, and as many with all that a class may have.
+func (b *besieged) zonedClasses(t *testing.T) {
+	t.Helper()
+	var manifest strings.Builder
+	for i := range 25 {
+		for name, zones := range map[string]string{"common-few": zones(20, "zone-#"), "common-many": zones(990, "a#")} {
+			_, _ = fmt.Fprintf(&manifest, "---\n{\"apiVersion\":\"%s/v1\",\"kind\":\"Zoned\",\"metadata\":{\"name\":\"%s-%d\",\"labels\":{\"pool\":\"common\"}},\"spec\":{%s}}\n",
+				hostileGroup, name, i, zones)
+		}
+	}
+	b.apply(t, manifest.String())
+}
+
+// longClaims are dry runs of claims that are as costly as they can be: in one kind, Deny has to hold
+// although classbind may be passed by.
+func (b *besieged) longClaims(t *testing.T) {
+	ctx := b.attack
+	long := []string{zones(5000, ""), zones(1800, "b#"), zones(1000, "none-#")}
+	attackers(ctx, 10, 0, func(i int) {
+		kind := []string{"FitClaim", "DenyFitClaim"}[i%2]
+		status, text := b.mallory.create(ctx, kind, true, claimOf(kind, "long", `"classSelector":{"matchLabels":{"pool":"common"}},`+long[i%len(long)], ""))
+		if kind == "DenyFitClaim" && ctx.Err() == nil {
+			assert.NotEqual(t, http.StatusCreated, status, "We should refuse a claim that gets no class, whatever it costs: %.400s", text)
+		}
+	})
+}
+
+// costlyClasses of the attacker are costly when they change. They are read for each empty claim.
+func (b *besieged) costlyClasses(t *testing.T) {
+	ctx := b.attack
+	const count = 20
+	object := func(i int) string {
+		return strings.TrimSuffix(localClass(fmt.Sprint("costly-", i), `"pool":"costly"`, ""), "}") + `,"spec":{` + zones(990, "a#") + "}}"
+	}
+	for i := range count {
+		status, text := b.mallory.create(ctx, "Local", false, object(i))
+		require.Equal(t, http.StatusCreated, status, text)
+	}
+	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "--selector=pool=costly")
+	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
+		if i%4 == 0 {
+			b.mallory.send(ctx, http.MethodPatch, fmt.Sprintf("/apis/%s/v1/namespaces/%s/locals/costly-%d", hostileGroup, tenantA, i/4%count),
+				"application/merge-patch+json", fmt.Sprintf(`{"metadata":{"labels":{"now":"%d"}}}`, i))
+			return
+		}
+		b.mallory.create(ctx, "DenyClaim", true, claimOf("DenyClaim", "costly", `"classSelector":{"matchLabels":{"pool":"costly"}}`, ""))
+	})
+}
+
+// poisonedClaims are stored as an update or an outage of ours would have had them
+// stored, and cost as much as possible to read. The leader ends, and the next has
+// to read them, too, and to bind a claim that waits.
+func (b *besieged) poisonedClaims(t *testing.T) {
+	claims := map[string]map[string]any{}
+	for i := range 12 {
+		key, claim := stored("LaterClaim", tenantA, fmt.Sprint("poisoned-", i), nil)
+		var terms []any
+		switch i % 4 {
+		case 0:
+			for range 4000 {
+				terms = append(terms, map[string]any{})
+			}
+		case 1:
+			for range 5000 {
+				terms = append(terms, map[string]any{"key": "", "operator": ""})
+			}
+		case 2:
+			var values []any
+			for v := range 80_000 {
+				values = append(values, fmt.Sprint("v-", v))
+			}
+			terms = append(terms, map[string]any{"key": "number", "operator": "In", "values": values})
+		default:
+			claim["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.ClassSelectorAnnotation: strings.Repeat("!a,", 80_000) + "!a"}
+		}
+		if terms != nil {
+			claim["spec"] = map[string]any{"classSelector": map[string]any{"matchExpressions": terms}}
+		}
+		claims[key] = claim
+	}
+	b.store(t, claims)
+	defer b.forget(t, "LaterClaim")
+
+	b.replaceLeader(t)
+	b.bindsLate(t, "after-poison")
+}
+
+// bindsLate has an honest claim wait, and then makes a class for it.
+func (b *besieged) bindsLate(t *testing.T, name string) {
+	t.Helper()
+	const soon = 10 * time.Second
+	claim := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"awaited": name}}},
+	}}
+	claim.SetGroupVersionKind(hostileKind("LaterClaim"))
+	claim.SetNamespace(honestNamespace)
+	claim.SetName("waits-" + name)
+	require.NoError(t, b.honest.Create(t.Context(), claim))
+	require.Empty(t, classOf(claim))
+	b.apply(t, class(hostileGroup, "Alpha", "awaited-"+name, "labels: {awaited: "+name+"}, "))
+	begin := time.Now()
+	bound := assert.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, b.honest.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+		require.NotEmpty(c, classOf(claim))
+	}, soon, 20*time.Millisecond, "We should go on binding the claims of others that wait.")
+	if bound {
+		t.Logf("The claim that waited was bound after %s.", time.Since(begin).Round(time.Millisecond))
+	}
+	assert.NoError(t, b.honest.Delete(t.Context(), claim))
+}
+
+// waitingClaims are many of one author, each with a selector of its own, nearly as
+// long as the leader keeps one.
+func (b *besieged) waitingClaims(t *testing.T) {
+	ctx := b.attack
+	const waiting = 14_000
+	claims := map[string]map[string]any{}
+	for i := range waiting {
+		key, claim := stored("LaterClaim", tenantA, fmt.Sprint("waits-", i), nil)
+		var terms []any
+		for n := range 16 {
+			terms = append(terms, map[string]any{"key": fmt.Sprintf("key-%d", n), "operator": "In", "values": []any{fmt.Sprintf("value-%d-%d-of-the-claims-that-wait", i, n)}})
+		}
+		claim["spec"] = map[string]any{"classSelector": map[string]any{"matchExpressions": terms}}
+		claims[key] = claim
+	}
+	b.store(t, claims)
+	defer func() {
+		b.forget(t, "LaterClaim")
+		b.awaitWaiting(t, hostileResource("LaterClaim"), 0)
+	}()
+	b.awaitWaiting(t, hostileResource("LaterClaim"), waiting)
+	b.bindsLate(t, "beside-many")
+	<-ctx.Done()
+}
