@@ -75,12 +75,8 @@ func TestSpared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{Audit: true})
 	r := w.serve(t)
-	w.resources(t, "Claim claims.spared.test Namespaced", "Class classes.spared.test Cluster")
-	w.apply(t, vendor("spared.test")+
-		claimKind("claims.spared.test", "{skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}")+
-		classKind("classes.spared.test", "{claimKinds: [claims.spared.test, pods, services, jobs.batch]}")+class("spared.test", "Class", "only", ""))
-	w.awaitClaims(t, "claims.spared.test")
-	w.awaitClasses(t, "classes.spared.test", 1)
+	w.register(t, "spared.test", "{skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}", class("spared.test", "Class", "only", ""))
+	w.apply(t, classKind("classes.spared.test", "{claimKinds: [claims.spared.test, pods, services, jobs.batch]}"))
 	for _, kind := range []string{"pods", "services", "jobs.batch"} {
 		w.apply(t, claimKind(kind, "{reference: {annotation: example.org/class, form: Name}}")) // Their schemas have no .spec.classRef.
 		w.awaitClaims(t, kind)
@@ -147,11 +143,7 @@ func TestSpared(t *testing.T) {
 	t.Run("Uninstalled", func(t *testing.T) {
 		// There is no controller here that would end a namespace's deletion.
 		w.kubectl(t, "delete", "-k", w.deploy, "--wait=false")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			unbound, _, err := w.create(t, claim("spared.test", "uninstalled"), client.DryRunAll)
-			require.NoError(c, err, "We should block no claim once we are uninstalled.")
-			require.Empty(c, classOf(unbound), "We should bind no claim once we are uninstalled.")
-		}, patience, 20*time.Millisecond)
+		w.awaitBound(t, claim("spared.test", "uninstalled"), "", "We should neither block nor bind claims once we are uninstalled.")
 		assert.Never(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
 		}, time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back while we still run.")
@@ -183,7 +175,7 @@ func (w *world) annotated(t *testing.T, name string) map[string]string {
 	return annotations
 }
 
-// TestUnavailable has classbind down, and up but without knowing all classes.
+// TestUnavailable has classbind down, then up but without knowing all classes, and then as before.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
@@ -196,33 +188,40 @@ func TestUnavailable(t *testing.T) {
 	w.awaitClaims(t, "claims.strict.test")
 	w.awaitClaims(t, "claims.lenient.test")
 	w.awaitClasses(t, "classes.strict.test", 1)
+	const outage, late = "outage.test", 100
+	w.register(t, outage, "{whenUnmatched: BindLater, failurePolicy: Ignore}", class(outage, "Class", "gold", "labels: {tier: gold}, "))
+	all := w.reproducible(t)
+	same := all(client.DryRunAll)
 	r.Kill()
 
 	// others is what no ClaimKind names, and secrets what classbind itself needs.
 	others := func(t *testing.T, name string) {
 		t.Helper()
-		_, _, err := w.create(t, fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name))
-		require.NoError(t, err, "We should never block a kind that nobody registered.")
-		_, _, err = w.create(t, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {namespace: default, name: %s}", name))
-		require.NoError(t, err, "We should never block a kind that nobody registered.")
-		_, _, err = w.create(t, strings.ReplaceAll(claim("strict.test", name), "namespace: default", "namespace: kube-system"))
-		require.NoError(t, err, "We should never block kube-system.")
+		for what, manifest := range map[string]string{
+			"a kind that nobody registered": fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name),
+			"what classbind itself needs":   fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {namespace: default, name: %s}", name),
+			"kube-system":                   strings.ReplaceAll(claim("strict.test", name), "namespace: default", "namespace: kube-system"),
+			"a claim that has its class":    strings.ReplaceAll(claim("strict.test", name+"-explicit"), "classSelector: {}", "classRef: {name: mine}"),
+		} {
+			_, _, err := w.create(t, manifest)
+			require.NoError(t, err, "We should never block %s.", what)
+		}
 	}
 	// policies are what decides while classbind cannot.
 	policies := func(t *testing.T, name, message string) {
 		t.Helper()
 		_, _, err := w.create(t, claim("strict.test", name))
 		require.ErrorContains(t, err, message, "We should have the claim refused under Fail.")
-		lenient, _, err := w.create(t, claim("lenient.test", name))
-		require.NoError(t, err, "We should have the claim admitted under Ignore.")
-		assert.Empty(t, classOf(lenient))
-		_, _, err = w.create(t, strings.ReplaceAll(claim("strict.test", name+"-explicit"), "classSelector: {}", "classRef: {name: mine}"))
-		require.NoError(t, err, "We should never block a claim that has its class.")
+		w.binds(t, claim("lenient.test", name), "", "We should have the claim admitted under Ignore.")
 	}
 
 	t.Run("Down", func(t *testing.T) {
 		others(t, "down")
 		policies(t, "down", "connection refused")
+		w.createMany(t, outage, late)
+		for _, claim := range w.claimsOf(t, outage) {
+			require.Empty(t, classOf(&claim), "We should be down.")
+		}
 	})
 
 	t.Run("Unsynced", func(t *testing.T) {
@@ -248,49 +247,40 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 
 		w.kubectl(t, "delete", "classkind", "classes.stuck.test")
 		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, r.Probe(t.Context())) }, patience, 20*time.Millisecond)
-		bound, _, err := w.create(t, claim("strict.test", "synced"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind again as soon as nothing is missing.")
+		w.binds(t, claim("strict.test", "synced"), "Class/only", "We should bind again as soon as nothing is missing.")
+		assert.Equal(t, same, all(client.DryRunAll), "We should give a claim the same class after a restart.")
+		w.awaitWaiting(t, "claims."+outage, 0)
+		w.boundOnce(t, outage, late)
 	})
 }
 
-// TestReproducible creates the same claims over and over.
-func TestReproducible(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
-	w.resources(t, "Claim claims.same.test Namespaced", "Class classes.same.test Cluster")
-	manifest := vendor("same.test") + claimKind("claims.same.test", "{}") + classKind("classes.same.test", "{claimKinds: [claims.same.test]}")
-	const classes, claims = 10, 30
-	for i := range classes {
-		manifest += class("same.test", "Class", fmt.Sprint("class-", i), "")
+// reproducible creates the same claims over and over. It returns which class each gets.
+func (w *world) reproducible(t *testing.T) (all func(...client.CreateOption) map[string]string) {
+	t.Helper()
+	const group, claims = "same.test", 30
+	var classes []string
+	for i := range 10 {
+		classes = append(classes, class(group, "Class", fmt.Sprint("class-", i), ""))
 	}
-	w.apply(t, manifest)
-	w.awaitClaims(t, "claims.same.test")
-	w.awaitClasses(t, "classes.same.test", classes)
-	all := func(o ...client.CreateOption) map[string]string {
+	w.register(t, group, "{}", classes...)
+	all = func(o ...client.CreateOption) map[string]string {
 		got := map[string]string{}
 		for i := range claims {
-			name := fmt.Sprint("claim-", i)
-			c, _, err := w.create(t, claim("same.test", name), o...)
+			c, _, err := w.create(t, claim(group, fmt.Sprint("claim-", i)), o...)
 			require.NoError(t, err)
-			got[name] = classOf(c)
+			got[c.GetName()] = classOf(c)
 		}
 		return got
 	}
-	forget := func() {
+	want := all(client.DryRunAll)
+	for range 2 {
+		assert.Equal(t, want, all(), "We should give a claim what --dry-run=server said, and one that is created again the same class.")
 		every := &unstructured.Unstructured{}
-		every.SetGroupVersionKind(schema.GroupVersionKind{Group: "same.test", Version: "v1", Kind: "Claim"})
+		every.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
 		require.NoError(t, w.DeleteAllOf(t.Context(), every, client.InNamespace("default")))
 	}
-	want := all(client.DryRunAll)
-	assert.Equal(t, want, all(), "We should give a claim what --dry-run=server said.")
-	forget()
-	assert.Equal(t, want, all(), "We should give a claim that is created again the same class.")
-	forget()
-
-	w.apply(t, class("same.test", "Class", "new", ""))
-	w.awaitClasses(t, "classes.same.test", classes+1)
+	w.apply(t, class(group, "Class", "new", ""))
+	w.awaitClasses(t, "classes."+group, len(classes)+1)
 	moved := 0
 	for name, class := range all(client.DryRunAll) {
 		if class == "Class/new" {
@@ -300,26 +290,5 @@ func TestReproducible(t *testing.T) {
 		assert.Equal(t, want[name], class, "We should move only the claims that go to a new class.")
 	}
 	assert.Positive(t, moved, "We should give a new class its share.")
-	w.kubectl(t, "delete", "classes.same.test", "new")
-	w.awaitClasses(t, "classes.same.test", classes)
-
-	second := w.serve(t)
-	address := strings.TrimPrefix(r.URL, "https://")
-	require.NoError(t, r.Stop())
-	before := calls(t, second)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.Contains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.webhooks[0].clientConfig.url}"), second.URL)
-	}, patience, 50*time.Millisecond, "We should see the second replica lead.")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, claim("same.test", "probe"), client.DryRunAll)
-		require.NoError(c, err)
-	}, patience, 50*time.Millisecond)
-	assert.Equal(t, want, all(), "We should give a claim the same class on a second replica.")
-	assert.Greater(t, calls(t, second), before)
-	forget()
-
-	require.NoError(t, second.Stop())
-	w.serve(t, "--webhook-bind-address="+address, "--webhook-url=https://"+address)
-	w.awaitClaims(t, "claims.same.test")
-	assert.Equal(t, want, all(), "We should give a claim the same class after a restart.")
+	return all
 }

@@ -35,8 +35,8 @@ func clientsWorld(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
 	w := newWorld(t, o)
 	w.resources(t, "Claim claims.clients.test Namespaced", "Class classes.clients.test Cluster")
-	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [claims.clients.test]}"))
-	w.apply(t, class(clientsKinds, "Class", "only", ""))
+	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [claims.clients.test]}")+
+		class(clientsKinds, "Class", "only", ""))
 	return w
 }
 
@@ -69,11 +69,9 @@ func TestClients(t *testing.T) {
 		r := w.serve(t)
 		w.awaitClaims(t, "claims.clients.test")
 		w.awaitClasses(t, "classes.clients.test", 1)
-		bound, _, err := w.create(t, claim(clientsKinds, "known"))
-		require.NoError(t, err, "We should answer the API server.")
-		assert.Equal(t, "Class/only", classOf(bound))
+		w.binds(t, claim(clientsKinds, "known"), "Class/only", "We should answer the API server.")
 
-		_, _, err = w.reviewWith(t, r, nil)
+		_, _, err := w.reviewWith(t, r, nil)
 		require.Error(t, err, "We should not answer who has no certificate.")
 		stranger, err := files.Issue("system:node:a")
 		require.NoError(t, err)
@@ -111,16 +109,9 @@ func TestClients(t *testing.T) {
 		w.anybody = true // The flags are ours.
 		defer func() { w.anybody = false }()
 		r := w.serve(t, "--client-ca-file="+file, "--client-name="+clientcert.Name)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, claim(clientsKinds, "refused"), client.DryRunAll)
-			require.ErrorContains(c, err, "tls: ", "We should not answer an API server of another CA.")
-		}, patience, 50*time.Millisecond)
+		w.awaitRefused(t, claim(clientsKinds, "refused"), "tls: ", "We should not answer an API server of another CA.")
 		put(files)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			bound, _, err := w.create(t, claim(clientsKinds, "replaced"), client.DryRunAll)
-			require.NoError(c, err)
-			require.Equal(c, "Class/only", classOf(bound))
-		}, patience, 50*time.Millisecond, "We should answer it when its CA is there, without a restart.")
+		w.awaitBound(t, claim(clientsKinds, "replaced"), "Class/only", "We should answer it when its CA is there, without a restart.")
 		require.NoError(t, r.Stop())
 	})
 
@@ -128,10 +119,7 @@ func TestClients(t *testing.T) {
 		w.anybody = true
 		defer func() { w.anybody = false }()
 		r := w.serve(t, "--client-ca-file="+files.CA(), "--client-name=somebody-else")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, claim(clientsKinds, "misnamed"), client.DryRunAll)
-			require.ErrorContains(c, err, "--client-name", "We should have the API server say what is wrong.")
-		}, patience, 50*time.Millisecond)
+		w.awaitRefused(t, claim(clientsKinds, "misnamed"), "--client-name", "We should have the API server say what is wrong.")
 		require.NoError(t, r.Stop())
 	})
 
@@ -184,9 +172,7 @@ func TestClientsRecipe(t *testing.T) {
 	w.serve(t, "--client-ca-file="+mounted, "--client-name=kube-apiserver")
 	w.awaitClaims(t, "claims.clients.test")
 	w.awaitClasses(t, "classes.clients.test", 1)
-	bound, _, err := w.create(t, claim(clientsKinds, "recipe"))
-	require.NoError(t, err)
-	assert.Equal(t, "Class/only", classOf(bound))
+	w.binds(t, claim(clientsKinds, "recipe"), "Class/only", "")
 }
 
 // clientsRecipe is what docs/install.md has the admin run: a script that makes the certificates,

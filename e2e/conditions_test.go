@@ -44,11 +44,7 @@ func TestConditions(t *testing.T) {
 			w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
 				classKind(stores, "{claimKinds: ["+kind+"]}")+classKind(clusterStores, "{claimKinds: ["+kind+"]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
 			w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				lost, _, err := w.create(t, claim(group, "lost"), client.DryRunAll)
-				require.NoError(c, err)
-				require.Empty(c, classOf(lost))
-			}, patience, 50*time.Millisecond, "We should bind no claim whose reference would name another store than the one that was drawn.")
+			w.awaitBound(t, claim(group, "lost"), "", "We should bind no claim whose reference would name another store than the one that was drawn.")
 
 			w.apply(t, claimKind(kind, "{reference: {path: .spec.storeRef, form: KindReference}}"))
 			w.awaitClaims(t, kind)
@@ -97,9 +93,7 @@ func TestConditions(t *testing.T) {
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.versions.test", 1)
-		bound, _, err := w.create(t, claim(group, "stored"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims once the version that is read has the reference.")
+		w.binds(t, claim(group, "stored"), "Class/only", "We should bind claims once the version that is read has the reference.")
 	})
 
 	t.Run("ReferenceRefused", func(t *testing.T) {
@@ -115,13 +109,8 @@ func TestConditions(t *testing.T) {
 		w.awaitClaims(t, kind)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
 			`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, strings.ReplaceAll(claim(group, "refused"), "{}", "{matchLabels: {of: class}}"), client.DryRunAll)
-			require.ErrorContains(c, err, `spec.classRef.kind: Unsupported value: "Class"`)
-		}, patience, 50*time.Millisecond, "We should be right.")
-		bound, _, err := w.create(t, strings.ReplaceAll(claim(group, "bound"), "{}", "{matchLabels: {of: other}}"))
-		require.NoError(t, err)
-		assert.Equal(t, "Other/taken", classOf(bound), "We should not have one class kind stop the claims that another serves.")
+		w.awaitRefused(t, strings.ReplaceAll(claim(group, "refused"), "{}", "{matchLabels: {of: class}}"), `spec.classRef.kind: Unsupported value: "Class"`, "We should be right.")
+		w.binds(t, strings.ReplaceAll(claim(group, "bound"), "{}", "{matchLabels: {of: other}}"), "Other/taken", "We should not have one class kind stop the claims that another serves.")
 	})
 
 	t.Run("Required", func(t *testing.T) {
@@ -140,9 +129,7 @@ func TestConditions(t *testing.T) {
 			require.Empty(c, warnings)
 		}, patience, 50*time.Millisecond, "We should refuse the claim ourselves, and say what helps.")
 		w.apply(t, class(group, "Class", "only", ""))
-		bound, _, err := w.create(t, claim(group, "bound"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should have given the right advice.")
+		w.binds(t, claim(group, "bound"), "Class/only", "We should have given the right advice.")
 	})
 
 	t.Run("ReferenceRemoved", func(t *testing.T) {
@@ -152,9 +139,7 @@ func TestConditions(t *testing.T) {
 		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
 		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [claims.strip.test]}"))
 		w.awaitClaims(t, kind)
-		waiting, _, err := w.create(t, claim(group, "stripped"))
-		require.NoError(t, err)
-		assert.Empty(t, classOf(waiting))
+		w.binds(t, claim(group, "stripped"), "", "")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			out, _, err := w.Kubectl(t.Context(), nil, "patch", kind, "stripped", "--type=merge", `-p={"spec":{"classRef":{"name":"by-hand"}}}`, "--dry-run=server", "-o=yaml")
 			require.NoError(c, err)
@@ -180,63 +165,6 @@ func TestConditions(t *testing.T) {
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .template.spec.runtimeClassNam")
 		w.apply(t, claimKind("podtemplates", "{reference: {path: .template.spec.runtimeClassName, form: Name}, namespaceSelector: {matchLabels: {none: here}}}"))
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
-	})
-
-	t.Run("DefaultCordoned", func(t *testing.T) {
-		t.Parallel()
-		const group, kind = "cordon.test", "claims.cordon.test"
-		w.resources(t, "Claim claims.cordon.test Namespaced", "Class classes.cordon.test Cluster")
-		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes.cordon.test", "{claimKinds: [claims.cordon.test]}")+
-			class(group, "Class", "only", `annotations: {resourceclass.crossplane.io/is-default-class: "true", classbind.io/cordoned: "true"}, `))
-		w.awaitClaims(t, kind)
-		w.awaitClasses(t, "classes.cordon.test", 1)
-		const command = "kubectl annotate classes.cordon.test only classbind.io/cordoned-"
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionSingleDefault, metav1.ConditionTrue, command)
-		assert.Contains(t, w.kubectl(t, "get", "claimkinds", kind), "Class/only (cordoned)")
-		const unopinionated = "apiVersion: cordon.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}"
-		unbound, warnings, err := w.create(t, unopinionated, client.DryRunAll)
-		require.NoError(t, err)
-		assert.Empty(t, classOf(unbound))
-		assert.Contains(t, fmt.Sprint(warnings), `the default class "Class/only" is cordoned`)
-		assert.Contains(t, fmt.Sprint(warnings), command)
-
-		w.kubectl(t, "annotate", "classes.cordon.test", "only", "classbind.io/cordoned-")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			bound, _, err := w.create(t, unopinionated, client.DryRunAll)
-			require.NoError(c, err)
-			require.Equal(c, "Class/only", classOf(bound))
-		}, patience, 50*time.Millisecond, "We should have advised what helps.")
-	})
-
-	t.Run("MarksValid", func(t *testing.T) {
-		t.Parallel()
-		const group, kinds = "marks.test", "classes.marks.test"
-		w.resources(t, "Claim claims.marks.test Namespaced", "Class classes.marks.test Cluster")
-		w.apply(t, vendor(group)+claimKind("claims.marks.test", "{}")+classKind(kinds, "{claimKinds: [claims.marks.test]}")+
-			class(group, "Class", "nearly", `annotations: {classbind.io/cordoned: "yes"}, `)+class(group, "Class", "almost", `annotations: {resourceclass.crossplane.io/is-default-class: "True"}, `))
-		w.awaitClasses(t, kinds, 2)
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionFalse, "2 classes have a mark that is neither true nor false: Class/almost, Class/nearly")
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionGuarded, metav1.ConditionTrue, "")
-		assert.Regexp(t, `FAILING +READY[^\n]*\nclasses\.marks\.test .* MarksValid +True +Served`, w.kubectl(t, "get", "classkind", kinds), "We should show it among others.")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, warnings, err := w.create(t, class(group, "Class", "weighed", `annotations: {classbind.io/cordoned: "True", resourceclass.crossplane.io/weight: "7"}, `), client.DryRunAll)
-			require.NoError(c, err)
-			require.Contains(c, fmt.Sprint(warnings), `metadata.annotations[classbind.io/cordoned]: Invalid value: "True": must be true or false`)
-		}, patience, 50*time.Millisecond, "We should warn where we are asked anyway.")
-		w.kubectl(t, "annotate", "--overwrite", kinds, "nearly", "classbind.io/cordoned=true")
-		w.kubectl(t, "annotate", "--overwrite", kinds, "almost", "resourceclass.crossplane.io/is-default-class=true")
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionMarksValid, metav1.ConditionTrue, "")
-	})
-
-	t.Run("ClaimKindsRegistered", func(t *testing.T) {
-		t.Parallel()
-		const kinds = "classes.named.test"
-		w.apply(t, classKind(kinds, "{}"))
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionFalse, "name a ClaimKind in spec.claimKinds")
-		w.apply(t, classKind(kinds, "{claimKinds: [cliams.named.test]}"))
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionFalse, `"cliams.named.test"`)
-		w.apply(t, claimKind("cliams.named.test", "{}"))
-		w.awaitCondition(t, &v1alpha1.ClassKind{}, kinds, v1alpha1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	})
 }
 

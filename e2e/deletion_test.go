@@ -47,9 +47,7 @@ func TestDeletion(t *testing.T) {
 	}
 	w.awaitClasses(t, classes, 3)
 	bind := func(kind, name, tier string) {
-		claim, _, err := w.create(t, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: %s}}}\n", group, kind, name, tier))
-		require.NoError(t, err)
-		require.Equal(t, "Class/"+tier, classOf(claim))
+		w.binds(t, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: %s}}}\n", group, kind, name, tier), "Class/"+tier, "")
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		bind("Claim", name, "gold")

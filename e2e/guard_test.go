@@ -167,10 +167,7 @@ func TestGuard(t *testing.T) {
 		w.apply(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {namespace: default, name: none}\nspec: {hard: {count/blues.guard.test: 0}}\n")
 		w.kubectl(t, "patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p",
 			`{"status":{"hard":{"count/blues.guard.test":"0"},"used":{"count/blues.guard.test":"0"}}}`)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, blue("unstorable", "{}"), client.DryRunAll)
-			require.ErrorContains(c, err, "exceeded quota")
-		}, patience, 20*time.Millisecond)
+		w.awaitRefused(t, blue("unstorable", "{}"), "exceeded quota", "")
 		_, _, err := w.create(t, blue("unstorable", "{default: true}"))
 		require.ErrorContains(t, err, "exceeded quota")
 		_, _, err = w.create(t, class("guard.test", "Red", "next", isDefault)) // Before the window is over.
@@ -279,10 +276,7 @@ func TestGuard(t *testing.T) {
 		}
 		close(over)
 		writers.Wait()
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, blue("switched", "{default: true}"))
-			require.ErrorContains(c, err, `"Red/fourth" is the default class`)
-		}, patience, 100*time.Millisecond)
+		w.awaitRefused(t, blue("switched", "{default: true}"), `"Red/fourth" is the default class`, "")
 	})
 
 	t.Run("ListAndWatchAlone", func(t *testing.T) {

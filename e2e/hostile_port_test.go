@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,7 +164,10 @@ func (b *besieged) unmark(t *testing.T, kind, name string) int {
 func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 	t.Helper()
 	released, asked := make(chan struct{}), atomic.Bool{}
-	server := httptest.NewTLSServer(reviewer(func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	settings := `timeoutSeconds: 20
+  objectSelector: {matchLabels: {slow: "true"}}
+  rules: [{apiGroups: [` + hostileGroup + `], apiVersions: [v1], resources: [reds], operations: [CREATE]}]`
+	b.askOfWrites(t, "slow.hostile.test", settings, func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if asked.Store(true); !*r.DryRun {
 			select {
 			case <-released:
@@ -174,25 +175,6 @@ func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 			}
 		}
 		return &admissionv1.AdmissionResponse{Allowed: true}
-	}))
-	t.Cleanup(server.Close)
-	b.apply(t, fmt.Sprintf(`---
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: slow}
-webhooks:
-- name: slow.hostile.test
-  admissionReviewVersions: [v1]
-  sideEffects: None
-  failurePolicy: Fail
-  timeoutSeconds: 20
-  objectSelector: {matchLabels: {slow: "true"}}
-  rules: [{apiGroups: [%s], apiVersions: [v1], resources: [reds], operations: [CREATE]}]
-  clientConfig: {url: %q, caBundle: %s}
-`, hostileGroup, server.URL, base64.StdEncoding.EncodeToString(caOf(server))))
-	t.Cleanup(func() {
-		_, _, err := b.Kubectl(context.Background(), nil, "delete", "validatingwebhookconfiguration", "slow")
-		assert.NoError(t, err)
 	})
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		probe := defaultClass("Red", "slow-probe", map[string]string{"slow": "true"})

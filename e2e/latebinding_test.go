@@ -106,12 +106,8 @@ func TestLateBinding(t *testing.T) {
 	}
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, "--late-binding-rate=500")
-	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.late.test Cluster")
-	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.late.test", "{claimKinds: ["+kind+"]}")+
-		class(group, "Class", "ready", "labels: {tier: ready}, "))
+	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
 	w.kubectl(t, "create", "namespace", "load")
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, "classes.late.test", 1)
 
 	_, warnings, err := w.create(t, "apiVersion: late.test/v1\nkind: Claim\nmetadata: {namespace: default, name: warned}\nspec: {classSelector: {matchLabels: {tier: gold}}}\n")
 	require.NoError(t, err)
@@ -158,67 +154,14 @@ func TestLateBindingLeaderKilled(t *testing.T) {
 	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
 	w := newWorld(t, controlplane.Options{})
 	first := w.serve(t, "--late-binding-rate=100")
-	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.killed.test Cluster")
-	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.killed.test", "{claimKinds: ["+kind+"]}"))
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, "classes.killed.test", 0)
+	w.register(t, group, "{whenUnmatched: BindLater}")
 	w.createMany(t, group, claims)
 	w.awaitWaiting(t, kind, claims)
 	w.serve(t) // Since the first leads, this one does not.
 
 	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
-	k := &v1alpha1.ClaimKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
-		require.Positive(c, *k.Status.BoundClaims)
-	}, patience, 20*time.Millisecond)
+	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
 	first.Kill()
-	w.awaitWaiting(t, kind, 0)
-	w.boundOnce(t, group, claims)
-}
-
-// TestLateBindingAfterAnOutage creates claims while classbind is down, and has it come back.
-func TestLateBindingAfterAnOutage(t *testing.T) {
-	const claims, group, kind = 100, "outage.test", "claims.outage.test"
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
-	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.outage.test Cluster")
-	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater, failurePolicy: Ignore}")+
-		classKind("classes.outage.test", "{claimKinds: ["+kind+"]}")+class(group, "Class", "gold", "labels: {tier: gold}, "))
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, "classes.outage.test", 1)
-	require.NoError(t, r.Stop())
-	w.createMany(t, group, claims)
-	for _, claim := range w.claimsOf(t, group) {
-		require.Empty(t, classOf(&claim), "We should be down.")
-	}
-	w.serve(t)
-	w.awaitWaiting(t, kind, 0)
-	w.boundOnce(t, group, claims)
-}
-
-// TestLateBindingBeyondMemory has more selectors wait than the leader holds.
-func TestLateBindingBeyondMemory(t *testing.T) {
-	long(t)
-	const claims, group, kind = 60, "beyond.test", "claims.beyond.test"
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, "--late-binding-memory=1Mi") // For one namespace, a quarter: some thirty of these.
-	w.resources(t, "Claim "+kind+" Namespaced", "Class classes.beyond.test Cluster")
-	w.apply(t, lateVendor(group)+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.beyond.test", "{claimKinds: ["+kind+"]}"))
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, "classes.beyond.test", 0)
-	value := func(n int) string { return fmt.Sprintf("%03d-%s", n, strings.Repeat("x", 59)) }
-	manifest := ""
-	for i := range claims {
-		values := []string{fmt.Sprintf("%q", fmt.Sprint("claim-", i))}
-		for n := range 100 {
-			values = append(values, fmt.Sprintf("%q", value(n)))
-		}
-		manifest += fmt.Sprintf("---\napiVersion: beyond.test/v1\nkind: Claim\nmetadata: {namespace: default, name: claim-%d}\nspec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [%s]}]}}\n", i, strings.Join(values, ", "))
-	}
-	w.apply(t, manifest)
-	w.awaitWaiting(t, kind, claims)
-	w.apply(t, class(group, "Class", "all", "labels: {tier: "+value(7)+"}, "))
 	w.awaitWaiting(t, kind, 0)
 	w.boundOnce(t, group, claims)
 }
@@ -239,22 +182,17 @@ func TestLeastClaims(t *testing.T) {
 				balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 				all = append(all, r)
 			}
-			w.resources(t, "Claim "+kind+" Namespaced", "Class classes.least.test Cluster")
-			manifest := lateVendor(group) + claimKind(kind, "{strategy: LeastClaims}") + classKind("classes.least.test", "{claimKinds: ["+kind+"]}")
+			var offered []string
 			for i := range classes {
-				manifest += class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, ")
+				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
 			}
-			w.apply(t, manifest)
-			w.awaitClaims(t, kind)
-			w.awaitClasses(t, "classes.least.test", classes)
-			k := &v1alpha1.ClaimKind{}
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+			w.register(t, group, "{strategy: LeastClaims}", offered...)
+			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionClaimsCounted), "%v", k.Status.Conditions)
 				for _, r := range all {
-					require.NoError(c, r.Probe(t.Context()), "We should have every replica count the claims.")
+					require.NoError(c, r.Probe(t.Context()))
 				}
-			}, patience, 50*time.Millisecond)
+			})
 
 			w.createMany(t, group, claims)
 			for _, r := range all {
@@ -271,10 +209,9 @@ func TestLeastClaims(t *testing.T) {
 			for class, n := range counts {
 				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
 			}
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 				require.EqualValues(c, claims, *k.Status.BoundClaims)
-			}, patience, 50*time.Millisecond, "We should say how many claims are bound.")
+			})
 		})
 	}
 }

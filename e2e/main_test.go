@@ -17,6 +17,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +207,26 @@ func sharedWorld(t *testing.T) *world {
 		sharing.replica.logFailure(t)
 	}
 	return sharing.world
+}
+
+// sharedReplica is of a test that counts for which claims of a kind the API server has called the one replica.
+func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
+	t.Helper()
+	if inPods() {
+		t.Skip("It reads the metrics of the one replica.")
+	}
+	return sharedWorld(t), func(claimKind string) (n int) {
+		t.Helper()
+		metrics, err := sharing.replica.Metrics(t.Context())
+		require.NoError(t, err)
+		counter := regexp.MustCompile(`(?m)^classbind_decisions_total\{claim_kind="` + regexp.QuoteMeta(claimKind) + `",.*\} (\d+)$`)
+		for _, found := range counter.FindAllSubmatch(metrics, -1) {
+			count, err := strconv.Atoi(string(found[1]))
+			require.NoError(t, err)
+			n += count
+		}
+		return n
+	}
 }
 
 func (s *shared) end(failed bool) error {

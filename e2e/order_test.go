@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -203,6 +204,28 @@ func (w *world) standIn(t *testing.T, configuration, resource string, answer fun
 		_ = w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) // It may be refused, afterwards.
 		require.True(c, asked.Load())
 	}, patience, 20*time.Millisecond, "We should see the API server call the stand-in.")
+}
+
+// askOfWrites has the API server ask somebody else's validating webhook, until the test ends. The settings of the webhook are YAML.
+func (w *world) askOfWrites(t *testing.T, name, settings string, answer reviewer) {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	w.apply(t, fmt.Sprintf(`---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: %[1]s}
+webhooks:
+- name: %[1]s
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {url: %[2]q, caBundle: %[3]s}
+  %[4]s
+`, name, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), settings))
+	t.Cleanup(func() {
+		_, _, err := w.Kubectl(context.Background(), nil, "delete", "validatingwebhookconfiguration", name)
+		assert.NoError(t, err)
+	})
 }
 
 // caOf a server is its certificate in PEM, as a caBundle has it.

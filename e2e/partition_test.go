@@ -98,11 +98,7 @@ func TestPartitions(t *testing.T) {
 	})
 	t.Run("Bound", func(t *testing.T) {
 		for driver, want := range map[string]string{"disk.csi": "Snap/disk", "file.csi": "Snap/file", "smb.csi": "Tier/smb", "none.csi": "Snap/all"} {
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				claim, _, err := w.create(t, "apiVersion: parts.test/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\nspec: {driver: "+driver+"}\n", client.DryRunAll)
-				require.NoError(c, err)
-				require.Equal(c, want, classOf(claim), "We should bind a claim to the default of its partition, or to that of all.")
-			}, patience, 50*time.Millisecond)
+			w.awaitBound(t, "apiVersion: parts.test/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\nspec: {driver: "+driver+"}\n", want, "We should bind a claim to the default of its partition, or to that of all.")
 		}
 	})
 	t.Run("Status", func(t *testing.T) {

@@ -76,20 +76,12 @@ func unopinionated(group, name string) *unstructured.Unstructured {
 	return claim
 }
 
-// policyWorld has claims whose default class, Class/first, the API server gives itself.
-func policyWorld(t *testing.T, w *world, group, spec string, flags ...string) *replica {
-	t.Helper()
-	r := w.serve(t, flags...)
-	policyKinds(t, w, group, spec)
-	return r
-}
-
-// policyKinds are the kinds of this world.
-func policyKinds(t *testing.T, w *world, group, spec string) {
+// policyKinds are of claims whose default class, Class/first, the API server gives itself.
+func policyKinds(t *testing.T, w *world, group string) {
 	t.Helper()
 	claims, classes := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+classes+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{defaulting: Policy"+spec+"}")+classKind(classes, "{claimKinds: ["+claims+"]}"))
+	w.apply(t, lateVendor(group)+claimKind(claims, "{defaulting: Policy}")+classKind(classes, "{claimKinds: ["+claims+"]}"))
 	w.awaitClaims(t, claims)
 	w.awaitGuard(t, group, "Class", classes)
 	w.apply(t, class(group, "Class", "first", isDefault)+class(group, "Class", "second", "labels: {tier: gold}, "))
@@ -103,7 +95,8 @@ func TestPolicyWhileDown(t *testing.T) {
 	t.Parallel()
 	const group, claims = "down.test", 1000
 	w := newWorld(t, controlplane.Options{})
-	r := policyWorld(t, w, group, "")
+	r := w.serve(t)
+	policyKinds(t, w, group)
 	require.NoError(t, r.Stop())
 
 	var creations errgroup.Group
@@ -190,11 +183,11 @@ func (w *world) awaitNoPolicy(t *testing.T) {
 func TestPolicyLife(t *testing.T) {
 	t.Parallel()
 	const group, claims = "life.test", lifeKind
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	needsPolicies(t)
+	w, asked := sharedReplica(t)
 	w.unreadable(t)
 	w.counted(t)
-	policyKinds(t, w, group, "")
+	policyKinds(t, w, group)
 	probe := unopinionated(group, "probe")
 
 	t.Run("Healed", func(t *testing.T) {
@@ -251,7 +244,7 @@ func TestPolicyLife(t *testing.T) {
 		w.kubectl(t, "delete", "claimkind", claims)
 		w.awaitNoPolicy(t)
 	})
-	t.Run("NotPermitted", func(t *testing.T) { w.notPermitted(t, r) })
+	t.Run("NotPermitted", func(t *testing.T) { w.notPermitted(t, asked) })
 	t.Run("Counted", func(t *testing.T) { w.countsThem(t) })
 }
 
@@ -265,22 +258,20 @@ func (w *world) unreadable(t *testing.T) {
 }
 
 // notPermitted has no policy, because its author has to be allowed to read its parameter.
-func (w *world) notPermitted(t *testing.T, r *replica) {
+func (w *world) notPermitted(t *testing.T, asked func(string) int) {
 	const kind = "claims." + unreadableGroup
 	w.awaitClaims(t, kind)
 	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse,
 		"label a ClusterRole that allows get of the classes with "+v1alpha1.AggregateLabel+"=true")
-	before := calls(t, r)
-	claim := unopinionated(unreadableGroup, "claim")
-	require.NoError(t, w.Create(t.Context(), claim))
-	assert.Equal(t, "Class/usual", classOf(claim), "We should give the default class ourselves.")
-	assert.Equal(t, 1, calls(t, r)-before)
+	before := asked(kind)
+	w.binds(t, manifestOf(t, unopinionated(unreadableGroup, "claim")), "Class/usual", "We should give the default class ourselves.")
+	assert.Equal(t, 1, asked(kind)-before)
 	w.apply(t, vendor(unreadableGroup))
 	w.awaitPolicy(t, kind, manifestOf(t, unopinionated(unreadableGroup, "probe")))
 }
 
 // countedKinds watch their claims, each for another reason.
-var countedKinds = map[string]string{"later.test": ", whenUnmatched: BindLater", "least.test": ", strategy: LeastClaims"}
+var countedKinds = map[string]string{"later.life.test": ", whenUnmatched: BindLater", "least.life.test": ", strategy: LeastClaims"}
 
 // counted are claims of kinds that are counted.
 func (w *world) counted(t *testing.T) {

@@ -366,7 +366,7 @@ func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
 		require.NoError(t, r.Ready(t.Context()))
 		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 	}
-	policyKinds(t, w, group, "")
+	policyKinds(t, w, group)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for _, config := range w.plane.Configs {
 			n, err := boundByPolicy(t.Context(), config, "claims."+group)

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestReferences has claims of the shapes that other projects have, and counts which of
@@ -24,8 +23,7 @@ import (
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	const group = "references.test"
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w, asked := sharedReplica(t)
 	w.resources(t, "Job jobs."+group+" Namespaced", "Queue queues."+group+" Namespaced", "Ingress ingresses."+group+" Namespaced",
 		"IngressClass ingressclasses."+group+" Cluster", "Secret secrets."+group+" Namespaced", "Store stores."+group+" Namespaced",
 		"ClusterStore clusterstores."+group+" Cluster", "Cluster clusters."+group+" Namespaced", "ClusterClass clusterclasses."+group+" Namespaced",
@@ -72,33 +70,33 @@ func TestReferences(t *testing.T) {
 	own := map[string]any{"kind": "Store", "name": "own"}
 
 	for name, tc := range map[string]struct {
-		reason   string
-		manifest string
-		calls    int
-		at       []string
-		want     any
+		reason, kind, manifest string
+		calls                  int
+		at                     []string
+		want                   any
 	}{
-		"LabelSet":        {"We should not be called for a job that names its queue.", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
-		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
-		"AnnotationUnset": {"We should bind an Ingress without it.", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
-		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
-		"NameEmpty":       {"We should take the empty name of a typed client for none.", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
+		"LabelSet":        {"We should not be called for a job that names its queue.", "jobs", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
+		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", "ingresses", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
+		"AnnotationUnset": {"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
+		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", "secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
+		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
 		"OtherFields": {
-			"We should leave the other fields of the object.", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
+			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
 			[]string{"spec", "storeRef"},
 			map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
-		"NameSet":         {"We should not be called for a claim with a name.", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
-		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
-		"ParentThere":     {"We should bind a Cluster with a topology.", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1, []string{"spec", "topology", "classRef"}, map[string]any{"name": "quick-start"}},
-		"SelectorAbsent":  {"We should leave alone a claim without a selector.", of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0, []string{"spec"}, map[string]any{}},
-		"SelectorPresent": {"We should be called for a claim with a selector.", of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1, []string{"spec"}, map[string]any{}},
+		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
+		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"ParentThere":     {"We should bind a Cluster with a topology.", "clusters", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1, []string{"spec", "topology", "classRef"}, map[string]any{"name": "quick-start"}},
+		"SelectorAbsent":  {"We should leave alone a claim without a selector.", "instances", of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"SelectorPresent": {"We should be called for a claim with a selector.", "instances", of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1, []string{"spec"}, map[string]any{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := calls(t, r)
+			kind := tc.kind + "." + group
+			before := asked(kind)
 			stored, _, err := w.create(t, tc.manifest)
 			require.NoError(t, err)
-			assert.Equal(t, tc.calls, calls(t, r)-before, tc.reason)
+			assert.Equal(t, tc.calls, asked(kind)-before, tc.reason)
 			got, _, err := unstructured.NestedFieldNoCopy(stored.Object, tc.at...)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got, tc.reason)
@@ -269,16 +267,10 @@ func TestHalfReference(t *testing.T) {
 func TestSticky(t *testing.T) {
 	long(t)
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{Audit: true})
-	r := w.serve(t)
-	for group, spec := range map[string]string{
-		"admit.test": "{}", "later.test": "{whenUnmatched: BindLater}", "allow.test": "{onUnbind: Allow}", "moving.test": "{onUnbind: Allow, whenUnmatched: BindLater}",
-	} {
-		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+
-			class(group, "Class", "first", "labels: {tier: gold}, "))
-		w.awaitClaims(t, "claims."+group)
-		w.awaitClasses(t, "classes."+group, 1)
+	w, asked := sharedReplica(t)
+	const admit, later = "admit.sticky.test", "later.sticky.test"
+	for group, spec := range map[string]string{admit: "{}", later: "{whenUnmatched: BindLater}"} {
+		w.register(t, group, spec, class(group, "Class", "first", "labels: {tier: gold}, "))
 	}
 	// asking is the file of a claim, without a reference.
 	asking := func(group, name, more string) string {
@@ -289,46 +281,33 @@ func TestSticky(t *testing.T) {
 		t.Helper()
 		w.apply(t, class(group, "Class", "first", "labels: {tier: gold}, ")+class(group, "Class", "second", "labels: {tier: silver}, "))
 		w.awaitClasses(t, "classes."+group, 2)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			dry, _, err := w.create(t, asking(group, name, ""), client.DryRunAll)
-			require.NoError(c, err)
-			require.Equal(c, "Class/first", classOf(dry))
-		}, patience, 20*time.Millisecond)
-		claim, _, err := w.create(t, asking(group, name, ""))
-		require.NoError(t, err)
-		require.Equal(t, "Class/first", classOf(claim))
+		w.awaitBound(t, asking(group, name, ""), "Class/first", "")
+		claim := w.binds(t, asking(group, name, ""), "Class/first", "")
 		w.apply(t, class(group, "Class", "first", "labels: {tier: silver}, ")+class(group, "Class", "second", "labels: {tier: gold}, "))
 		return claim
 	}
-	replaced := func(t *testing.T, manifest string) (class, warning string) {
-		t.Helper()
-		_, warning, err := w.Kubectl(t.Context(), strings.NewReader(manifest), "replace", "-f", "-")
-		require.NoError(t, err)
-		claim := &unstructured.Unstructured{}
-		require.NoError(t, w.read(t, manifest, claim))
-		return classOf(claim), warning
-	}
 
 	for group, reason := range map[string]string{
-		"admit.test": "We should keep a claim bound that is replaced by its file.",
-		"later.test": "We should not move a claim to another class that is replaced by its file.",
+		admit: "We should keep a claim bound that is replaced by its file.",
+		later: "We should not move a claim to another class that is replaced by its file.",
 	} {
 		t.Run("Replace/"+group, func(t *testing.T) {
-			bound(t, group, "replaced")
-			before := calls(t, r)
-			class, warning := replaced(t, asking(group, "replaced", ", size: 2"))
-			assert.Equal(t, "Class/first", class, reason)
+			claim := bound(t, group, "replaced")
+			before := asked("claims." + group)
+			_, warning, err := w.Kubectl(t.Context(), strings.NewReader(asking(group, "replaced", ", size: 2")), "replace", "-f", "-")
+			require.NoError(t, err)
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			assert.Equal(t, "Class/first", classOf(claim), reason)
 			assert.Contains(t, warning, `keeps it (class "first")`, "We should tell the author.")
-			assert.Equal(t, 1, calls(t, r)-before, "We should be called once for it.")
+			assert.Equal(t, 1, asked("claims."+group)-before, "We should be called once for it.")
 			assert.Never(t, func() bool {
-				claim := &unstructured.Unstructured{}
-				return w.read(t, asking(group, "replaced", ""), claim) != nil || classOf(claim) != "Class/first"
+				return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != "Class/first"
 			}, time.Second, 100*time.Millisecond, "We should not bind it later, either.")
 		})
 	}
 
 	t.Run("Provisioned", func(t *testing.T) {
-		claim := bound(t, "later.test", "provisioned")
+		claim := bound(t, later, "provisioned")
 		require.NoError(t, unstructured.SetNestedField(claim.Object, "a", "spec", "resourceRef", "name"))
 		require.NoError(t, w.Update(t.Context(), claim))
 		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
@@ -337,8 +316,8 @@ func TestSticky(t *testing.T) {
 	})
 
 	t.Run("OtherUpdates", func(t *testing.T) {
-		claim := bound(t, "admit.test", "updated")
-		before := calls(t, r)
+		claim := bound(t, admit, "updated")
+		before := asked("claims." + admit)
 		claim.SetLabels(map[string]string{"a": "b"})
 		require.NoError(t, w.Update(t.Context(), claim))
 		require.NoError(t, unstructured.SetNestedField(claim.Object, map[string]any{"kind": "Class", "name": "second"}, "spec", "classRef"))
@@ -351,54 +330,24 @@ func TestSticky(t *testing.T) {
 		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
 		claim.SetFinalizers(nil)
 		require.NoError(t, w.Update(t.Context(), claim))
-		assert.Equal(t, before, calls(t, r), "We should not be called for updates that unbind no claim, nor for a claim that is being deleted.")
+		assert.Equal(t, before, asked("claims."+admit), "We should not be called for updates that unbind no claim, nor for a claim that is being deleted.")
 	})
 
 	t.Run("Audited", func(t *testing.T) {
-		assert.Equal(t, map[string]string{"replaced": "Restored"}, w.auditedUpdates(t, "admit.test"), "We should be called for the update that unbinds a claim, and for no other.")
+		reasons := map[string]string{} // Only updates for which the API server has called us have one.
+		for _, e := range w.audited(t) {
+			if reason, asked := e.Annotations["claims."+admit+v1alpha1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
+				reasons[e.ObjectRef.Name] = reason
+			}
+		}
+		assert.Equal(t, map[string]string{"replaced": "Restored"}, reasons, "We should be called for the update that unbinds a claim, and for no other.")
 	})
 
 	t.Run("DryRun", func(t *testing.T) {
-		claim := bound(t, "admit.test", "tried")
+		claim := bound(t, admit, "tried")
 		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
 		require.NoError(t, w.Update(t.Context(), claim, client.DryRunAll))
 		assert.Equal(t, "Class/first", classOf(claim), "We should answer a dry run alike.")
-	})
-
-	t.Run("ServerSideApply", func(t *testing.T) {
-		const explicit = ", classRef: {apiVersion: admit.test/v1, kind: Class, name: mine}"
-		apply := func(manifest string) *unstructured.Unstructured {
-			_, _, err := w.Kubectl(t.Context(), strings.NewReader(manifest), "apply", "--server-side", "--field-manager=author", "-f", "-")
-			require.NoError(t, err, "We should cause no conflict.")
-			claim := &unstructured.Unstructured{}
-			require.NoError(t, w.read(t, manifest, claim))
-			return claim
-		}
-		before := apply(asking("admit.test", "applied", explicit))
-		require.Equal(t, "Class/mine", classOf(before))
-		first := apply(asking("admit.test", "applied", ""))
-		assert.Equal(t, "Class/mine", classOf(first), "We should keep a claim bound whose author gives the field up.")
-		second := apply(asking("admit.test", "applied", ""))
-		assert.Equal(t, first.Object, second.Object, "We should have nothing change by another apply.")
-	})
-
-	t.Run("Allow", func(t *testing.T) {
-		bound(t, "allow.test", "replaced")
-		before := calls(t, r)
-		class, warning := replaced(t, asking("allow.test", "replaced", ""))
-		assert.Empty(t, class, "We should have an update unbind a claim where this is allowed.")
-		assert.Empty(t, warning)
-		assert.Equal(t, before, calls(t, r), "We should not be called for updates there.")
-	})
-
-	t.Run("AllowWithBindLater", func(t *testing.T) {
-		bound(t, "moving.test", "replaced")
-		replaced(t, asking("moving.test", "replaced", ""))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			claim := &unstructured.Unstructured{}
-			require.NoError(c, w.read(t, asking("moving.test", "replaced", ""), claim))
-			require.Equal(c, "Class/second", classOf(claim))
-		}, patience, 50*time.Millisecond, "We should bind later what an update has unbound.")
 	})
 }
 
@@ -407,17 +356,4 @@ func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstruc
 	t.Helper()
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	return w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
-}
-
-// auditedUpdates are the reasons that we have for the updates of claims, by their names. Only
-// those for which the API server has called us have one.
-func (w *world) auditedUpdates(t *testing.T, group string) map[string]string {
-	t.Helper()
-	reasons := map[string]string{}
-	for _, e := range w.audited(t) {
-		if reason, asked := e.Annotations["claims."+group+v1alpha1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
-			reasons[e.ObjectRef.Name] = reason
-		}
-	}
-	return reasons
 }

@@ -29,23 +29,15 @@ func TestRegistration(t *testing.T) {
 		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
 		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.runtime.test", v1alpha1.ReasonNoClassKind)
-		unbound, _, err := w.create(t, claim("runtime.test", "before"))
-		require.NoError(t, err)
-		assert.Empty(t, classOf(unbound))
+		w.binds(t, claim("runtime.test", "before"), "", "")
 
 		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [claims.runtime.test]}"))
 		w.awaitClaims(t, "claims.runtime.test")
 		w.awaitClasses(t, "classes.runtime.test", 1)
-		bound, _, err := w.create(t, claim("runtime.test", "with"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should use a ClassKind for the next claim.")
+		w.binds(t, claim("runtime.test", "with"), "Class/only", "We should use a ClassKind for the next claim.")
 
 		w.kubectl(t, "delete", "classkind", "classes.runtime.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			unbound, _, err := w.create(t, claim("runtime.test", "after"), client.DryRunAll)
-			require.NoError(c, err)
-			require.Empty(c, classOf(unbound))
-		}, patience, 20*time.Millisecond, "We should stop to use a ClassKind that is deleted.")
+		w.awaitBound(t, claim("runtime.test", "after"), "", "We should stop to use a ClassKind that is deleted.")
 
 		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -66,16 +58,12 @@ func TestRegistration(t *testing.T) {
 		w.awaitClaims(t, "claims.later.test")
 		w.apply(t, class("later.test", "Class", "only", ""))
 		w.awaitClasses(t, "classes.later.test", 1)
-		bound, _, err := w.create(t, claim("later.test", "with"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should start by ourselves when the CRDs appear.")
+		w.binds(t, claim("later.test", "with"), "Class/only", "We should start by ourselves when the CRDs appear.")
 
 		w.kubectl(t, "delete", "crd", "classes.later.test")
 		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
 		w.awaitReplicas(t, "claims.later.test")
-		unbound, _, err := w.create(t, claim("later.test", "without"))
-		require.NoError(t, err)
-		assert.Empty(t, classOf(unbound), "We should not offer classes of a CRD that is deleted.")
+		w.binds(t, claim("later.test", "without"), "", "We should not offer classes of a CRD that is deleted.")
 	})
 
 	t.Run("VersionOfACRDChanges", func(t *testing.T) {
@@ -105,9 +93,7 @@ spec:
 		deadline := time.Now().Add(patience)
 		for version := ""; version != "version.test/v1"; {
 			require.True(t, time.Now().Before(deadline), "We should come to refer to the new version.")
-			bound, _, err := w.create(t, claim("version.test", "one"), client.DryRunAll)
-			require.NoError(t, err)
-			require.Equal(t, "Class/only", classOf(bound), "We should not lose sight of the classes while the API server turns to another version.")
+			bound := w.binds(t, claim("version.test", "one"), "Class/only", "We should not lose sight of the classes while the API server turns to another version.", client.DryRunAll)
 			version, _, _ = unstructured.NestedString(bound.Object, "spec", "classRef", "apiVersion")
 		}
 	})
@@ -139,58 +125,6 @@ spec:
 		require.NoError(t, err)
 		assert.Equal(t, map[string]any{"apiVersion": "wide.test/v1", "kind": "Class", "namespace": "default", "name": "only"},
 			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
-	})
-
-	t.Run("ClassesOfOtherNamespaces", func(t *testing.T) {
-		t.Parallel()
-		w.resources(t, "Claim claims.local.test Namespaced", "Class classes.local.test Namespaced")
-		isDefault := "annotations: {resourceclass.crossplane.io/is-default-class: 'true', resourceclass.crossplane.io/weight: '1000000'}, "
-		w.apply(t, vendor("local.test")+claimKind("claims.local.test", "{}")+
-			classKind("classes.local.test", "{claimKinds: [claims.local.test]}")+
-			class("local.test", "Class", "far", "namespace: kube-public, "+isDefault))
-		w.awaitClaims(t, "claims.local.test")
-		w.awaitClasses(t, "classes.local.test", 1)
-		for _, spec := range []string{"{}", "{classSelector: {}}", "{classSelector: {matchExpressions: [{key: a, operator: DoesNotExist}]}}"} {
-			unbound, warnings, err := w.create(t, "apiVersion: local.test/v1\nkind: Claim\nmetadata: {namespace: default, generateName: a-}\nspec: "+spec+"\n")
-			require.NoError(t, err)
-			assert.Empty(t, classOf(unbound), "We should not have the author of classes in another namespace attract the claims of this one.")
-			assert.Contains(t, fmt.Sprint(warnings), `among 0 classes of classes.local.test that claims of namespace "default" are offered`)
-			assert.NotContains(t, fmt.Sprint(warnings), "dropped", "We should tell nothing of classes that its author may not get.")
-		}
-
-		w.apply(t, class("local.test", "Class", "near", "namespace: default, "))
-		w.awaitClasses(t, "classes.local.test", 2)
-		for i := range 10 {
-			bound, _, err := w.create(t, claim("local.test", fmt.Sprint("claim-", i)))
-			require.NoError(t, err)
-			assert.Equal(t, "Class/near", classOf(bound), "We should offer classes of the claim's own namespace only.")
-		}
-		k := &v1alpha1.ClaimKind{}
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.local.test"}, k))
-			require.EqualValues(c, 1, k.Status.NamespaceDefaults, "We should count the namespaces that have a default.")
-		}, patience, 50*time.Millisecond)
-		assert.Empty(t, k.Status.DefaultClass, "We should not take a namespace's default for that of all.")
-	})
-
-	t.Run("TooManyLabels", func(t *testing.T) {
-		t.Parallel()
-		w.resources(t, "Claim claims.labels.test Namespaced", "Class classes.labels.test Cluster")
-		many := make([]string, v1alpha1.MaxClassLabels+1)
-		for i := range many {
-			many[i] = fmt.Sprintf("label-%d: x", i)
-		}
-		w.apply(t, vendor("labels.test")+claimKind("claims.labels.test", "{}")+classKind("classes.labels.test", "{claimKinds: [claims.labels.test]}")+
-			class("labels.test", "Class", "many", "labels: {"+strings.Join(many, ", ")+"}, "))
-		w.awaitClaims(t, "claims.labels.test")
-		w.awaitClasses(t, "classes.labels.test", 1)
-		unbound, warnings, err := w.create(t, claim("labels.test", "one"))
-		require.NoError(t, err)
-		assert.Empty(t, classOf(unbound), "We should not offer a class whose labels we do not hold.")
-		assert.Contains(t, fmt.Sprint(warnings), "dropped: 1 over the limit of labels")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Contains(c, w.condition(t, "classes.labels.test", v1alpha1.ConditionLabelsHeld), "1 class is offered to no claim, for more than 64 labels, or 8192 bytes of them: Class/many")
-		}, patience, 50*time.Millisecond, "We should tell the admin.")
 	})
 
 	t.Run("AmbiguousReference", func(t *testing.T) {
@@ -234,74 +168,13 @@ spec:
 			classKind("classes.field.test", "{claimKinds: [claims.field.test], default: {path: .default}, weight: {path: .spec.weight}}"))
 		w.awaitClaims(t, "claims.field.test")
 		w.awaitClasses(t, "classes.field.test", 4)
-		bound, _, err := w.create(t, claim("field.test", "default"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/heavy", classOf(bound), "We should weigh by the field.")
-		bound, _, err = w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}")
-		require.NoError(t, err)
-		assert.Equal(t, "Class/light", classOf(bound), "We should find the default by the field.")
+		w.binds(t, claim("field.test", "default"), "Class/heavy", "We should weigh by the field.")
+		w.binds(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}", "Class/light", "We should find the default by the field.")
 		unbound, warnings, err := w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: less}\nspec: {classSelector: {matchLabels: {less: 'yes'}}}")
 		require.NoError(t, err)
 		assert.Empty(t, classOf(unbound), "We should give no claim to a class whose author writes less than nothing.")
 		assert.Contains(t, fmt.Sprint(warnings), "of weight 0")
 		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `2 classes have a malformed weight: Class/huge counts as 1, Class/less counts as 0; the first: spec.weight: Invalid value: 1e+23: must be an integer from 0 to 1000000`)
-	})
-
-	t.Run("MalformedWeight", func(t *testing.T) {
-		t.Parallel()
-		w.resources(t, "Class classes.weight.test Cluster")
-		w.apply(t, class("weight.test", "Class", "one", `annotations: {resourceclass.crossplane.io/weight: "-3"}, `))
-		w.apply(t, vendor("weight.test")+classKind("classes.weight.test", "{}"))
-		says := func(want string) {
-			t.Helper()
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				require.Contains(c, w.condition(t, "classes.weight.test", v1alpha1.ConditionWeightsValid), want)
-			}, patience, 100*time.Millisecond)
-		}
-		says(`1 class has a malformed weight: Class/one counts as 0; the first: metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: "-3": must be an integer from 0 to 1000000`)
-		w.kubectl(t, "annotate", "--overwrite", "classes.weight.test", "one", "resourceclass.crossplane.io/weight=1000000")
-		says("every weight can be read")
-	})
-
-	t.Run("PersistentVolumeClaim", func(t *testing.T) {
-		t.Parallel()
-		if w.kubectl(t, "get", "storageclasses", "-o", "name") != "" {
-			t.Skip("It needs a cluster without StorageClasses: the default one is set before any webhook is asked.")
-		}
-		w.apply(t, vendor("storage.k8s.io")+
-			claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}, skipIfSet: [{path: .spec.volumeName}], namespaceSelector: {matchLabels: {bound: 'yes'}}}")+
-			classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}")+`---
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: fast, labels: {tier: gold}}
-provisioner: disk.test
-`)
-		w.kubectl(t, "label", "namespace", "default", "bound=yes")
-		w.kubectl(t, "create", "namespace", "unselected")
-		w.awaitClaims(t, "persistentvolumeclaims")
-		w.awaitClasses(t, "storageclasses.storage.k8s.io", 1)
-		pvc := func(namespace, name, class string) string {
-			return fmt.Sprintf(`
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {namespace: %s, name: %s, annotations: {classbind.io/class-selector: tier=gold}}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}
-`, namespace, name, class)
-		}
-		bound, _, err := w.create(t, pvc("default", "data", ""))
-		require.NoError(t, err)
-		assert.Equal(t, "fast", bound.Object["spec"].(map[string]any)["storageClassName"], "We should bind a core kind by its annotation.")
-		none, _, err := w.create(t, pvc("default", "static", `, storageClassName: ""`))
-		require.NoError(t, err)
-		assert.Empty(t, none.Object["spec"].(map[string]any)["storageClassName"], "We should leave a claim alone that wants no class.")
-		other, _, err := w.create(t, pvc("unselected", "data", ""))
-		require.NoError(t, err)
-		assert.NotContains(t, other.Object["spec"], "storageClassName", "We should leave claims of other namespaces alone.")
-
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionSelectorsHeeded, metav1.ConditionTrue, "")
-		w.kubectl(t, "annotate", "storageclass", "fast", "storageclass.kubernetes.io/is-default-class=true")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "persistentvolumeclaims", v1alpha1.ConditionSelectorsHeeded, metav1.ConditionFalse, "the API server gives every claim without a StorageClass the default one, \"fast\"")
 	})
 }
 

@@ -60,17 +60,11 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.apply(t, claimKind("z-rival", "{resource: claims.rivals.test}"))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ReasonConflict)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionFalse, `"claims.rivals.test", which was registered before it`)
-		bound, _, err := w.create(t, claim(group, "one"))
-		require.NoError(t, err)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind claims by the older ClaimKind.")
+		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims by the older ClaimKind.")
 
 		w.awaitClasses(t, "others.rivals.test", 1)
 		w.kubectl(t, "delete", "claimkind", kind)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			bound, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
-			require.NoError(c, err)
-			require.Equal(c, "Other/other", classOf(bound))
-		}, patience, 50*time.Millisecond, "We should serve the newer when the older is gone.")
+		w.awaitBound(t, claim(group, "two"), "Other/other", "We should serve the newer when the older is gone.")
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	})
 

@@ -45,9 +45,7 @@ func TestRestart(t *testing.T) {
 		r = w.serve(t, address...)
 		t.Logf("ready %s after it was killed", time.Since(killed))
 	}
-	bound, _, err := w.create(t, claim(group, "afterwards"))
-	require.NoError(t, err, "We should answer the API server as soon as we are ready.")
-	assert.Equal(t, "Red/gold", classOf(bound))
+	w.binds(t, claim(group, "afterwards"), "Red/gold", "We should answer the API server as soon as we are ready.")
 }
 
 // holdsBack is what a replica logs that waits before it serves its certificate.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,7 +133,6 @@ func TestStatus(t *testing.T) {
 	w.breakWithoutReplica(t)
 	replica = w.serve(t)
 	w.awaitStatus(t, "We should see a replica mend what was broken while there was none.")
-	t.Run("Pods", func(t *testing.T) { w.breakPods(t) })
 	require.NoError(t, replica.Stop())
 	t.Run("CertManager", func(t *testing.T) { w.breakCertManager(t) })
 }
@@ -206,33 +204,10 @@ func (w *world) breakOneByOne(t *testing.T) {
 			want: []string{severalDefaults(sampleMySQL), severalDefaults(samplePostgres)},
 		},
 		{
-			name: "WeightMalformed",
-			breaks: func(t *testing.T) {
-				w.unguarded(t, sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/weight=much")
-			},
-			mends: func(t *testing.T) {
-				w.kubectl(t, "annotate", "--overwrite", sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/weight=3")
-			},
-			want: []string{"kinds: classkind/" + sampleRDS + ": WeightsValid is False (MalformedWeight): 1 class has a malformed weight: RDSInstanceClass/gitlab-experimental counts as 1; " +
-				"the first: metadata.annotations[resourceclass.crossplane.io/weight]: " + `Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`},
-		},
-		{
 			name: "ClassGone", mends: apply("classes.yaml"), shown: true,
 			breaks: func(t *testing.T) { said = w.kubectl(t, "delete", "rdsinstanceclass", "gitlab-production") },
 			want: []string{"claims: claimkind/" + samplePostgres + `: 1 claim has a class that is gone: acme-team/gitlab-praefect-database ("` + sampleRDS + "/gitlab-production\")\n" +
 				"  Do: create the class again, or delete the claims and create them again, to get another"},
-		},
-		{
-			name: "NamespaceExcluded",
-			breaks: func(t *testing.T) {
-				w.kubectl(t, "label", "namespace", "acme-team", "bind=yes")
-				patch(t, sampleRedis, `{"namespaceSelector": {"matchLabels": {"bind": "yes"}}}`)
-				w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: new-team}\n---\n"+
-					"apiVersion: cache.crossplane.io/v1alpha1\nkind: RedisCluster\nmetadata: {namespace: new-team, name: left-alone}\nspec: {classSelector: {matchLabels: {tier: none}}}\n")
-			},
-			mends: func(t *testing.T) { patch(t, sampleRedis, `{"namespaceSelector": null}`) },
-			want: []string{"claims: claimkind/" + sampleRedis + ": 1 claim has no class, in namespaces that are excluded: new-team/left-alone\n" +
-				"  Do: label the namespaces as spec.namespaceSelector asks, or change that; classbind never binds claims of kube-system and its own namespace"},
 		},
 		{
 			name:   "CRDGone",
@@ -327,34 +302,6 @@ func (w *world) breakWithoutReplica(t *testing.T) {
 	}
 }
 
-// breakPods of a Deployment. Here are no controllers, so the test writes what they would.
-func (w *world) breakPods(t *testing.T) {
-	t.Helper()
-	d := &appsv1.Deployment{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: "classbind"}, d))
-	ready := func(n int32) {
-		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 2, ReadyReplicas: n}
-		require.NoError(t, w.Client.Status().Update(t.Context(), d))
-	}
-	pod := func(name, image string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: name, Labels: d.Spec.Template.Labels}}
-		p.Spec = *d.Spec.Template.Spec.DeepCopy()
-		p.Spec.Containers[0].Image = image
-		require.NoError(t, w.Create(t.Context(), p))
-		return p
-	}
-	pod("classbind-a", "localhost/classbind:dev")
-	pulls := pod("classbind-b", "localhost/classbind:next")
-	pulls.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "classbind", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
-	require.NoError(t, w.Client.Status().Update(t.Context(), pulls))
-	ready(1)
-	w.awaitStatus(t, "We should say why a replica is not ready.",
-		"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod classbind-b: ImagePullBackOff\n"+
-			"  Do: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same")
-	ready(2)
-	w.awaitStatus(t, "We should not take a rollout for broken.")
-}
-
 // breakCertManager has the replica use certificates of cert-manager's, which the test
 // writes in its place.
 func (w *world) breakCertManager(t *testing.T) {
@@ -384,15 +331,6 @@ func (w *world) breakCertManager(t *testing.T) {
 	}
 	w.serve(t, "--certs=cert-manager", "--cert-dir="+dir)
 	w.awaitStatus(t, "We should find nothing wrong with the other kind of certificates.")
-
-	secret.Data[corev1.TLSCertKey] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
-	require.NoError(t, w.Update(t.Context(), secret))
-	w.awaitStatus(t, "We should find that cert-manager does not renew.",
-		"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at TIME\n"+
-			"  Do: see what cert-manager says: kubectl describe certificates --namespace classbind-system")
-	secret.Data[corev1.TLSCertKey] = serving.PEM()
-	require.NoError(t, w.Update(t.Context(), secret))
-	w.awaitStatus(t, "We should find nothing once it is mended.")
 }
 
 // expireCA puts an expired CA in the place of classbind's.

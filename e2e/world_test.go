@@ -15,8 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/assets"
 )
 
@@ -144,4 +148,53 @@ func needsPolicies(t testing.TB) {
 	if !policiesServed(t) {
 		t.Skip("It needs MutatingAdmissionPolicy, which Kubernetes serves as v1 since 1.36.")
 	}
+}
+
+// register Claim and Class of a group, with the spec of the ClaimKind, and wait until claims are bound and these classes are offered.
+func (w *world) register(t *testing.T, group, spec string, classes ...string) {
+	t.Helper()
+	claims, kind := "claims."+group, "classes."+group
+	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
+	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: ["+claims+"]}")+strings.Join(classes, ""))
+	w.awaitClaims(t, claims)
+	w.awaitClasses(t, kind, len(classes))
+}
+
+// binds a claim that is created to a class; empty, to none.
+func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.CreateOption) *unstructured.Unstructured {
+	t.Helper()
+	claim, _, err := w.create(t, manifest, o...)
+	require.NoError(t, err, reason)
+	assert.Equal(t, class, classOf(claim), reason)
+	return claim
+}
+
+// awaitBound waits until a claim would get this class; empty, none.
+func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		claim, _, err := w.create(t, manifest, client.DryRunAll)
+		require.NoError(c, err)
+		require.Equal(c, class, classOf(claim))
+	}, patience, 20*time.Millisecond, reason)
+}
+
+// awaitRefused waits until an object would be refused for a reason that has this text.
+func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.create(t, manifest, client.DryRunAll)
+		require.ErrorContains(c, err, text)
+	}, patience, 20*time.Millisecond, reason)
+}
+
+// awaitKind waits until a ClaimKind is as a check says, and returns it.
+func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
+	t.Helper()
+	k := &v1alpha1.ClaimKind{}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
+		check(c, k)
+	}, patience, 50*time.Millisecond, reason)
+	return k
 }

@@ -147,10 +147,7 @@ func TestWrongRegistrations(t *testing.T) {
 				w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, tc.reason)
 				assert.Contains(t, w.kubectl(t, "get", "claimkind", kind, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].message}"), tc.message)
 				if served {
-					require.EventuallyWithT(t, func(c *assert.CollectT) {
-						_, _, err := w.create(t, claim(group, "after"), client.DryRunAll)
-						require.ErrorContains(c, err, tc.served)
-					}, patience, 50*time.Millisecond, "We should go on to bind every claim of a kind that was served, or none.")
+					w.awaitRefused(t, claim(group, "after"), tc.served, "We should go on to bind every claim of a kind that was served, or none.")
 					continue
 				}
 				for i := range 10 { // An entry would have to be written, and heard of.
