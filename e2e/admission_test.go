@@ -249,7 +249,9 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, r.Probe(t.Context())) }, patience, 20*time.Millisecond)
 		w.binds(t, claim("strict.test", "synced"), "Class/only", "We should bind again as soon as nothing is missing.")
 		assert.Equal(t, same, all(client.DryRunAll), "We should give a claim the same class after a restart.")
-		w.awaitWaiting(t, "claims."+outage, 0)
+		w.awaitKind(t, "claims."+outage, "We should bind the claims of the outage.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
+			require.EqualValues(c, late, *k.Status.BoundClaims)
+		})
 		w.boundOnce(t, outage, late)
 	})
 }

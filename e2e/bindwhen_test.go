@@ -147,7 +147,6 @@ func TestBindWhen(t *testing.T) {
 		const group = "filled.test"
 		w.apply(t, defaulting(group))
 		w.resources(t, "Class classes.filled.test Cluster")
-		w.awaitCRDs(t, "claims.filled.test")
 		register(t, group, `{whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
 		file := func(name, spec string) string {
 			return fmt.Sprintf("apiVersion: filled.test/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {%s}\n", name, spec)
@@ -179,7 +178,6 @@ func TestBindWhen(t *testing.T) {
 		const group = "over.test"
 		w.apply(t, defaulting(group))
 		w.resources(t, "Class classes.over.test Cluster")
-		w.awaitCRDs(t, "claims.over.test")
 		w.apply(t, "apiVersion: over.test/v1\nkind: Claim\nmetadata: {namespace: default, name: old}\nspec: {}\n")
 		register(t, group, `{whenUnmatched: BindLater, whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -193,8 +193,8 @@ func clientsRecipe(t *testing.T, folder string) (script, give string) {
 // TestMetricsSecure has a replica serve its metrics as deploy/ has it.
 func TestMetricsSecure(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t, "--metrics-secure")
+	w, _ := sharedReplica(t)
+	r := w.serve(t, "--metrics-secure") // Since the other leads, this one does not.
 	url := strings.Replace(r.MetricsURL, "http:", "https:", 1)
 
 	secret := &corev1.Secret{}

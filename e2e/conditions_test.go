@@ -40,7 +40,6 @@ func TestConditions(t *testing.T) {
 			kind, stores, clusterStores := "claims."+group, "stores."+group, "clusterstores."+group
 			w.resources(t, "Store "+stores+" Namespaced", "ClusterStore "+clusterStores+" Cluster")
 			w.apply(t, store(group))
-			w.awaitCRDs(t, kind)
 			w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
 				classKind(stores, "{claimKinds: ["+kind+"]}")+classKind(clusterStores, "{claimKinds: ["+kind+"]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
 			w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
@@ -61,21 +60,6 @@ func TestConditions(t *testing.T) {
 		})
 	}
 
-	t.Run("ListOnTheWay", func(t *testing.T) {
-		t.Parallel()
-		const group, kind = "list.test", "claims.list.test"
-		w.resources(t, "Class classes.list.test Cluster")
-		list := strings.NewReplacer("requests: {type: object,", "requests: {type: array, items: {type: object,", "name: {type: string}}}", "name: {type: string}}}}")
-		w.apply(t, list.Replace(crd(group, "requests")))
-		w.awaitCRDs(t, kind)
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.list.test", "{claimKinds: [claims.list.test]}")+
-			claimKind(kind, "{reference: {path: .spec.requests.name, form: Name}}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonPathsInvalid)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: a path cannot lead through a list, such as .spec.requests")
-		_, _, err := w.create(t, claim(group, "listed"), client.DryRunAll)
-		require.NoError(t, err, "We should stop no claims by a registration that was never served.")
-	})
-
 	t.Run("StoredVersion", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "versions.test", "claims.versions.test"
@@ -84,7 +68,6 @@ func TestConditions(t *testing.T) {
 		_, version, _ := strings.Cut(first, "  versions:\n")
 		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false")
 		w.apply(t, first+strings.ReplaceAll(second.Replace(version), "classRef: {", "other: {"))
-		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
 		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonPathsInvalid)
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
@@ -101,7 +84,6 @@ func TestConditions(t *testing.T) {
 		const group, kind = "refuse.test", "claims.refuse.test"
 		w.resources(t, "Class classes.refuse.test Cluster", "Other others.refuse.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
-		w.awaitCRDs(t, kind)
 		w.apply(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
 			classKind("classes.refuse.test", "{claimKinds: [claims.refuse.test]}")+classKind("others.refuse.test", "{claimKinds: [claims.refuse.test]}")+claimKind(kind, "{}"))
 		w.awaitClasses(t, "classes.refuse.test", 1)
@@ -118,7 +100,6 @@ func TestConditions(t *testing.T) {
 		const group, kind = "require.test", "claims.require.test"
 		w.resources(t, "Class classes.require.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
-		w.awaitCRDs(t, kind)
 		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -34,28 +34,17 @@ const defaultMark = "resourceclass.crossplane.io/is-default-class"
 // stranger is a pod that reaches the port of the replicas. It has no certificate.
 type stranger struct {
 	*besieged
-	client *http.Client
+	author
 }
 
 func (b *besieged) stranger() *stranger {
-	return &stranger{b, &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16}, //nolint:gosec // A stranger trusts anybody.
-	}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 16} //nolint:gosec // A stranger trusts anybody.
+	return &stranger{b, author{client: &http.Client{Transport: transport}, to: func() *answers { return b.answers }}}
 }
 
 // post a body to a replica, and keep the answer.
 func (s *stranger) post(ctx context.Context, replica int, path, body string) {
-	const inTime = 10 * time.Second // Longer than any deadline of the server.
-	limited, cancel := context.WithTimeout(ctx, inTime)
-	defer cancel()
-	status, text, err := exchange(limited, s.client, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
-	if ctx.Err() != nil {
-		return
-	}
-	if err != nil {
-		text = err.Error()
-	}
-	s.answers.add(status, text)
+	s.send(ctx, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
 }
 
 // forged review of an object of a kind, without a namespace unless it is a claim.

@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,11 +29,11 @@ type fleet struct {
 	replicas []*attacked
 }
 
-// attacked is one replica, and what it had used when the present attack began.
+// attacked is one replica, and what it had used and logged when the present attack began.
 type attacked struct {
-	*classbind.Process
-	log *scannedLog
-	cpu float64
+	*replica
+	cpu    float64
+	logged int // in bytes
 }
 
 // newFleet builds the command without the race detector, which takes several
@@ -64,9 +62,6 @@ func newFleet(t *testing.T, w *world) *fleet {
 	t.Cleanup(func() {
 		for _, r := range f.replicas {
 			assert.NoError(t, r.Stop(), "We should see the replica end well.")
-			if t.Failed() {
-				t.Logf("The end of a replica's log:\n%s", r.log.end())
-			}
 		}
 	})
 	return f
@@ -75,14 +70,15 @@ func newFleet(t *testing.T, w *world) *fleet {
 // add a replica, and wait until it is ready.
 func (f *fleet) add(t *testing.T) {
 	t.Helper()
-	r := &attacked{log: &scannedLog{}}
+	r := &attacked{replica: &replica{log: &lockedBuffer{}}}
+	r.logFailure(t)
 	var err error
 	r.Process, err = classbind.Start(f.command, f.kubeconfig, r.log, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
 	require.NoError(t, err)
 	f.replicas = append(f.replicas, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready; the end of its log:\n%s", r.log.end())
+	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
 	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 }
 
@@ -130,7 +126,7 @@ func (f *fleet) begin(t *testing.T) {
 		// 5 makes the peak what there is now (proc(5)).
 		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
 		r.cpu = r.cpuTime(t)
-		r.log.begin()
+		r.logged = len(r.log.String())
 	}
 }
 
@@ -184,66 +180,16 @@ func (f *fleet) rest(t *testing.T) (ok bool) {
 	}, within, look)
 }
 
-// scannedLog keeps the end of a log, and the longest line since it was begun to look.
-type scannedLog struct {
-	mu      sync.Mutex
-	line    []byte // that has not ended yet
-	tail    []byte
-	longest int
-	begins  string // the longest
-	urls    int    // lines with the URL of a read in them
-}
-
-func (l *scannedLog) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.longest, l.begins, l.urls = 0, "", 0
-}
-
-// Write is called by what copies the log of the process.
-func (l *scannedLog) Write(p []byte) (int, error) {
-	const kept = 32 << 10
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.tail = append(l.tail, p...); len(l.tail) > 2*kept {
-		l.tail = append([]byte(nil), l.tail[len(l.tail)-kept:]...)
-	}
-	l.line = append(l.line, p...)
-	for {
-		line, rest, found := bytes.Cut(l.line, []byte("\n"))
-		if !found {
-			return len(p), nil
-		}
-		l.scan(line)
-		l.line = rest
-	}
-}
-
-func (l *scannedLog) scan(line []byte) {
-	if len(line) > l.longest {
-		l.longest, l.begins = len(line), string(line[:min(len(line), 300)])
-	}
-	if bytes.Contains(line, []byte("labelSelector=")) {
-		l.urls++
-	}
-}
-
-// judge the lines since it was begun to look, and return what is wrong with them.
-func (l *scannedLog) judge() (wrong []string) {
+// judge the lines that the replica has logged since it was begun to measure, and return what is wrong with them.
+func (r *attacked) judge() (wrong []string) {
 	const longest = 8 << 10
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.longest > longest {
-		wrong = append(wrong, fmt.Sprintf("a line of %d bytes, which begins: %s", l.longest, l.begins))
-	}
-	if l.urls > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d lines with the URL of a read", l.urls))
+	for line := range strings.Lines(r.log.String()[r.logged:]) {
+		if len(line) > longest {
+			wrong = append(wrong, fmt.Sprintf("a line of %d bytes, which begins: %.300s", len(line), line))
+		}
+		if strings.Contains(line, "labelSelector=") {
+			wrong = append(wrong, fmt.Sprintf("a line with the URL of a read: %.300s", line))
+		}
 	}
 	return wrong
-}
-
-func (l *scannedLog) end() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.tail[max(0, len(l.tail)-4000):])
 }

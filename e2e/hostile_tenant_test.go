@@ -172,7 +172,7 @@ func (b *besieged) movedClasses(t *testing.T) {
 	var moves atomic.Int64
 	all.Go(func() {
 		attackers(ctx, movers, time.Millisecond, func(i int) {
-			status, _ := b.mallory.send(ctx, http.MethodPatch, fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
+			status, _ := b.mallory.send(ctx, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
 				string(types.MergePatchType), fmt.Sprintf(`{"metadata":{"labels":{"part":"p-%d"}}}`, i))
 			if status == http.StatusOK {
 				moves.Add(1)
@@ -213,7 +213,7 @@ func (b *besieged) contestedClass(t *testing.T) {
 	defer all.Wait()
 	all.Go(func() {
 		attackers(ctx, 4, time.Millisecond, func(int) {
-			b.mallory.send(ctx, http.MethodPatch, path, string(types.MergePatchType), mark)
+			b.mallory.send(ctx, http.MethodPatch, b.mallory.url+path, string(types.MergePatchType), mark)
 		})
 	})
 	rounds, slowest := 0, time.Duration(0)
@@ -299,7 +299,7 @@ func (b *besieged) costlyClasses(t *testing.T) {
 	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "--selector=pool=costly")
 	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
 		if i%4 == 0 {
-			b.mallory.send(ctx, http.MethodPatch, fmt.Sprintf("/apis/%s/v1/namespaces/%s/locals/costly-%d", hostileGroup, tenantA, i/4%count),
+			b.mallory.send(ctx, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/locals/costly-%d", hostileGroup, tenantA, i/4%count),
 				"application/merge-patch+json", fmt.Sprintf(`{"metadata":{"labels":{"now":"%d"}}}`, i))
 			return
 		}

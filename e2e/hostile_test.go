@@ -158,7 +158,7 @@ func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, contro
 	assert.LessOrEqual(t, row.peak, b.limit, "%s No replica should need more memory than deploy gives it.", a.reason)
 	assert.Empty(t, b.answers.judge(a.statuses), a.reason)
 	for _, r := range b.replicas {
-		assert.Empty(t, r.log.judge(), "%s No line of the log should be as long as its author likes, nor have a URL in it.", a.reason)
+		assert.Empty(t, r.judge(), "%s No line of the log should be as long as its author likes, nor have a URL in it.", a.reason)
 	}
 	b.toldNothing(t)
 }
@@ -283,9 +283,9 @@ func (a *answers) String() string {
 	return strings.Join(parts, " ")
 }
 
-// author sends the API server what no client would.
+// author sends what no client would: to the API server, or, as a stranger, to a replica.
 type author struct {
-	url    string
+	url    string // of the API server
 	client *http.Client
 	to     func() *answers
 }
@@ -303,11 +303,11 @@ func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author 
 
 // send a body, and keep the answer. Without one before the attack ends, it is
 // none; without one in time, its status is 0.
-func (a *author) send(ctx context.Context, method, path, contentType, body string) (status int, text string) {
-	const inTime = 15 * time.Second
+func (a *author) send(ctx context.Context, method, url, contentType, body string) (status int, text string) {
+	const inTime = 15 * time.Second // Longer than any deadline of the server.
 	limited, cancel := context.WithTimeout(ctx, inTime)
 	defer cancel()
-	status, text, err := exchange(limited, a.client, method, a.url+path, contentType, body)
+	status, text, err := exchange(limited, a.client, method, url, contentType, body)
 	if ctx.Err() != nil {
 		return status, text
 	}
@@ -346,7 +346,7 @@ func (a *author) create(ctx context.Context, kind string, dryRun bool, object st
 	if dryRun {
 		path += "?dryRun=All"
 	}
-	return a.send(ctx, http.MethodPost, path, "application/json", object)
+	return a.send(ctx, http.MethodPost, a.url+path, "application/json", object)
 }
 
 // claimOf a kind in tenantA as JSON, with its spec and its annotations.

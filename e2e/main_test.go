@@ -252,9 +252,10 @@ func (w *world) kubectl(t testing.TB, args ...string) string {
 }
 
 // apply does what kubectl apply --server-side --force-conflicts does, without a process of its own, which takes half a second.
-// A resource that has just become established may not be served yet.
+// A resource that has just become established may not be served yet. It waits until CRDs are established.
 func (w *world) apply(t testing.TB, manifest string) {
 	t.Helper()
+	var crds []string
 	for _, object := range documents(t, manifest) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			mapping, err := w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
@@ -269,7 +270,11 @@ func (w *world) apply(t testing.TB, manifest string) {
 			}
 			require.NoError(c, err)
 		}, patience, 50*time.Millisecond)
+		if object.GetKind() == "CustomResourceDefinition" {
+			crds = append(crds, object.GetName())
+		}
 	}
+	w.awaitCRDs(t, crds...)
 }
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
@@ -395,12 +400,10 @@ func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 func (w *world) resources(t testing.TB, lines ...string) {
 	t.Helper()
 	var manifest strings.Builder
-	var names []string
 	for _, line := range lines {
 		var kind, name, scope string
 		_, err := fmt.Sscan(line, &kind, &name, &scope)
 		require.NoError(t, err)
-		names = append(names, name)
 		plural, group, _ := strings.Cut(name, ".")
 		fmt.Fprintf(&manifest, `---
 apiVersion: apiextensions.k8s.io/v1
@@ -418,7 +421,6 @@ spec:
 `, name, group, scope, kind, plural)
 	}
 	w.apply(t, manifest.String())
-	w.awaitCRDs(t, names...)
 }
 
 // awaitCRDs waits until they are established.

@@ -640,7 +640,7 @@ func decode(t *testing.T, body io.Reader) []series {
 func TestFlows(t *testing.T) {
 	long(t)
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
+	w, _ := sharedReplica(t)
 	uids := map[string]string{}
 	for line := range strings.Lines(w.kubectl(t, "get", "flowschemas", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.name}{"\n"}{end}`)) {
 		uid, name, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -84,26 +84,11 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 		// unopinionated claims are those that the API server itself binds, where it may.
 		unopinionated bool
 	}{
-		"ClassReference": {
-			reason: "We should leave a claim with a class reference alone.",
-			spec:   "{classRef: {kind: Any, name: mine}}", want: want{class: "Any/mine"},
-		},
-		"EmptyClassReference": {
-			reason: "We should leave a claim alone whose reference is there, though it is empty.",
-			spec:   "{classRef: {}}", want: want{class: "/"},
-		},
-		"NullClassReference": {
-			reason: "We should bind a claim whose reference is null.",
-			spec:   "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"},
-		},
-		"ResourceReference": {
-			reason: "We should leave a static claim alone.",
-			spec:   "{resourceRef: {name: db-1}}", want: want{class: ""},
-		},
-		"Labels": {
-			reason: "We should bind to a class that has the labels.",
-			spec:   "{classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"},
-		},
+		"ClassReference":      {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", want: want{class: "Any/mine"}},
+		"EmptyClassReference": {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", want: want{class: "/"}},
+		"NullClassReference":  {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
+		"ResourceReference":   {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", want: want{class: ""}},
+		"Labels":              {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
 		"Expressions": {
 			reason: "We should bind to a class that meets the expressions, and not pass over them.",
 			spec:   "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", want: want{class: "BigClass/gold"},
@@ -112,26 +97,11 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 			reason: "We should bind to a class that has the labels and meets the expressions.",
 			spec:   "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", want: want{class: "SmallClass/standard"},
 		},
-		"EmptySelector": {
-			reason: "We should take any class for an empty selector.",
-			spec:   "{classSelector: {}}", want: want{class: "*"},
-		},
-		"NoSelector": {
-			reason: "We should take the default class for a claim without a selector.",
-			spec:   "{size: 1}", want: want{class: "SmallClass/standard"}, unopinionated: true,
-		},
-		"NoSpec": {
-			reason: "We should take the default class for a claim without a spec, and add one.",
-			want:   want{class: "SmallClass/standard"}, unopinionated: true,
-		},
-		"NullSpec": {
-			reason: "We should take the default class for a claim whose spec is null.",
-			spec:   "null", want: want{class: "SmallClass/standard"}, unopinionated: true,
-		},
-		"SelectorAnnotation": {
-			reason:     "We should take the selector from the annotation.",
-			annotation: "tier in (gold,silver),region=eu", spec: "{}", want: want{class: "BigClass/gold"},
-		},
+		"EmptySelector":      {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", want: want{class: "*"}},
+		"NoSelector":         {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", want: want{class: "SmallClass/standard"}, unopinionated: true},
+		"NoSpec":             {reason: "We should take the default class for a claim without a spec, and add one.", want: want{class: "SmallClass/standard"}, unopinionated: true},
+		"NullSpec":           {reason: "We should take the default class for a claim whose spec is null.", spec: "null", want: want{class: "SmallClass/standard"}, unopinionated: true},
+		"SelectorAnnotation": {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", want: want{class: "BigClass/gold"}},
 		"UnmatchedAdmitted": {
 			reason: "We should admit an unmatched claim with a warning of what was looked for.",
 			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
@@ -140,66 +110,23 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 			reason: "We should refuse an unmatched claim of a kind that says so.",
 			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
 		},
-		"NoDefaultDenied": {
-			reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.",
-			kind:   "Cache", spec: "{size: 1}", want: want{code: http.StatusForbidden, message: []string{"no class is marked default"}},
-		},
-		"Cordoned": {
-			reason: "We should not offer a cordoned class.",
-			spec:   "{classSelector: {matchLabels: {tier: retired}}}", want: want{message: []string{"1 cordoned"}},
-		},
-		"WeightZero": {
-			reason: "We should not offer a class of weight 0 under a weighted strategy.",
-			spec:   "{classSelector: {matchLabels: {tier: free}}}", want: want{message: []string{"1 of weight 0"}},
-		},
-		"WeightZeroRandom": {
-			reason: "We should offer a class of weight 0 under a strategy that does not weigh.",
-			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{class: "BigClass/weightless"},
-		},
-		"Terminating": {
-			reason: "We should not offer a class that is being deleted.",
-			spec:   "{classSelector: {matchLabels: {tier: leaving}}}", want: want{message: []string{"1 being deleted"}},
-		},
+		"NoDefaultDenied":  {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", want: want{code: http.StatusForbidden, message: []string{"no class is marked default"}}},
+		"Cordoned":         {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", want: want{message: []string{"1 cordoned"}}},
+		"WeightZero":       {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{message: []string{"1 of weight 0"}}},
+		"WeightZeroRandom": {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{class: "BigClass/weightless"}},
+		"Terminating":      {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", want: want{message: []string{"1 being deleted"}}},
 		"UnknownOperator": {
 			reason: "We should refuse an operator that there is not.",
 			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].operator"}},
 		},
-		"InWithoutValues": {
-			reason: "We should refuse In without values.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: In}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
-		},
-		"NotInWithoutValues": {
-			reason: "We should refuse NotIn without values.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
-		},
-		"ExistsWithValues": {
-			reason: "We should refuse Exists with values.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
-		},
-		"DoesNotExistWithValues": {
-			reason: "We should refuse DoesNotExist with values.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].values"}},
-		},
-		"SelectorIsText": {
-			reason: "We should refuse a selector that is not an object.",
-			spec:   "{classSelector: tier=gold}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector"}},
-		},
+		"SelectorIsText": {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector"}}},
 		"SelectorMisspelt": {
 			reason: "We should refuse a field that we do not know, and not take it for an empty selector.",
 			spec:   "{classSelector: {matchLabel: {tier: gold}}}", want: want{code: http.StatusUnprocessableEntity, message: []string{`"matchLabel"`}, causes: []string{"spec.classSelector"}},
 		},
-		"SpecIsText": {
-			reason: "We should refuse a spec that is not an object.",
-			spec:   "gold, please", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec"}},
-		},
-		"MalformedAnnotation": {
-			reason:     "We should refuse an annotation that is no selector.",
-			annotation: "tier in gold", spec: "{}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}},
-		},
-		"FieldAndAnnotation": {
-			reason:     "We should refuse a selector in both places.",
-			annotation: "tier=gold", spec: "{classSelector: {}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}},
-		},
+		"SpecIsText":          {reason: "We should refuse a spec that is not an object.", spec: "gold, please", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec"}}},
+		"MalformedAnnotation": {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
+		"FieldAndAnnotation":  {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := tc.kind

@@ -316,14 +316,8 @@ func TestPolicyNotServed(t *testing.T) {
 		status metav1.ConditionStatus
 		text   string
 	}{
-		"NotServed": {
-			flags:  notServed,
-			status: metav1.ConditionFalse, text: "does not serve v1 of MutatingAdmissionPolicy",
-		},
-		"NotInForce": {
-			flags:  map[string]string{"disable-admission-plugins": "ServiceAccount,MutatingAdmissionPolicy"},
-			status: metav1.ConditionTrue, text: "Class/usual",
-		},
+		"NotServed":  {flags: notServed, status: metav1.ConditionFalse, text: "does not serve v1 of MutatingAdmissionPolicy"},
+		"NotInForce": {flags: map[string]string{"disable-admission-plugins": "ServiceAccount,MutatingAdmissionPolicy"}, status: metav1.ConditionTrue, text: "Class/usual"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -407,7 +407,7 @@ func TestPresetsAtOnce(t *testing.T) {
 		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
 		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: ["+claims+"]}")))
 	}
-	w.awaitCRDs(t, "--all")
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	w.apply(t, strings.Join(others, "---\n"))
 
 	manifests := claimKind("claims.absent.test", "{}") + classKind("classes.absent.test", "{claimKinds: [claims.absent.test]}")

@@ -84,7 +84,6 @@ spec:
 		}
 		w.resources(t, "Claim claims.version.test Namespaced")
 		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [claims.version.test]}"))
-		w.awaitCRDs(t, "classes.version.test")
 		w.awaitClaims(t, "claims.version.test")
 		w.apply(t, strings.Replace(class("version.test", "Class", "only", ""), "/v1\n", "/v1beta1\n", 1))
 		w.awaitClasses(t, "classes.version.test", 1)

@@ -143,10 +143,7 @@ func (r *releaseTest) refuses(t *testing.T) {
 		{"Undated", "sed -i 's/^## .0.1.0..*/## [0.1.0]/' CHANGELOG.md", "make release VERSION=v0.1.0", "CHANGELOG.md has no date for v0.1.0"},
 		{"Changed", "echo >> README.md", "make release VERSION=v0.1.0", "the folder is not what is committed"},
 		{"NewFile", "touch new", "make release VERSION=v0.1.0", "?? new"},
-		{
-			"OtherCommit", "git commit --quiet --allow-empty --message=Next", "make release VERSION=v0.1.0",
-			"v0.1.0 is the tag of the commit",
-		},
+		{"OtherCommit", "git commit --quiet --allow-empty --message=Next", "make release VERSION=v0.1.0", "v0.1.0 is the tag of the commit"},
 		{"NotOurs", "mkdir dist && touch dist/mine", "make release VERSION=v0.1.0", "has files that are no release: move them away"},
 		{"NoGit", "rm -r .git", "make release VERSION=v0.1.0", "cannot tell which commit this is"},
 		{"NotBuilt", "", "make publish VERSION=v0.1.0", "there is no dist/classbind_v0.1.0_image.tar: run make release VERSION=v0.1.0 first"},

@@ -160,7 +160,6 @@ spec:
 	}
 	w.resources(t, "Class classes.upgrade.test Cluster", "Claim claims.upgrade.test Namespaced")
 	w.apply(t, crd(version("v1beta1", asString, true, true)))
-	w.awaitCRDs(t, kind)
 	w.apply(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
 		classKind("classes.upgrade.test", "{claimKinds: [clusters.upgrade.test, claims.upgrade.test]}")+
 		claimKind(kind, "{reference: {path: .spec.topology.class, form: Name}, skipIfSet: []}"))

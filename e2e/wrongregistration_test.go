@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,61 +59,27 @@ func TestWrongRegistrations(t *testing.T) {
 		// not tried.
 		served string
 	}{
-		"PathAbsent": {
-			field: "className: {type: string}", spec: "{}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.classRef",
-		},
-		"PathMisspelt": {
-			spec: "{reference: {path: .spec.clasRef}}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef",
-			served: "the schema has no field .spec.clasRef",
-		},
-		"WrongType": {
-			spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1alpha1.ReasonPathsInvalid, message: "must be of type string",
-			served: "must be of type string",
-		},
-		"FormPruned": {
-			spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1alpha1.ReasonReferencePruned, message: ".spec.classRef.apiGroup",
-			served: ".spec.classRef.apiGroup",
-		},
-		"SelectorAbsent": {
-			spec: "{classSelector: {path: .spec.absent}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path: the schema has no field .spec.absent",
-			served: "classSelector.path: the schema has no field .spec.absent",
-		},
+		"PathAbsent":     {field: "className: {type: string}", spec: "{}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.classRef"},
+		"PathMisspelt":   {spec: "{reference: {path: .spec.clasRef}}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef", served: "the schema has no field .spec.clasRef"},
+		"WrongType":      {spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1alpha1.ReasonPathsInvalid, message: "must be of type string", served: "must be of type string"},
+		"FormPruned":     {spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1alpha1.ReasonReferencePruned, message: ".spec.classRef.apiGroup", served: ".spec.classRef.apiGroup"},
+		"SelectorAbsent": {spec: "{classSelector: {path: .spec.absent}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path: the schema has no field .spec.absent", served: "classSelector.path: the schema has no field .spec.absent"},
 		"CompanyRequired": {
 			field: "classRef: {type: object, required: [major], properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}",
 			spec:  "{}", reason: v1alpha1.ReasonPathsInvalid, message: "the schema requires .spec.classRef.major, which the reference does not have",
 		},
-		"ReferenceRefused": {
-			field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1),
-			spec:  "{}", reason: v1alpha1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`,
-		},
-		"VersionNotServed": {
-			spec: "{version: v2}", reason: v1alpha1.ReasonVersionNotServed, message: "v2",
-			served: "write the paths for a version that is served",
-		},
-		"ExpressionInvalid": {
-			spec: "{bindWhen: 'claim.spec ++'}", reason: v1alpha1.ReasonInvalidExpression, message: "bindWhen",
-			served: "bindWhen",
-		},
-		"NoClassKind": {
-			spec: "{}", withoutClassKind: true, reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it",
-		},
-		"ClassKindNotInstalled": {
-			spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [claims.%[1]s]}"),
-			reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it",
-		},
-		"ClassKindNotPermitted": {
-			spec: "{}", withoutRight: true, reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead",
-		},
-		"ClassKindInvalid": {
-			spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [claims.%[1]s], offerWhen: 'class.spec ++'}"),
-			reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead",
-		},
+		"ReferenceRefused":      {field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1), spec: "{}", reason: v1alpha1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`},
+		"VersionNotServed":      {spec: "{version: v2}", reason: v1alpha1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
+		"ExpressionInvalid":     {spec: "{bindWhen: 'claim.spec ++'}", reason: v1alpha1.ReasonInvalidExpression, message: "bindWhen", served: "bindWhen"},
+		"NoClassKind":           {spec: "{}", withoutClassKind: true, reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it"},
+		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [claims.%[1]s]}"), reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it"},
+		"ClassKindNotPermitted": {spec: "{}", withoutRight: true, reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
+		"ClassKindInvalid":      {spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [claims.%[1]s], offerWhen: 'class.spec ++'}"), reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, served := range []bool{false, true} {
 				group := fmt.Sprintf("%s.wrong.test", strings.ToLower(name))
-				right := "{}"
 				if served {
 					if tc.served == "" {
 						break
@@ -121,14 +87,8 @@ func TestWrongRegistrations(t *testing.T) {
 					group = "served-" + group
 				}
 				kind := "claims." + group
-				field := wholeReference
-				if tc.field != "" {
-					field = tc.field
-				}
 				w.resources(t, "Class classes."+group+" Cluster")
-				w.apply(t, fmt.Sprintf(schemaOfClaims, group, field))
-				w.awaitCRDs(t, kind)
-				w.apply(t, class(group, "Class", "only", ""))
+				w.apply(t, fmt.Sprintf(schemaOfClaims, group, cmp.Or(tc.field, wholeReference))+class(group, "Class", "only", ""))
 				_, _, err := w.create(t, claim(group, "before"))
 				require.NoError(t, err)
 				classKinds := classKind("classes."+group, "{claimKinds: ["+kind+"]}")
@@ -139,7 +99,7 @@ func TestWrongRegistrations(t *testing.T) {
 					classKinds += vendor(group)
 				}
 				if served {
-					w.apply(t, classKinds+claimKind(kind, right))
+					w.apply(t, classKinds+claimKind(kind, "{}"))
 					w.awaitClaims(t, kind)
 				}
 
@@ -164,8 +124,7 @@ func TestWrongRegistrations(t *testing.T) {
 // TestClassKindsNotPermitted has two class kinds without rights, then one, then none.
 func TestClassKindsNotPermitted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w := sharedWorld(t)
 	const kind = "claims.narrow.test"
 	for _, group := range []string{"narrow.test", "one.test", "two.test"} {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
@@ -200,20 +159,6 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	_, warnings, err = w.create(t, claim("narrow.test", "two"))
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
-
-	// What was served once is missed by all replicas that start without the right.
-	w.kubectl(t, "delete", "clusterrole", "classbind-classes.two.test")
-	require.NoError(t, r.Stop())
-	w.serve(t)
-	w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.two.test", v1alpha1.ReasonNotPermitted)
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonClassKindMissing)
-	require.EventuallyWithT(t, func(c *assert.CollectT) { // It writes the status before it serves.
-		_, _, err := w.create(t, claim("narrow.test", "three"))
-		require.ErrorContains(c, err, `the classes of "classes.two.test", which were offered to claims of "claims.narrow.test" before, are not known yet`)
-	}, patience, 100*time.Millisecond)
-
-	permit("two.test")
-	w.awaitClaims(t, kind)
 }
 
 // conversion of the CRD of the bad class kind: its classes are stored as v1 and
@@ -234,23 +179,11 @@ func conversion(how string) string {
 func TestOneBadClassKind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
+	before := w.serve(t)
 	for _, group := range []string{"good.test", "bad.test"} {
-		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "only", ""))
-	}
-	before, err := w.run()
-	require.NoError(t, err)
-	ready, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err = before.Ready(ready)
-	for _, group := range []string{"good.test", "bad.test"} {
-		if err == nil {
-			w.awaitClaims(t, "claims."+group)
-			w.awaitClasses(t, "classes."+group, 1)
-		}
+		w.register(t, group, "{}", class(group, "Class", "only", ""))
 	}
 	require.NoError(t, before.Stop())
-	require.NoError(t, err, "We should be ready while all is well. The log:\n%s", before.log)
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(brokenConversion))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -260,33 +193,19 @@ func TestOneBadClassKind(t *testing.T) {
 
 	start := time.Now()
 	replicas := []*replica{w.start(t), w.start(t)}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		bound, _, err := w.create(t, claim("good.test", "good"))
-		require.NoError(c, err)
-		require.Equal(c, "Class/only", classOf(bound))
-	}, patience, 100*time.Millisecond, "We should bind the claims of others.")
+	w.awaitBound(t, claim("good.test", "good"), "Class/only", "We should bind the claims of others.")
 	t.Logf("Claims of the other kind were bound %s after the restart.", time.Since(start).Round(time.Millisecond))
 	for _, r := range replicas {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		require.NoError(t, r.Ready(ctx), "We should be ready.")
-		cancel()
+		require.NoError(t, r.Ready(t.Context()), "We should be ready.")
 	}
 	w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.bad.test", v1alpha1.ReasonClassKindMissing)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, claim("bad.test", "bad"))
-		require.ErrorContains(c, err, `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet: `,
-			"We should not decide on part of the classes, and name what is missing.")
-		require.Less(c, len(err.Error()), 2048)
-	}, patience, 100*time.Millisecond)
+	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet: `,
+		"We should not decide on part of the classes, and name what is missing.")
 	k := &v1alpha1.ClassKind{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classes.bad.test"}, k))
 	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "We should wait for it at the next restart, too: %v", k.Status.Conditions)
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(noConversion))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		bound, _, err := w.create(t, claim("bad.test", "bad"))
-		require.NoError(c, err)
-		require.Equal(c, "Class/only", classOf(bound))
-	}, patience, 100*time.Millisecond, "We should bind its claims once it answers.")
+	w.awaitBound(t, claim("bad.test", "bad"), "Class/only", "We should bind its claims once it answers.")
 	w.awaitClaims(t, "claims.bad.test")
 }
