@@ -62,7 +62,8 @@ func TestAgreement(t *testing.T) {
 		require.NotNil(c, k.Status.WaitingClaims)
 	}, patience, 50*time.Millisecond)
 
-	explained := w.explain(t, claims)
+	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig)
+	require.Len(t, explained, len(claims))
 	outcomes := map[string]int{}
 	for _, item := range explained {
 		outcomes[item.Outcome]++
@@ -126,23 +127,20 @@ func agreementClaims(n int) (manifests []string) {
 
 // explanation is as much of an item of explain's report as is compared.
 type explanation struct {
-	Claim            struct{ Namespace, Name string }
+	Claim            struct{ Namespace, Name, Kind, ClaimKind string }
 	Outcome, Message string
 	Class            *struct{ Kind, Name string }
+	Reference        any
 	Errors           []struct{ Field, Message string }
 }
 
-func (w *world) explain(t *testing.T, claims []string, flags ...string) []explanation {
+// explain the claims of a file by the cluster, or by what the flags name.
+func (w *world) explain(t *testing.T, file string, flags ...string) []explanation {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "claims.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(strings.Join(claims, "---\n")), 0o600))
-	args := append([]string{"explain", "--filename=" + file, "--output=json"}, flags...)
-	cmd := exec.CommandContext(t.Context(), command, args...) //nolint:gosec // It runs the command under test.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
-	out, err := cmd.Output()
+	out, stderr, _, err := w.classbind(t.Context(), append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...)
+	require.NoError(t, err)
 	var report struct{ Items []explanation }
-	require.NoError(t, json.Unmarshal(out, &report), "%v: %s", err, out)
-	require.Len(t, report.Items, len(claims))
+	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
 	return report.Items
 }
 
@@ -231,7 +229,8 @@ func TestExpressionAgreement(t *testing.T) {
 			one("", "", "", ", hold: true"), one("", ", selector: driver=c", ", selector: 'driver in'", ", classSelector: {matchLabels: {driver: a}}")))
 	}
 	// kubectl and explain are of one user, whose groups nobody but the API server knows.
-	explained := w.explain(t, claims, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
+	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
+	require.Len(t, explained, len(claims))
 	outcomes := map[string]int{}
 	for i, item := range explained {
 		outcomes[item.Outcome]++

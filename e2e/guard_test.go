@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -142,17 +143,19 @@ func TestGuard(t *testing.T) {
 		refused(t, err, http.StatusUnprocessableEntity, "metadata.annotations[resourceclass.crossplane.io/weight]", "must be an integer from 0 to 1000000")
 		_, _, err = w.create(t, blue("malformed", "{weight: much}"))
 		refused(t, err, http.StatusUnprocessableEntity, "spec.weight")
-		for _, weight := range []string{"-1", "-0", "+5", "010", "1e3", " 5", "1.5"} {
-			_, _, err := w.create(t, class("guard.test", "Red", "malformed", fmt.Sprintf("annotations: {resourceclass.crossplane.io/weight: %q}, ", weight)))
-			refused(t, err, http.StatusUnprocessableEntity, fmt.Sprintf("metadata.annotations[resourceclass.crossplane.io/weight]: Invalid value: %q: must be an integer from 0 to 1000000, in plain digits", weight))
-			err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/weight="+weight)
-			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update, too.")
-		}
-		for _, weight := range []string{"-1", "1.5", "-0.5", "1000001", `"+5"`, "true"} {
-			_, _, err := w.create(t, blue("malformed", "{weight: "+weight+"}"))
-			refused(t, err, http.StatusUnprocessableEntity, "spec.weight: Invalid value: ", "must be an integer from 0 to 1000000")
-			err = w.patch(t, "blues.guard.test", "weighted", `{"spec":{"weight":`+weight+`}}`)
-			require.ErrorContains(t, err, "must be an integer", "We should refuse a malformed weight in an update of a field, too.")
+		for what, weights := range map[string][]string{"Red": {"-1", "-0", "+5", "010", "1e3", " 5", "1.5"}, "Blue": {"-1", "1.5", "-0.5", "1000001", `"+5"`, "true"}} {
+			for _, weight := range weights {
+				manifest, err := blue("malformed", "{weight: "+weight+"}"), error(nil)
+				if what == "Red" {
+					manifest = class("guard.test", "Red", "malformed", fmt.Sprintf("annotations: {resourceclass.crossplane.io/weight: %q}, ", weight))
+					err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/weight="+weight)
+				} else {
+					err = w.patch(t, "blues.guard.test", "weighted", `{"spec":{"weight":`+weight+`}}`)
+				}
+				require.ErrorContains(t, err, "must be an integer from 0 to 1000000", "We should refuse a malformed weight in an update.")
+				_, _, err = w.create(t, manifest)
+				refused(t, err, http.StatusUnprocessableEntity, "weight", "Invalid value: ", "must be an integer from 0 to 1000000")
+			}
 		}
 	})
 
@@ -235,13 +238,7 @@ func TestGuard(t *testing.T) {
 		w.apply(t, class("guard.test", "Old", "legacy", isDefault))
 		w.apply(t, classKind("olds.guard.test", "{claimKinds: [claims.guard.test]}"))
 		w.awaitGuard(t, "guard.test", "Old", "olds.guard.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			k := &v1alpha1.ClaimKind{}
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.guard.test"}, k))
-			condition := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
-			require.NotNil(c, condition)
-			require.Equal(c, v1alpha1.ReasonSeveralDefaults, condition.Reason)
-		}, patience, 100*time.Millisecond, "We should say so in the status.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "claims.guard.test", v1alpha1.ConditionSingleDefault, metav1.ConditionFalse, "2 classes")
 		metrics, err := r.Metrics(t.Context())
 		require.NoError(t, err)
 		assert.Contains(t, string(metrics), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
@@ -288,24 +285,6 @@ func TestGuard(t *testing.T) {
 		_, _, err := w.create(t, blue("fifth", "{default: true}"))
 		refused(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
 	})
-}
-
-// TestCreatedAndDeleted has a default deleted as soon as classbind has seen it.
-func TestCreatedAndDeleted(t *testing.T) {
-	long(t)
-	t.Parallel()
-	w := sharedWorld(t)
-	w.resources(t, "Claim claims.brief.test Namespaced", "Class classes.brief.test Cluster")
-	w.apply(t, vendor("brief.test")+claimKind("claims.brief.test", "{}")+classKind("classes.brief.test", "{claimKinds: [claims.brief.test]}"))
-	w.awaitClaims(t, "claims.brief.test")
-	w.awaitGuard(t, "brief.test", "Class", "classes.brief.test")
-	for _, name := range []string{"first", "second", "third"} {
-		_, _, err := w.create(t, class("brief.test", "Class", name, isDefault))
-		require.NoError(t, err, "We should accept the next default at once: the one before was stored, and is in flight no more.")
-		w.awaitClasses(t, "classes.brief.test", 1)
-		w.kubectl(t, "delete", "classes.brief.test", name)
-		w.awaitClasses(t, "classes.brief.test", 0)
-	}
 }
 
 // TestRace is the short form of make race. It has the machine to itself, because

@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -355,13 +354,6 @@ func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name stri
 	return marked
 }
 
-// presetExplanation is as much of an item of explain's report as is compared.
-type presetExplanation struct {
-	Claim            struct{ ClaimKind string }
-	Outcome, Message string
-	Reference        any
-}
-
 // explained compares what explain says of claims, of the cluster and of files, with what
 // happens to them.
 func (x *trial) explained(t *testing.T) {
@@ -380,12 +372,8 @@ func (x *trial) explained(t *testing.T) {
 	}
 	for where, args := range map[string][]string{"Cluster": {"--kubeconfig=" + x.plane.Kubeconfig}, "Files": files} {
 		t.Run(where, func(t *testing.T) {
-			out, stderr, _, err := x.classbind(t.Context(), append([]string{"explain", "--output=json", "--filename=" + file}, args...)...)
-			require.NoError(t, err)
-			var report struct{ Items []presetExplanation }
-			require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
-			items := slices.DeleteFunc(report.Items, func(item presetExplanation) bool { return item.Claim.ClaimKind != x.kind.Name })
-			require.Len(t, items, len(claims), "%s%s", out, stderr)
+			items := slices.DeleteFunc(x.explain(t, file, args...), func(item explanation) bool { return item.Claim.ClaimKind != x.kind.Name })
+			require.Len(t, items, len(claims))
 			for n, claim := range claims {
 				if n == len(claims)-1 {
 					assert.Equal(t, "LeftAlone", items[n].Outcome, "%+v", items[n])

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -242,19 +241,10 @@ func (i *installedScenario) explains(t *testing.T) {
 		"Files":   "--classes=" + write(t, i.kubectl(t, "kustomize", i.folder)),
 	} {
 		t.Run(where, func(t *testing.T) {
-			out, stderr, _, err := i.classbind(t.Context(), "explain", "--output=json", "--filename="+filepath.Join(i.folder, "claims.yaml"), arg)
-			require.NoError(t, err)
-			var report struct {
-				Items []struct {
-					Claim            struct{ Name, Namespace, Kind, ClaimKind string }
-					Outcome, Message string
-					Reference        any
-				}
-			}
-			require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
+			items := i.explain(t, filepath.Join(i.folder, "claims.yaml"), arg)
 			for _, claim := range i.claims {
 				x, found := i.by(t, claim.Unstructured), 0
-				for _, item := range report.Items {
+				for _, item := range items {
 					if strings.Join([]string{item.Claim.ClaimKind, item.Claim.Kind, item.Claim.Namespace, item.Claim.Name}, " ") !=
 						strings.Join([]string{x.kind.Name, claim.GetKind(), claim.GetNamespace(), claim.GetName()}, " ") {
 						continue
@@ -272,7 +262,7 @@ func (i *installedScenario) explains(t *testing.T) {
 						}
 					}
 				}
-				assert.Equal(t, 1, found, "We should explain %s: %s%s", claim.GetName(), out, stderr)
+				assert.Equal(t, 1, found, "We should explain %s.", claim.GetName())
 			}
 		})
 	}

@@ -126,12 +126,12 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	const kind = "claims.narrow.test"
-	for _, group := range []string{"narrow.test", "one.test", "two.test"} {
+	for _, group := range []string{"narrow.test", "one.narrow.test", "two.narrow.test"} {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 	}
-	w.apply(t, class("one.test", "Class", "one", "")+class("two.test", "Class", "two", "")+
-		claimKind(kind, "{}")+classKind("classes.one.test", "{claimKinds: ["+kind+"]}")+classKind("classes.two.test", "{claimKinds: ["+kind+"]}"))
-	for _, group := range []string{"one.test", "two.test"} {
+	w.apply(t, class("one.narrow.test", "Class", "one", "")+class("two.narrow.test", "Class", "two", "")+
+		claimKind(kind, "{}")+classKind("classes.one.narrow.test", "{claimKinds: ["+kind+"]}")+classKind("classes.two.narrow.test", "{claimKinds: ["+kind+"]}"))
+	for _, group := range []string{"one.narrow.test", "two.narrow.test"} {
 		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False",
 			"kubectl create clusterrole classbind-classes."+group+" --verb=get,list,watch --resource=classes."+group)
 	}
@@ -143,18 +143,18 @@ func TestClassKindsNotPermitted(t *testing.T) {
 		w.kubectl(t, "create", "clusterrole", role, "--verb=get,list,watch", "--resource=classes."+group)
 		w.kubectl(t, "label", "clusterrole", role, v1alpha1.AggregateLabel+"=true")
 	}
-	permit("one.test")
+	permit("one.narrow.test")
 	began := time.Now()
 	w.awaitClaims(t, kind)
 	t.Logf("Claims were bound %s after the role was applied.", time.Since(began).Round(time.Millisecond))
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False", `"classes.two.test": `)
+	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
 	bound, warnings, err := w.create(t, claim("narrow.test", "one"))
 	require.NoError(t, err)
 	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
-	assert.Contains(t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.test" (NotPermitted), which it cannot read`, "We should say so with every claim.")
+	assert.Contains(t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.narrow.test" (NotPermitted), which it cannot read`, "We should say so with every claim.")
 
-	permit("two.test")
-	w.awaitClasses(t, "classes.two.test", 1)
+	permit("two.narrow.test")
+	w.awaitClasses(t, "classes.two.narrow.test", 1)
 	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "True", "")
 	_, warnings, err = w.create(t, claim("narrow.test", "two"))
 	require.NoError(t, err)
