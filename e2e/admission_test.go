@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,43 +30,39 @@ func TestApplyTogether(t *testing.T) {
 	long(t)
 	t.Parallel()
 	w := sharedWorld(t)
-	w.resources(t, "Claim claims.together.test Namespaced", "Class classes.together.test Cluster", "Other others.unwatched.test Cluster")
-	w.apply(t, vendor("together.test")+strings.Replace(vendor("unwatched.test"), "[get, list, watch]", "[list]", 1)+claimKind("claims.together.test", "{}")+
-		classKind("classes.together.test", "{claimKinds: [claims.together.test]}")+classKind("others.unwatched.test", "{claimKinds: [claims.together.test]}"))
-	w.awaitClaims(t, "claims.together.test")
-	w.awaitClasses(t, "classes.together.test", 0)
-	w.awaitClasses(t, "others.unwatched.test", 0)
+	w.register(t, "together.test", "{}")
+	w.resources(t, "Other others.unwatched.together.test Cluster")
+	w.apply(t, strings.Replace(vendor("unwatched.together.test"), "[get, list, watch]", "[list]", 1)+classKind("others.unwatched.together.test", "{claimKinds: [claims.together.test]}"))
+	w.awaitClasses(t, "others.unwatched.together.test", 0)
 
 	const files = 100
 	dir := t.TempDir()
 	for i := range files {
 		group, kind := "together.test", "Class"
 		if i%2 == 0 {
-			group, kind = "unwatched.test", "Other"
+			group, kind = "unwatched.together.test", "Other"
 		}
 		manifest := class(group, kind, fmt.Sprint("class-", i), fmt.Sprintf("labels: {for: claim-%d}, ", i)) +
-			fmt.Sprintf("---\napiVersion: together.test/v1\nkind: Claim\nmetadata: {namespace: default, name: claim-%d}\nspec: {classSelector: {matchLabels: {for: claim-%d}}}\n", i, i)
+			"---\n" + strings.Replace(claim("together.test", fmt.Sprint("claim-", i)), "{}", fmt.Sprintf("{matchLabels: {for: claim-%d}}", i), 1)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), []byte(manifest), 0o600))
 	}
 	w.kubectl(t, "apply", "-f", dir)
-	out := w.kubectl(t, "get", "claims.together.test", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.classRef.name}{"\n"}{end}`)
-	bound := 0
-	for line := range strings.Lines(out) {
-		name, class, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if class == strings.Replace(name, "claim", "class", 1) {
-			bound++
-		}
+	for _, claim := range w.claimsOf(t, "together.test") {
+		_, class, _ := strings.Cut(classOf(&claim), "/")
+		assert.Equal(t, strings.Replace(claim.GetName(), "claim", "class", 1), class, "We should bind every claim to the class before it in its file.")
 	}
-	assert.Equal(t, files, bound, "We should bind every claim to the class before it in its file.")
 
 	if w.plane == nil {
 		return // There is no audit log to look into.
 	}
-	log, err := os.ReadFile(w.plane.AuditLog)
-	require.NoError(t, err)
-	live := regexp.MustCompile(`"requestURI":"/apis/unwatched.test/v1/others\?labelSelector=for%3Dclaim-\d+[^"]*","verb":"list","user":\{"username":"`+classbind.User).FindAll(log, -1)
-	t.Logf("%d live reads", len(live))
-	assert.NotEmpty(t, live, "We should read live what the watch has not yet shown.")
+	live := 0
+	for _, e := range w.audited(t) {
+		if e.Verb == "list" && e.User.Username == classbind.User && strings.HasPrefix(e.RequestURI, "/apis/unwatched.together.test/v1/others?labelSelector=for%3Dclaim-") {
+			live++
+		}
+	}
+	t.Logf("%d live reads", live)
+	assert.Positive(t, live, "We should read live what the watch has not yet shown.")
 }
 
 // TestSpared counts at the server which claims the API server calls it for.

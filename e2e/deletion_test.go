@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -26,20 +25,12 @@ func TestDeletion(t *testing.T) {
 	t.Parallel()
 	const group, claims, orders, plain, classes = "deletion.test", "claims.deletion.test", "orders.deletion.test", "plains.deletion.test", "classes.deletion.test"
 	w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
-	balancer, err := classbind.NewBalancer()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = balancer.Close() })
-	var replicas []*replica
-	for range 2 {
-		r := w.serve(t, "--webhook-url="+balancer.URL)
-		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
-		replicas = append(replicas, r)
-	}
+	balancer, replicas := w.serveBehind(t, 2)
 	w.resources(t, "Claim "+claims+" Namespaced", "Order "+orders+" Namespaced", "Plain "+plain+" Namespaced", "Class "+classes+" Cluster", "Other others.deletion.test Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{strategy: LeastClaims}")+claimKind(plain, "{}")+
 		classKind(classes, "{claimKinds: ["+claims+", "+orders+", "+plain+"]}")+classKind("others.deletion.test", "{claimKinds: ["+plain+"]}"))
 	for _, name := range []string{"gold", "silver", "bronze"} {
-		w.apply(t, class(group, "Class", name, "labels: {tier: "+name+"}, "))
+		w.apply(t, tierClass(group, name))
 	}
 	w.apply(t, class(group, "Other", "gold", "labels: {tier: none}, "))
 	for _, kind := range []string{claims, orders, plain} {

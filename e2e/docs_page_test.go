@@ -241,26 +241,3 @@ func docTrim(text string) string {
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
-
-// docDifference has the lines of a page that do not fit what is printed (-), and those that are printed instead (+).
-func docDifference(want, got string) string {
-	var text strings.Builder
-	w, g := strings.Split(docTrim(want), "\n"), strings.Split(docTrim(got), "\n")
-	for len(w) > 0 && len(g) > 0 && w[0] != "..." && docMatches(w[0], g[0]) {
-		fmt.Fprintf(&text, "  %s\n", g[0])
-		w, g = w[1:], g[1:]
-	}
-	var rest []string
-	for len(w) > 0 && len(g) > 0 && w[len(w)-1] != "..." && docMatches(w[len(w)-1], g[len(g)-1]) {
-		rest = append(rest, "  "+g[len(g)-1]+"\n")
-		w, g = w[:len(w)-1], g[:len(g)-1]
-	}
-	for _, line := range w {
-		fmt.Fprintf(&text, "- %s\n", line)
-	}
-	for _, line := range g {
-		fmt.Fprintf(&text, "+ %s\n", line)
-	}
-	slices.Reverse(rest)
-	return text.String() + strings.Join(rest, "")
-}

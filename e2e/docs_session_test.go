@@ -318,7 +318,7 @@ func judge(step *docStep, script, got, ran string) error {
 		}
 	}
 	if step.compared && !docMatches(step.want, got) {
-		return fmt.Errorf("%s: the page shows something else than the command prints:\n$ %s\n%s", step.at, step.title(), docDifference(step.want, got))
+		return fmt.Errorf("%s: the page shows:\n$ %s\n%s\nThe command prints:\n%s", step.at, step.title(), step.want, got)
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
@@ -173,15 +172,7 @@ func TestLeastClaims(t *testing.T) {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
 			w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
-			balancer, err := classbind.NewBalancer()
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = balancer.Close() })
-			var all []*replica
-			for range replicas {
-				r := w.serve(t, "--webhook-url="+balancer.URL)
-				balancer.Add(strings.TrimPrefix(r.URL, "https://"))
-				all = append(all, r)
-			}
+			_, all := w.serveBehind(t, replicas)
 			var offered []string
 			for i := range classes {
 				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))

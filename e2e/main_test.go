@@ -378,6 +378,20 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	return r
 }
 
+// serveBehind has so many replicas behind one address.
+func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
+	t.Helper()
+	balancer, err := classbind.NewBalancer()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = balancer.Close() })
+	for range n {
+		r := w.serve(t, "--webhook-url="+balancer.URL)
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+		replicas = append(replicas, r)
+	}
+	return balancer, replicas
+}
+
 // audited are the events in the audit log of the first API server. The last may be half written.
 func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 	t.Helper()

@@ -1,24 +1,18 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -117,73 +111,4 @@ func TestPartitions(t *testing.T) {
 		_, _, err = w.setDefault(t, "tier/smb-2", "--for=claims")
 		require.ErrorContains(t, err, "has no mark to set")
 	})
-}
-
-// TestSeatLeases moves the default classes of one namespace through partitions, until it is
-// refused. It refuses nobody else, and leaves nothing for good.
-func TestSeatLeases(t *testing.T) {
-	long(t)
-	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, "--in-flight-window=4s")
-	w.resources(t, "Claim claims.seats.test Namespaced", "Own owns.seats.test Namespaced", "Other others.seats.test Namespaced")
-	w.apply(t, vendor("seats.test")+
-		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: greedy}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: modest}\n"+
-		claimKind("claims.seats.test", `{partition: {claim: "''", class: class.metadata.labels.part}}`)+
-		classKind("owns.seats.test", "{claimKinds: [claims.seats.test]}")+classKind("others.seats.test", "{claimKinds: [claims.seats.test]}"))
-	object := func(kind, namespace, name, part, annotation string) string {
-		return fmt.Sprintf("---\napiVersion: seats.test/v1\nkind: %s\nmetadata: {namespace: %s, name: %s, labels: {part: %s}, "+
-			"annotations: {resourceclass.crossplane.io/%s}}\n", kind, namespace, name, part, annotation)
-	}
-	const marked = `is-default-class: "true"`
-	for _, kind := range []string{"Own", "Other"} {
-		w.awaitGuardOf(t, strings.ToLower(kind)+"s.seats.test", object(kind, "greedy", "probe", "probe", "weight: x"))
-	}
-
-	const movers, most = 8, 3 * v1alpha1.MaxSeatLeases
-	var moves atomic.Int64
-	var moving errgroup.Group
-	for i := range movers {
-		c, _, err := w.create(t, object("Own", "greedy", fmt.Sprint("own-", i), fmt.Sprint("first-", i), marked))
-		require.NoError(t, err)
-		moving.Go(func() error {
-			for n := range most / movers {
-				err := w.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"metadata":{"labels":{"part":"p-%d-%d"}}}`, i, n))))
-				if err != nil {
-					return err
-				}
-				moves.Add(1)
-			}
-			return errors.New("nobody refused it")
-		})
-	}
-	err := moving.Wait()
-	t.Logf("%d moves", moves.Load())
-	require.ErrorContains(t, err, `"owns.seats.test" classes in namespace "greedy" are, or were, the default of 1000 partitions or claim kinds`,
-		"We should bound the Leases of one namespace.")
-	for _, kind := range []string{"Own", "Other"} {
-		_, _, err := w.create(t, object(kind, "modest", "first", "new-"+strings.ToLower(kind), marked))
-		require.NoError(t, err, "We should let another namespace have its first default.")
-	}
-	_, _, err = w.create(t, object("Other", "greedy", "first", "new", marked))
-	require.NoError(t, err, "We should let another kind have its first default.")
-
-	ctx := t.Context()
-	seats := func(t require.TestingT) (names []string) {
-		all := &coordinationv1.LeaseList{}
-		require.NoError(t, w.List(ctx, all, client.InNamespace(classbind.Namespace)))
-		for _, l := range all.Items {
-			if strings.HasSuffix(l.Name, ".claims.seats.test") {
-				names = append(names, l.Name)
-			}
-		}
-		return names
-	}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.Len(c, seats(c), movers+3, "We should keep the Leases of those that are default, and no other.")
-	}, patience, time.Second)
-	_, _, err = w.create(t, object("Own", "greedy", "later", "later", marked))
-	require.NoError(t, err, "We should let the namespace have defaults again.")
-	_, _, err = w.create(t, object("Own", "greedy", "second", "later", marked))
-	require.Error(t, err, "We should still keep one default.")
 }

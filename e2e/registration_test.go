@@ -154,27 +154,6 @@ spec:
 		require.NoError(t, err)
 		assert.Equal(t, "other", bound.Object["spec"].(map[string]any)["className"], "We should offer the newcomer once it is alone.")
 	})
-
-	t.Run("ValuesInFields", func(t *testing.T) {
-		t.Parallel()
-		w.resources(t, "Claim claims.field.test Namespaced", "Class classes.field.test Cluster")
-		// A malformed weight is from before anybody refused it.
-		w.apply(t, class("field.test", "Class", "light", "")+"default: true\nspec: {weight: 2}\n"+
-			class("field.test", "Class", "heavy", "")+"default: false\nspec: {weight: 1000000}\n"+
-			class("field.test", "Class", "huge", "")+"spec: {weight: 99999999999999999999999, note: whatever}\n"+
-			class("field.test", "Class", "less", "labels: {less: 'yes'}, ")+"spec: {weight: -1}\n")
-		w.apply(t, vendor("field.test")+claimKind("claims.field.test", "{strategy: HighestWeight}")+
-			classKind("classes.field.test", "{claimKinds: [claims.field.test], default: {path: .default}, weight: {path: .spec.weight}}"))
-		w.awaitClaims(t, "claims.field.test")
-		w.awaitClasses(t, "classes.field.test", 4)
-		w.binds(t, claim("field.test", "default"), "Class/heavy", "We should weigh by the field.")
-		w.binds(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: unopinionated}", "Class/light", "We should find the default by the field.")
-		unbound, warnings, err := w.create(t, "apiVersion: field.test/v1\nkind: Claim\nmetadata: {namespace: default, name: less}\nspec: {classSelector: {matchLabels: {less: 'yes'}}}")
-		require.NoError(t, err)
-		assert.Empty(t, classOf(unbound), "We should give no claim to a class whose author writes less than nothing.")
-		assert.Contains(t, fmt.Sprint(warnings), "of weight 0")
-		assert.Contains(t, w.condition(t, "classes.field.test", v1alpha1.ConditionWeightsValid), `2 classes have a malformed weight: Class/huge counts as 1, Class/less counts as 0; the first: spec.weight: Invalid value: 1e+23: must be an integer from 0 to 1000000`)
-	})
 }
 
 // TestSchema has every field of a registration in its wrong form: the API

@@ -102,48 +102,6 @@ func TestRelated(t *testing.T) {
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should notice that it is gone.")
 	})
 
-	t.Run("Chain", func(t *testing.T) {
-		t.Parallel()
-		const group, kind = "chain.test", "claims.chain.test"
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.chain.test Cluster")
-		w.apply(t, vendor(group)+`---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: chain-related, labels: {classbind.io/aggregate-to-classbind: "true"}}
-rules:
-- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get, list, watch]}
-- {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get, list, watch]}
----
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: chain-fast}
-provisioner: gold.csi.test
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {namespace: default, name: chain-data}
-spec: {storageClassName: chain-fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {namespace: default, name: chain-static}
-spec: {storageClassName: absent, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-`+class(group, "Class", "gold", "labels: {driver: gold.csi.test}, ")+class(group, "Class", "iron", "labels: {driver: iron.csi.test}, ")+
-			claimKind(kind, `
-  related:
-  - {name: volume, resource: persistentvolumeclaims, nameExpression: claim.spec.from}
-  - {name: storage, resource: storageclasses.storage.k8s.io, version: v1, nameExpression: related.volume.spec.storageClassName}
-  fits:
-  - {name: SameDriver, expression: has(related.storage) && class.metadata.labels.driver == related.storage.provisioner}`)+
-			classKind("classes.chain.test", "{claimKinds: ["+kind+"]}"))
-		w.awaitClasses(t, "classes.chain.test", 2)
-		w.awaitClaims(t, kind)
-		w.awaitBound(t, namedClaim(group, "a", "from: chain-data"), "Class/gold", "We should go from one object to the next.")
-		w.awaitBound(t, namedClaim(group, "b", "from: chain-static"), "", "We should take the end of a broken chain for absent.")
-		w.awaitBound(t, namedClaim(group, "c", "from: absent"), "", "We should take the end of a chain that does not begin for absent.")
-		w.awaitBound(t, namedClaim(group, "d", "from: ../../../nodes"), "", "We should look for no name that no object can have.")
-	})
-
 	t.Run("Namespace", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "tenant-labels.test", "claims.tenant-labels.test"
