@@ -82,14 +82,6 @@ func TestCollectLeases(t *testing.T) {
 		"NotStarted": {"We should keep all Leases before we know anything.", func(w *leased) {
 			w.guard.Snapshot = func() selector.Snapshot { return nil }
 		}, []string{partitionLease("a"), partitionLease("b")}},
-		"ClassUnread": {"We should keep the Lease of a class that we cannot read.", func(w *leased) {
-			w.fail = func(operation, _ string) error {
-				if operation == "get class" {
-					return errors.New("no answer")
-				}
-				return nil
-			}
-		}, []string{partitionLease("a"), partitionLease("b")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -188,6 +188,17 @@ func TestServeHTTPAllocatesLittle(t *testing.T) {
 	assert.LessOrEqual(t, cost.Allocs(func() { a.ask(wholeReview) }), 93.0)
 }
 
+func BenchmarkServeHTTP(b *testing.B) {
+	a := postTo(newHandler(io.Discard))
+	b.ReportAllocs()
+	for b.Loop() {
+		a.ask(wholeReview)
+	}
+	if a.status != http.StatusOK || !strings.Contains(a.answers.body.String(), `"patch"`) {
+		b.Fatal(a.status, a.answers.body.String())
+	}
+}
+
 // A body has to arrive while the API server waits for the answer.
 func TestServeHTTPWaitsForNoBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
