@@ -152,8 +152,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		rules     rules
-		taking    taking
-		elsewhere taking
+		of        suite
 		initial   []object
 		scripts   []script
 		accidents bool
@@ -161,78 +160,63 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		stuck bool
 	}{
 		"Precondition": {
-			rules:  without(func(r *rules) { r.precondition = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.precondition = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {create, b}},
 		},
 		"TakeOutPrecondition": {
-			rules:  without(func(r *rules) { r.takeOutPrecondition = false }),
-			taking: twoSeats.taking, initial: []object{{uid: 1, version: 10}, {}, {}, {}},
+			rules: without(func(r *rules) { r.takeOutPrecondition = false }), of: twoSeats, initial: []object{{uid: 1, version: 10}, {}, {}, {}},
 			scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}},
 		},
 		"UID": {
-			rules:  without(func(r *rules) { r.uid = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.uid = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {plain, a}, {remove, a}, {create, b}},
 		},
 		"AllWritesOfTheClass": {
-			rules:  without(func(r *rules) { r.all = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[1],
+			rules: without(func(r *rules) { r.all = false }), of: oneSeat, initial: oneSeat.initial[1],
 			scripts: []script{{update, a}, {update, a}, {create, b}, {touch, a}},
 		},
 		"OwnWriteAlone": {
-			rules:  without(func(r *rules) { r.ownOnly = false }),
-			taking: twoSeats.taking, initial: []object{{uid: 1, version: 10}, {}, {}, {}},
+			rules: without(func(r *rules) { r.ownOnly = false }), of: twoSeats, initial: []object{{uid: 1, version: 10}, {}, {}, {}},
 			scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}},
 		},
 		"Window": {
-			rules:  without(func(r *rules) { r.window = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.window = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {create, b}},
 		},
 		"Landed": {
-			rules:  without(func(r *rules) { r.landed = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.landed = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {create, b}},
 		},
 		"SameClass": {
-			rules:  without(func(r *rules) { r.sameClass = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[1],
+			rules: without(func(r *rules) { r.sameClass = false }), of: oneSeat, initial: oneSeat.initial[1],
 			scripts: []script{{update, a}, {forge, b}, {create, b}},
 		},
 		"DefaultAlready": {
-			rules:  without(func(r *rules) { r.defaultAlready = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[1],
+			rules: without(func(r *rules) { r.defaultAlready = false }), of: oneSeat, initial: oneSeat.initial[1],
 			scripts: []script{{update, a}, {echo, a}, {create, b}}, accidents: true,
 		},
 		"DefaultAlreadyInThatSeatAlone": {
-			rules:  without(func(r *rules) { r.thatSeatAlone = false }),
-			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			rules: without(func(r *rules) { r.thatSeatAlone = false }), of: moving, initial: moving.initial[2],
 			scripts: []script{{move, a}, {create, c}},
 		},
 		"InThisSeat": {
-			rules:  without(func(r *rules) { r.thisSeat = false }),
-			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			rules: without(func(r *rules) { r.thisSeat = false }), of: moving, initial: moving.initial[2],
 			scripts: []script{{move, a}}, stuck: true,
 		},
 		"CollectPrecondition": {
-			rules:  without(func(r *rules) { r.collectPrecondition = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[1],
+			rules: without(func(r *rules) { r.collectPrecondition = false }), of: oneSeat, initial: oneSeat.initial[1],
 			scripts: []script{{update, a}, {touch, a}, {create, b}, {collect, onSeatX}},
 		},
 		"CollectWindow": {
-			rules:  without(func(r *rules) { r.collectWindow = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.collectWindow = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
 		},
 		"CollectUnused": {
-			rules:  without(func(r *rules) { r.collectUnused = false }),
-			taking: oneSeat.taking, initial: oneSeat.initial[0],
+			rules: without(func(r *rules) { r.collectUnused = false }), of: oneSeat, initial: oneSeat.initial[0],
 			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
 		},
 		"Moves": {
-			rules:  without(func(r *rules) { r.moves = false }),
-			taking: moving.taking, elsewhere: moving.elsewhere, initial: moving.initial[2],
+			rules: without(func(r *rules) { r.moves = false }), of: moving, initial: moving.initial[2],
 			scripts: []script{{move, a}, {create, c}},
 		},
 	} {
@@ -241,7 +225,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 				t.Skip("It takes a minute to explore what four requests do.")
 			}
 			t.Parallel()
-			e := &exploration{rules: tc.rules, taking: tc.taking, elsewhere: tc.elsewhere, scripts: tc.scripts, accidents: tc.accidents}
+			e := &exploration{rules: tc.rules, taking: tc.of.taking, elsewhere: tc.of.elsewhere, scripts: tc.scripts, accidents: tc.accidents}
 			anyStuck := func() bool {
 				return slices.ContainsFunc(e.ends, func(w world) bool { return e.stuck(w) != nil })
 			}

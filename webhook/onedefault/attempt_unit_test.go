@@ -163,7 +163,9 @@ func TestAttempt(t *testing.T) {
 
 // TestAttemptOnSeveralSeats follows the operations of an attempt, each as a line.
 func TestAttemptOnSeveralSeats(t *testing.T) {
-	const readMe = "read golds.example.org/me"
+	const readMe, readOther = "read golds.example.org/me", "read silvers.example.org/team/other"
+	inFlight := &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window}
+	busy := held(other, pending("o", "", window))
 	type want struct {
 		ops     []string
 		refusal *Refusal
@@ -211,6 +213,25 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 			reason: "We should read a Lease again that was written meanwhile, and that one alone.", claimKinds: []string{"x", "y"},
 			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
 			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
+		},
+		"TakenOutBesideAnother": {
+			reason: "We should take out our own write alone.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) {
+				leases["y"] = busy
+				leases["x"] = Lease{Version: "8", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("twin", "", window), pending("mine", "", window)}}
+			},
+			want: want{
+				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`},
+				refusal: inFlight,
+			},
+		},
+		"OverwrittenMeanwhile": {
+			reason: "We should leave a Lease alone that another took over meanwhile.", claimKinds: []string{"x", "y"},
+			meanwhile: func(leases map[string]Lease) { leases["x"], leases["y"] = busy, busy },
+			want: want{
+				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"},
+				refusal: inFlight,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
