@@ -154,9 +154,9 @@ func (o *options) validate() error {
 	o.validateCertificates(check)
 	o.validateClients(check)
 	check(o.shutdownDelay >= 0 && o.shutdownDelay <= time.Hour, "shutdown-delay-duration", o.shutdownDelay, "must be from 0s to 1h")
-	if _, err := o.logger(io.Discard); err != nil {
-		errs = append(errs, err)
-	}
+	_, known := logLevels[o.logLevel]
+	check(known, "log-level", o.logLevel, "must be debug, info, warn or error")
+	check(logEncoders[o.logFormat] != nil, "log-format", o.logFormat, "must be json or text")
 	return errors.Join(errs...)
 }
 
@@ -260,7 +260,8 @@ func checkPort(text string) error {
 	return nil
 }
 
-// logLevels are the values of --log-level.
+// logLevels are the values of --log-level. logr's V(1) is zap's debug level. It shows our own details, but not those
+// of every request, which client-go logs at higher numbers.
 var logLevels = map[string]zapcore.Level{
 	"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel,
 }
@@ -270,24 +271,11 @@ var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{
 	"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder,
 }
 
-func (o *options) logger(to io.Writer) (logr.Logger, error) {
-	var errs []error
-	// logr's V(1) is zap's debug level. It shows our own details, but not those of
-	// every request, which client-go logs at higher numbers.
-	level, ok := logLevels[o.logLevel]
-	if !ok {
-		errs = append(errs, fmt.Errorf("--log-level=%q: must be debug, info, warn or error", o.logLevel))
-	}
-	newEncoder, ok := logEncoders[o.logFormat]
-	if !ok {
-		errs = append(errs, fmt.Errorf("--log-format=%q: must be json or text", o.logFormat))
-	}
-	if len(errs) > 0 {
-		return logr.Discard(), errors.Join(errs...)
-	}
-	encoder := newEncoder(zapcore.EncoderConfig{
+// logger of valid options.
+func (o *options) logger(to io.Writer) logr.Logger {
+	encoder := logEncoders[o.logFormat](zapcore.EncoderConfig{
 		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "msg",
 		EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeLevel: zapcore.CapitalLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder,
 	})
-	return zapr.NewLoggerWithOptions(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(to), level)), zapr.ErrorKey("err")), nil
+	return zapr.NewLoggerWithOptions(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(to), logLevels[o.logLevel])), zapr.ErrorKey("err"))
 }

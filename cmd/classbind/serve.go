@@ -76,10 +76,7 @@ func serve(ctx context.Context, o *options) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
-	log, err := o.logger(os.Stderr)
-	if err != nil {
-		return err
-	}
+	log := o.logger(os.Stderr)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
