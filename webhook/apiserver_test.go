@@ -117,7 +117,7 @@ func (s *apiServer) guard(i *selector.Inventory) *Guard {
 	}))
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
-		Registered: func(context.Context, string) (bool, error) { return false, nil },
+		ClaimKind: asClaimKind(false, nil),
 		Namespace: func(_ context.Context, name string) (bool, error) {
 			return name != "made-up", s.fail("get namespace", name)
 		},

@@ -150,11 +150,6 @@ func asClaimKind(registered bool, err error) func(context.Context, string) (*v1a
 	}
 }
 
-// asRegistered answers every question for a claim kind in the same way.
-func asRegistered(registered bool, err error) func(context.Context, string) (bool, error) {
-	return func(context.Context, string) (bool, error) { return registered, err }
-}
-
 func newRequest(object string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 	group, resource := "database.example.org", "postgresqlinstances"
 	r := &admissionv1.AdmissionRequest{

@@ -48,7 +48,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	live := func(ctx context.Context, _ *selector.View, _ selector.Claim) (*selector.View, error) {
 		return nil, unanswered(ctx)
 	}
-	registered := func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
+	claimKind := func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
 	// after says, after this time, that a claim kind is registered.
 	after := func(d time.Duration) func(context.Context, string) (*v1alpha1.ClaimKind, error) {
 		return func(_ context.Context, name string) (*v1alpha1.ClaimKind, error) {
@@ -80,7 +80,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		},
 		"ClaimKind": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
-			b.ClaimKind = func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
+			b.ClaimKind = claimKind
 		},
 		"await": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
@@ -96,15 +96,17 @@ func TestReviewsEndInTime(t *testing.T) {
 		"ClassKind": func(g *Guard, _ *selector.Inventory) {
 			g.ClassKind = func(ctx context.Context, _ string) (*selector.ClassKind, error) { return nil, unanswered(ctx) }
 		},
-		"Registered": func(g *Guard, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); g.Registered = registered },
+		"ClaimKind": func(g *Guard, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); g.ClaimKind = claimKind },
 		"Class": func(g *Guard, i *selector.Inventory) {
 			i.SetClasses(index(rdsClasses, "gold"))
 			g.Class = func(ctx context.Context, _ *selector.ClassKind, _, _ string) (metav1.Object, *selector.Class, error) {
 				return nil, nil, unanswered(ctx)
 			}
 		},
-		"Namespace": func(g *Guard, _ *selector.Inventory) { g.Namespace = registered },
-		"Leases":    func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
+		"Namespace": func(g *Guard, _ *selector.Inventory) {
+			g.Namespace = func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
+		},
+		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
 	}
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()

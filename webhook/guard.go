@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/truncate"
@@ -29,9 +30,9 @@ type Guard struct {
 	Snapshot func() selector.Snapshot
 	// ClassKind returns a class kind as it is registered now; nil if it is not.
 	ClassKind func(ctx context.Context, name string) (*selector.ClassKind, error)
-	// Registered asks the API server itself about a ClaimKind that the snapshot
-	// does not have.
-	Registered func(ctx context.Context, claimKind string) (bool, error)
+	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have,
+	// nil if there is none.
+	ClaimKind func(ctx context.Context, name string) (*v1alpha1.ClaimKind, error)
 	// Class reads a class as it is stored now; nil if there is none.
 	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
 	// Namespace reports whether a namespace exists now.
@@ -190,11 +191,11 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
 		if view == nil {
-			registered, err := g.Registered(ctx, name)
+			k, err := g.ClaimKind(ctx, name)
 			if err != nil {
 				return err
 			}
-			if registered {
+			if k != nil {
 				return errNotHeardOf(name)
 			}
 			continue

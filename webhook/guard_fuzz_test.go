@@ -279,10 +279,10 @@ func newPlainAPI(w *world) *plainAPI {
 	}
 	p.guards = &Guard{
 		Snapshot: p.world.inventory.Snapshot, Leases: p.apiServer, Sightings: onedefault.NewSightings(), // Without a Window, nothing waits.
-		ClassKind:  func(_ context.Context, name string) (*selector.ClassKind, error) { return p.kinds[name], nil },
-		Registered: asRegistered(false, nil),
-		Namespace:  asRegistered(true, nil),
-		Class:      p.class,
+		ClassKind: func(_ context.Context, name string) (*selector.ClassKind, error) { return p.kinds[name], nil },
+		ClaimKind: asClaimKind(false, nil),
+		Namespace: func(context.Context, string) (bool, error) { return true, nil },
+		Class:     p.class,
 	}
 	return p
 }

@@ -424,7 +424,7 @@ func TestGuardOfAClaimKindNotHeardOf(t *testing.T) {
 			s := newAPIServer()
 			guard := s.guard(newInventory(newClaimKind()))
 			guard.Snapshot = func() selector.Snapshot { return selector.Snapshot{} }
-			guard.Registered = func(context.Context, string) (bool, error) { return tc.registered, tc.err }
+			guard.ClaimKind = asClaimKind(tc.registered, tc.err)
 			_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
 			require.ErrorContains(t, err, tc.want, tc.reason)
 			assert.Empty(t, s.done, "We should touch no Lease.")

@@ -66,7 +66,7 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cl
 	claimKind := onedefault.ClaimKindOf(name)
 	switch view := snapshot[claimKind]; {
 	case view == nil:
-		if registered, err := g.Registered(ctx, claimKind); registered || err != nil {
+		if k, err := g.ClaimKind(ctx, claimKind); k != nil || err != nil {
 			return false, err
 		}
 	case view.Missing != nil:

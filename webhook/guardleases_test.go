@@ -66,11 +66,11 @@ func TestCollectLeases(t *testing.T) {
 	}{
 		"Left": {"We should delete the Leases of seats without a default, and no other.", func(*leased) {}, []string{partitionLease("b")}},
 		"Unheard": {"We should keep the Leases of a claim kind that we have not heard of yet.", func(w *leased) {
-			w.guard.Registered = func(context.Context, string) (bool, error) { return true, nil }
+			w.guard.ClaimKind = asClaimKind(true, nil)
 			w.guard.Snapshot = func() selector.Snapshot { return selector.Snapshot{} }
 		}, []string{partitionLease("a"), partitionLease("b")}},
 		"Unread": {"We should keep the Leases of a claim kind if we cannot ask whether it is registered.", func(w *leased) {
-			w.guard.Registered = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
+			w.guard.ClaimKind = asClaimKind(false, errors.New("no answer"))
 			w.guard.Snapshot = func() selector.Snapshot { return selector.Snapshot{} }
 		}, []string{partitionLease("a"), partitionLease("b")}},
 		"NoClaimKind": {"We should delete the Leases of a claim kind that is registered no more.", func(w *leased) {

@@ -233,7 +233,7 @@ func (s *server) addWebhooks() error {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
 	s.guard = &webhook.Guard{
-		Snapshot: r.Inventory.Snapshot, ClassKind: r.ClassKind, Registered: r.Registered, Class: r.Class, Namespace: r.Namespace,
+		Snapshot: r.Inventory.Snapshot, ClassKind: r.ClassKind, ClaimKind: r.ClaimKind, Class: r.Class, Namespace: r.Namespace,
 		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow,
 		Metrics: s.metrics,
 	}

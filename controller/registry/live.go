@@ -170,9 +170,3 @@ func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.
 	}
 	return k, nil
 }
-
-// Registered asks the API server itself whether there is a ClaimKind.
-func (l *LiveReads) Registered(ctx context.Context, claimKind string) (bool, error) {
-	k, err := l.ClaimKind(ctx, claimKind)
-	return k != nil, err
-}
